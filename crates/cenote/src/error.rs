@@ -1,0 +1,483 @@
+//! What can go wrong, said so that the caller can act on it.
+//!
+//! Every variant carries what was asked and what was found. This module stands leftmost in the
+//! order of imports, so its fields are plain numbers and names rather than the types that failed.
+
+use std::io;
+
+/// A shape or a list of axes inside an error.
+pub type Dims = Box<[usize]>;
+
+/// The result of every fallible call in this crate.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Any failure of this crate.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// More dimensions than a layout can hold.
+    #[error("a layout has at most {max} dimensions, this one asks for {found}")]
+    TooManyDims {
+        /// Dimensions asked for.
+        found: usize,
+        /// The most that are supported.
+        max: usize,
+    },
+
+    /// A dimension of length zero.
+    #[error("dimension {axis} of shape {shape:?} is zero; every dimension must be at least 1")]
+    ZeroDim {
+        /// The dimension that is zero.
+        axis: usize,
+        /// The whole shape.
+        shape: Dims,
+    },
+
+    /// The size in bytes does not fit the address space.
+    #[error(
+        "shape {shape:?} of {item_size}-byte elements with these strides overflows the address space"
+    )]
+    SizeOverflow {
+        /// The shape asked for.
+        shape: Dims,
+        /// Bytes of one element.
+        item_size: usize,
+    },
+
+    /// Shape and strides have different lengths.
+    #[error("shape has {dims} dimensions but {strides} strides were given")]
+    StrideCount {
+        /// Dimensions of the shape.
+        dims: usize,
+        /// Strides given.
+        strides: usize,
+    },
+
+    /// A layout that reaches outside its buffer.
+    #[error("the layout covers bytes {start}..{end} but the buffer has {len} bytes")]
+    OutOfBuffer {
+        /// First byte covered (negative: before the buffer).
+        start: i128,
+        /// One past the last byte covered.
+        end: i128,
+        /// Bytes in the buffer.
+        len: usize,
+    },
+
+    /// An axis that the tensor does not have.
+    #[error("axis {axis} is out of range for {ndim} dimensions")]
+    NoSuchAxis {
+        /// The axis asked for.
+        axis: usize,
+        /// Dimensions there are.
+        ndim: usize,
+    },
+
+    /// A range or index beyond the end of an axis.
+    #[error("{start}..{end} is out of range for axis {axis} of length {len}")]
+    OutOfRange {
+        /// The axis.
+        axis: usize,
+        /// First index asked for.
+        start: usize,
+        /// One past the last index asked for.
+        end: usize,
+        /// Length of the axis.
+        len: usize,
+    },
+
+    /// A view that would have no elements.
+    #[error("the range {start}..{end} with step {step} on axis {axis} selects nothing")]
+    EmptyView {
+        /// The axis.
+        axis: usize,
+        /// First index asked for.
+        start: usize,
+        /// One past the last index asked for.
+        end: usize,
+        /// The step asked for.
+        step: usize,
+    },
+
+    /// Axes that are not a permutation.
+    #[error("{axes:?} is not a permutation of the {ndim} axes")]
+    NotAPermutation {
+        /// The axes given.
+        axes: Dims,
+        /// Dimensions there are.
+        ndim: usize,
+    },
+
+    /// A reshape to another number of elements.
+    #[error("shape {from:?} has {from_len} elements, shape {to:?} has {to_len}")]
+    ReshapeLen {
+        /// The shape there is.
+        from: Dims,
+        /// Its number of elements.
+        from_len: usize,
+        /// The shape asked for.
+        to: Dims,
+        /// Its number of elements.
+        to_len: usize,
+    },
+
+    /// A reshape that only a copy could give.
+    #[error(
+        "shape {from:?} with byte strides {strides:?} cannot be seen as {to:?} without a copy; \
+         copy it first (`to_contiguous`)"
+    )]
+    ReshapeNeedsCopy {
+        /// The shape there is.
+        from: Dims,
+        /// Its byte strides.
+        strides: Box<[isize]>,
+        /// The shape asked for.
+        to: Dims,
+    },
+
+    /// Squeezing an axis that is longer than one.
+    #[error("axis {axis} has length {len}; only an axis of length 1 can be squeezed")]
+    SqueezeLen {
+        /// The axis.
+        axis: usize,
+        /// Its length.
+        len: usize,
+    },
+
+    /// A slice was asked for in a type that the tensor does not hold.
+    #[error("the tensor holds {found}, not {asked}")]
+    WrongDType {
+        /// The dtype asked for.
+        asked: &'static str,
+        /// The dtype of the tensor.
+        found: &'static str,
+    },
+
+    /// A name or code that is no dtype.
+    #[error("unknown dtype `{given}`; known are f32 f64 f16 bf16 i8..i64 u8..u64 bool complex64 complex128")]
+    UnknownDType {
+        /// What was given.
+        given: Box<str>,
+    },
+
+    /// A slice of elements was asked for where they do not lie side by side.
+    #[error(
+        "shape {shape:?} with byte strides {strides:?} is not contiguous; \
+         copy it (`to_contiguous`) or look at it by rows or as an ndarray"
+    )]
+    NotContiguous {
+        /// The shape.
+        shape: Dims,
+        /// The byte strides.
+        strides: Box<[isize]>,
+    },
+
+    /// Elements that do not start at a multiple of their alignment.
+    #[error("the elements of this view are not aligned to {align} bytes, as {dtype} needs")]
+    Misaligned {
+        /// The dtype.
+        dtype: &'static str,
+        /// The alignment it needs.
+        align: usize,
+    },
+
+    /// Bytes that are not valid values of the dtype (a `bool` that is neither 0 nor 1).
+    #[error("the bytes of this tensor are not all valid values of {dtype}")]
+    InvalidValue {
+        /// The dtype.
+        dtype: &'static str,
+    },
+
+    /// Data of another length than the shape.
+    #[error("shape {shape:?} has {expected} elements but {given} were given")]
+    WrongLen {
+        /// The shape.
+        shape: Dims,
+        /// Its number of elements.
+        expected: usize,
+        /// Elements given.
+        given: usize,
+    },
+
+    /// An alignment that is not a power of two, or too large.
+    #[error("alignment {given} is not a power of two between 1 and {max}")]
+    BadAlignment {
+        /// The alignment asked for.
+        given: usize,
+        /// The largest supported.
+        max: usize,
+    },
+
+    /// A name that cannot be used.
+    #[error("the name {given:?} cannot be used: {rule}")]
+    BadName {
+        /// The name.
+        given: Box<str>,
+        /// The rule it breaks.
+        rule: &'static str,
+    },
+
+    /// A name or code that is no memory kind.
+    #[error("unknown memory kind `{given}`; known are mem, dma, shm, pbo")]
+    UnknownMemory {
+        /// What was given.
+        given: Box<str>,
+    },
+
+    /// A memory kind that cannot be had here.
+    #[error("{memory} memory is not available: {why}")]
+    Unavailable {
+        /// The memory kind.
+        memory: &'static str,
+        /// The reason.
+        why: Unavailable,
+    },
+
+    /// An environment variable with a value that means nothing.
+    #[error("environment variable {name}={value:?} is not understood; use {expected}")]
+    BadEnv {
+        /// The variable.
+        name: &'static str,
+        /// Its value.
+        value: Box<str>,
+        /// What would be understood.
+        expected: &'static str,
+    },
+
+    /// Memory that is not there.
+    #[error("{asked} bytes do not fit in the {available} bytes left under {limit}")]
+    OutOfMemory {
+        /// Bytes asked for.
+        asked: usize,
+        /// Bytes that could still be had.
+        available: usize,
+        /// What limits them.
+        limit: Limit,
+    },
+
+    /// Mutable access to memory that must not change.
+    #[error("the tensor cannot be written: {why}; `make_mut` copies it into memory of its own")]
+    NotWritable {
+        /// Why it must not change.
+        why: NotWritable,
+    },
+
+    /// A file descriptor was asked of memory that has none.
+    #[error("{memory} memory has no {wanted}; allocate the tensor in {instead} memory")]
+    NoFd {
+        /// The memory kind of the tensor.
+        memory: &'static str,
+        /// What was asked for.
+        wanted: &'static str,
+        /// A memory kind that would have it.
+        instead: &'static str,
+    },
+
+    /// A file descriptor that is neither a memfd nor a DMA-BUF.
+    #[error("the file descriptor is {found}, not shared memory (memfd)")]
+    WrongFdKind {
+        /// What it is.
+        found: &'static str,
+    },
+
+    /// A file descriptor with fewer bytes than the tensor needs.
+    #[error("the file descriptor has {size} bytes, the tensor needs {needed}")]
+    FdTooSmall {
+        /// Bytes that the tensor needs.
+        needed: usize,
+        /// Bytes that there are.
+        size: u64,
+    },
+
+    /// A memfd that somebody could still shrink under us.
+    #[error(
+        "the shared memory is not sealed against shrinking (F_SEAL_SHRINK): \
+         whoever shares it could truncate it and crash its readers"
+    )]
+    Unsealed,
+
+    /// A file descriptor opened in a mode that does not allow the import.
+    #[error("the shared memory cannot be mapped {access}: {why}")]
+    FdAccess {
+        /// The access asked for.
+        access: &'static str,
+        /// Why it is refused.
+        why: &'static str,
+    },
+
+    /// A message from a peer that is not one of ours, or is damaged.
+    #[error("the peer sent something that is not a tensor: {what}")]
+    BadMessage {
+        /// What is wrong with it.
+        what: &'static str,
+    },
+
+    /// The peer closed the connection.
+    #[error("the peer closed the connection{}", if *.mid_message { " in the middle of a tensor" } else { "" })]
+    Disconnected {
+        /// Whether part of a message had arrived.
+        mid_message: bool,
+    },
+
+    /// A name or code that is no pixel format.
+    #[error("unknown pixel format `{given}`")]
+    UnknownFormat {
+        /// What was given.
+        given: Box<str>,
+    },
+
+    /// A shape that an image of this format cannot have.
+    #[error("shape {shape:?} does not fit pixel format {format}, which needs {expected}")]
+    FormatShape {
+        /// The format.
+        format: &'static str,
+        /// The shape.
+        shape: Dims,
+        /// What the format needs.
+        expected: &'static str,
+    },
+
+    /// A dtype that the format does not have.
+    #[error("pixel format {format} has {expected} samples, the tensor holds {found}")]
+    FormatDType {
+        /// The format.
+        format: &'static str,
+        /// The dtype of its samples.
+        expected: &'static str,
+        /// The dtype of the tensor.
+        found: &'static str,
+    },
+
+    /// A question about an image put to a tensor without a pixel format.
+    #[error("{op} needs a pixel format: call `set_format` first")]
+    NoFormat {
+        /// The call.
+        op: &'static str,
+    },
+
+    /// A row stride that is too small, or not a multiple of what the format needs.
+    #[error(
+        "row stride {given} does not fit a {width}-pixel row of {format}: \
+         it must be at least {min} and a multiple of {multiple}"
+    )]
+    BadRowStride {
+        /// The stride in bytes.
+        given: usize,
+        /// The smallest that fits.
+        min: usize,
+        /// What it must be a multiple of.
+        multiple: usize,
+        /// The width in pixels.
+        width: usize,
+        /// The format.
+        format: &'static str,
+    },
+
+    /// A region of an image that cannot be cut out without a copy.
+    #[error(
+        "the region at ({x}, {y}) splits a {unit_width}x{unit_height} pixel group of {format}; \
+         x and y must be multiples of it"
+    )]
+    UnalignedRoi {
+        /// Left edge.
+        x: usize,
+        /// Top edge.
+        y: usize,
+        /// Width of a pixel group.
+        unit_width: usize,
+        /// Height of a pixel group.
+        unit_height: usize,
+        /// The format.
+        format: &'static str,
+    },
+
+    /// Another number of planes than the format has.
+    #[error("pixel format {format} has {expected} planes, not {given}")]
+    PlaneCount {
+        /// The format.
+        format: &'static str,
+        /// Planes of the format.
+        expected: usize,
+        /// Planes given, or the index asked for.
+        given: usize,
+    },
+
+    /// The operating system refused.
+    #[error("{op} failed")]
+    Os {
+        /// What was attempted.
+        op: &'static str,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+/// Why a kind of memory cannot be had.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Unavailable {
+    /// This build has no code for it.
+    #[error("this version of cenote cannot allocate it yet")]
+    NotSupported,
+    /// The operating system has nothing like it.
+    #[error("this operating system does not have it")]
+    Platform,
+    /// The user asked for heap memory everywhere.
+    #[error("CENOTE_FORCE_MEM asks for heap memory")]
+    ForcedMem,
+    /// The system refused when asked.
+    #[error("{op} failed: {source}")]
+    Refused {
+        /// What was attempted.
+        op: &'static str,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// There is not enough of it.
+    #[error("{asked} bytes do not fit in the {available} bytes left under {limit}")]
+    Full {
+        /// Bytes asked for.
+        asked: usize,
+        /// Bytes that could still be had.
+        available: usize,
+        /// What limits them.
+        limit: Limit,
+    },
+}
+
+/// What bounds the memory that this process may use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Limit {
+    /// The memory limit of a control group.
+    #[error("the memory limit of this control group")]
+    Cgroup,
+    /// The memory of the machine.
+    #[error("the memory of this machine")]
+    Machine,
+    /// The address space, or a limit on it.
+    #[error("the address space of this process")]
+    AddressSpace,
+}
+
+/// Why a tensor must not be written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum NotWritable {
+    /// Clones or views of it are alive.
+    #[error("other handles or views of the same buffer are alive")]
+    Shared,
+    /// Its file descriptor was given out, or it was sent.
+    #[error("it was shared with another process")]
+    Published,
+    /// The memory belongs to somebody else.
+    #[error("its memory belongs to somebody else")]
+    Foreign,
+}
+
+impl Error {
+    /// Wraps what the operating system said.
+    pub(crate) fn os(op: &'static str, source: impl Into<io::Error>) -> Self {
+        Error::Os { op, source: source.into() }
+    }
+}
