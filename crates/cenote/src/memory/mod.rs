@@ -1,0 +1,3 @@
+//! The kinds of memory that tensors live in.
+
+pub(crate) mod budget;
