@@ -34,13 +34,13 @@ fn access(c: &mut Criterion) {
     for memory in [TensorMemory::Mem, TensorMemory::Shm] {
         let mut tensor = frame(memory);
         group.bench_function(format!("map/{memory}"), |b| {
-            b.iter(|| black_box(black_box(&tensor).map().unwrap().as_bytes().unwrap().len()));
+            b.iter(|| _ = black_box(black_box(&tensor).map().unwrap()));
         });
         group.bench_function(format!("map_mut/{memory}"), |b| {
-            b.iter(|| {
-                let tensor = black_box(&mut tensor);
-                black_box(tensor.map_mut().unwrap().as_mut_bytes().unwrap().len())
-            });
+            b.iter(|| _ = black_box(black_box(&mut tensor).map_mut().unwrap()));
+        });
+        group.bench_function(format!("map_as_slice/{memory}"), |b| {
+            b.iter(|| black_box(black_box(&tensor).map().unwrap().as_slice::<u8>().unwrap()).len());
         });
     }
     group.finish();
