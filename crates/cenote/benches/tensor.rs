@@ -3,7 +3,7 @@
 //! `cargo bench --bench tensor` runs all of it in about 30 seconds. "Cold" allocations come fresh
 //! from the kernel every time; nothing is pooled.
 #![allow(unsafe_code, reason = "the floors call mmap(2) directly")]
-#![allow(clippy::unwrap_used, reason = "a benchmark that cannot run should stop")]
+#![allow(clippy::unwrap_used, reason = "a benchmark may panic")]
 
 use std::hint::black_box;
 use std::os::unix::net::UnixStream;
