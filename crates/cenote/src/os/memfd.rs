@@ -81,7 +81,10 @@ pub(crate) fn examine(fd: impl AsFd) -> io::Result<Facts> {
         readable: !path_only && access != OFlags::WRONLY,
         writable: !path_only && access == OFlags::RDWR,
         seals: fs::fcntl_get_seals(fd).ok(),
-        kind: kind_name(fs::FileType::from_raw_mode(stat.st_mode)),
+        kind: match path_only {
+            true => "only a path (O_PATH)",
+            false => kind_name(fs::FileType::from_raw_mode(stat.st_mode)),
+        },
     })
 }
 
