@@ -23,10 +23,12 @@ use proptest::test_runner::{RngAlgorithm, TestRng, TestRunner};
 const KINDS: [TensorMemory; 2] = [TensorMemory::Mem, TensorMemory::Shm];
 
 macro_rules! table {
-    ($($name:ident)*) => { &[$((stringify!($name), $name as fn(TensorMemory))),*] };
+    ($($name:ident)*) => { &[$((stringify!($name), $name as Test)),*] };
 }
 
-const TABLE: &[(&str, fn(TensorMemory))] = table![
+type Test = fn(TensorMemory);
+
+const TABLE: &[(&str, Test)] = table![
     zeroed
     lives_in_the_memory_asked_for
     aligned_as_asked

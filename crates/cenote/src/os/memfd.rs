@@ -7,6 +7,7 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::fs::{self, FallocateFlags, MemfdFlags, OFlags, SealFlags};
 use rustix::io::Errno;
+use rustix::process::{Resource, getrlimit};
 
 /// Reserving in pieces lets a process that gets many signals make progress: an interrupted
 /// fallocate of tmpfs undoes itself.
@@ -47,6 +48,10 @@ fn open(name: &str) -> io::Result<OwnedFd> {
 }
 
 fn reserve(fd: &OwnedFd, len: u64) -> io::Result<()> {
+    // Beyond its limit on file sizes a process gets SIGXFSZ instead of an error.
+    if getrlimit(Resource::Fsize).current.is_some_and(|limit| len > limit) {
+        return Err(Errno::FBIG.into());
+    }
     let mut done = 0;
     while done < len {
         let step = RESERVE_STEP.min(len - done);
