@@ -3,6 +3,8 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod emulation;
+
 use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, IoSlice, IoSliceMut, Write};
 use std::mem::MaybeUninit;
@@ -15,6 +17,7 @@ use std::ptr;
 use cenote::{
     DType, Error, Layout, NotWritable, PixelFormat, PlaneDescriptor, Tensor, TensorMemory,
 };
+use emulation::is_emulated;
 use libtest_mimic::{Arguments, Trial};
 use rustix::fs::{MemfdFlags, OFlags, SealFlags};
 use rustix::mm::{MapFlags, ProtFlags};
@@ -619,9 +622,11 @@ fn exercise(tensor: &Tensor) {
 /// Flips every bit of a message, and some bytes altogether, with the right descriptors attached.
 fn flip_everything(tensor: &Tensor) -> usize {
     let (message, fds) = message_of(tensor);
+    let every: &[u8] = &[1, 2, 4, 8, 16, 32, 64, 128, 255];
+    let changes = if is_emulated() { &[1, 128, 255] } else { every };
     let mut valid = 0;
     for at in 0..message.len() {
-        for change in [1, 2, 4, 8, 16, 32, 64, 128, 255] {
+        for change in changes {
             let mut changed = message.clone();
             changed[at] ^= change;
             if let Ok(tensor) = recv_raw(streams, &changed, &fds) {
@@ -688,7 +693,13 @@ fn descriptors_must_be_as_many_as_announced() {
         let fds: Vec<OwnedFd> = (0..count).map(|_| fds[0].try_clone().unwrap()).collect();
         [streams, packets].map(|pair| recv_raw(pair, &message, &fds).unwrap_err())
     };
-    for count in [0, 2, 4, 5, 8, 9, 30] {
+    let mut counts = vec![0, 2, 4, 5, 8];
+    if is_emulated() {
+        eprintln!("note: qemu leaks descriptors that do not fit, so no more than 8 are sent");
+    } else {
+        counts.extend([9, 30]);
+    }
+    for count in counts {
         for error in bad(count) {
             assert!(matches!(error, Error::BadMessage { .. }), "{count}: {error}");
         }

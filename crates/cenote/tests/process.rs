@@ -6,6 +6,8 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod emulation;
+
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::fd::OwnedFd;
@@ -15,6 +17,7 @@ use std::process::{Child, Command, ExitCode, ExitStatus, Output, Stdio};
 use std::{env, thread};
 
 use cenote::{DType, Error, FORCE_MEM_ENV, PixelFormat, Tensor, TensorMemory, Unavailable};
+use emulation::is_emulated;
 use libtest_mimic::{Arguments, Trial};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
@@ -162,10 +165,6 @@ fn pattern(seed: u32) -> Vec<u32> {
 fn patterned(seed: u32) -> Tensor {
     let shm = Tensor::options().memory(TensorMemory::Shm).name("process-test");
     shm.create_from_slice(&pattern(seed), &[100, 1000]).unwrap()
-}
-
-fn is_emulated() -> bool {
-    env::var_os("CENOTE_TEST_EMULATED").is_some_and(|value| value == "1")
 }
 
 // ---- sharing --------------------------------------------------------------------------------------
