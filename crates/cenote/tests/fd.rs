@@ -13,6 +13,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::net::UnixStream;
 use std::process::ExitCode;
 use std::ptr;
+use std::time::Duration;
 
 use cenote::{
     DType, Error, Layout, NotWritable, PixelFormat, PlaneDescriptor, Tensor, TensorMemory,
@@ -21,6 +22,7 @@ use emulation::is_emulated;
 use libtest_mimic::{Arguments, Trial};
 use rustix::fs::{MemfdFlags, OFlags, SealFlags};
 use rustix::mm::{MapFlags, ProtFlags};
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, SocketFlags, SocketType,
@@ -127,12 +129,22 @@ fn reopen(fd: &OwnedFd, flags: OFlags) -> OwnedFd {
 
 fn packets() -> (OwnedFd, OwnedFd) {
     let (kind, flags) = (SocketType::SEQPACKET, SocketFlags::CLOEXEC);
-    rustix::net::socketpair(AddressFamily::UNIX, kind, flags, None).unwrap()
+    patient(rustix::net::socketpair(AddressFamily::UNIX, kind, flags, None).unwrap())
 }
 
 fn streams() -> (OwnedFd, OwnedFd) {
     let (a, b) = UnixStream::pair().unwrap();
-    (a.into(), b.into())
+    patient((a.into(), b.into()))
+}
+
+/// Sockets that wait, but not for ever: a test that would hang fails.
+fn patient((a, b): (OwnedFd, OwnedFd)) -> (OwnedFd, OwnedFd) {
+    for socket in [&a, &b] {
+        for which in [Timeout::Recv, Timeout::Send] {
+            set_socket_timeout(socket, which, Some(Duration::from_secs(20))).unwrap();
+        }
+    }
+    (a, b)
 }
 
 fn travel(tensor: &Tensor) -> Tensor {
