@@ -13,7 +13,7 @@ const STRIDE: usize = 2048;
 fn main() -> cenote::Result<()> {
     let luma = driver_buffer(HEIGHT, &[70])?;
     let chroma = driver_buffer(HEIGHT / 2, &[110, 150])?;
-    let planes = vec![
+    let planes = [
         PlaneDescriptor::new(luma)?.with_stride(STRIDE),
         PlaneDescriptor::new(chroma)?.with_stride(STRIDE),
     ];
@@ -23,14 +23,14 @@ fn main() -> cenote::Result<()> {
     let rows = HEIGHT + HEIGHT / 2;
     let both = PlaneDescriptor::new(driver_buffer(1 + rows, &[70])?)?;
     let plane = both.with_stride(STRIDE).with_offset(STRIDE);
-    let frame = Tensor::from_planes(WIDTH, HEIGHT, PixelFormat::Nv12, vec![plane])?;
+    let frame = Tensor::from_planes(WIDTH, HEIGHT, PixelFormat::Nv12, [plane])?;
     assert_eq!(frame.shape(), [rows, WIDTH]); // both planes at once
     assert_eq!(frame.plane_offset(), Some(STRIDE));
     println!("one buffer: {:?} {:?}, row stride {STRIDE}", frame.shape(), frame.image_size());
 
     // A stride that cannot hold a row is refused at once.
     let plane = PlaneDescriptor::new(driver_buffer(rows, &[0])?)?.with_stride(WIDTH - 2);
-    let refused = Tensor::from_planes(WIDTH, HEIGHT, PixelFormat::Nv12, vec![plane]);
+    let refused = Tensor::from_planes(WIDTH, HEIGHT, PixelFormat::Nv12, [plane]);
     println!("refused: {}", refused.expect_err("rows would overlap"));
     Ok(())
 }

@@ -11,6 +11,10 @@ pub enum CopyReason {
     MakeMut,
     /// [`to_contiguous`](crate::Tensor::to_contiguous) was called.
     ToContiguous,
+    /// A tensor was made with the elements of a slice or an array.
+    CopiedIn,
+    /// The elements were asked for as a vector or an array.
+    CopiedOut,
 }
 
 /// How often, and how much, was copied in this process for one reason.
@@ -25,7 +29,9 @@ pub struct Copies {
     pub bytes: u64,
 }
 
-const REASONS: [CopyReason; 2] = [CopyReason::MakeMut, CopyReason::ToContiguous];
+/// In the order of their discriminants.
+const REASONS: [CopyReason; 4] =
+    [CopyReason::MakeMut, CopyReason::ToContiguous, CopyReason::CopiedIn, CopyReason::CopiedOut];
 
 static COUNTS: [(AtomicU64, AtomicU64); REASONS.len()] =
     [const { (AtomicU64::new(0), AtomicU64::new(0)) }; REASONS.len()];
@@ -38,20 +44,15 @@ pub(crate) fn count(reason: CopyReason, bytes: usize) {
 
 /// All copies of tensor bytes in this process so far, by reason.
 ///
-/// Calls whose name says that they copy between tensors and other things (`to_vec`, `from_slice`,
-/// `to_array`, `from_array_view`) are not counted.
-///
 /// ```
 /// let copied: u64 = cenote::copies().iter().map(|copies| copies.bytes).sum();
 /// println!("{copied} bytes were copied");
 /// ```
-pub fn copies() -> [Copies; REASONS.len()] {
-    REASONS.map(|reason| {
-        let (count, bytes) = &COUNTS[reason as usize];
-        Copies {
-            reason,
-            count: count.load(Ordering::Relaxed),
-            bytes: bytes.load(Ordering::Relaxed),
-        }
-    })
+pub fn copies() -> Vec<Copies> {
+    let counted = |(&reason, (count, bytes)): (&CopyReason, &(AtomicU64, AtomicU64))| Copies {
+        reason,
+        count: count.load(Ordering::Relaxed),
+        bytes: bytes.load(Ordering::Relaxed),
+    };
+    REASONS.iter().zip(&COUNTS).map(counted).collect()
 }

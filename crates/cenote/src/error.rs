@@ -289,13 +289,13 @@ pub enum Error {
     },
 
     /// A file descriptor was asked of memory that has none.
-    #[error("{memory} memory has no {wanted}; allocate the tensor in {instead} memory")]
+    #[error("{memory} memory has no {wanted}; allocate the tensor in {instead}")]
     NoFd {
         /// The memory kind of the tensor.
         memory: &'static str,
         /// What was asked for.
         wanted: &'static str,
-        /// A memory kind that would have it.
+        /// What would have it.
         instead: &'static str,
     },
 
@@ -435,6 +435,17 @@ pub enum Error {
         format: &'static str,
     },
 
+    /// A plane that the image does not have.
+    #[error("there is no plane {index}: {format} has {planes}, counted from 0")]
+    NoSuchPlane {
+        /// The format, or that there is none.
+        format: &'static str,
+        /// Planes there are.
+        planes: usize,
+        /// The plane asked for.
+        index: usize,
+    },
+
     /// Another number of planes than the format has.
     #[error("pixel format {format} has {expected} planes, not {given}")]
     PlaneCount {
@@ -442,7 +453,7 @@ pub enum Error {
         format: &'static str,
         /// Planes of the format.
         expected: usize,
-        /// Planes given, or the index asked for.
+        /// Planes given.
         given: usize,
     },
 
@@ -514,6 +525,9 @@ pub enum NotWritable {
     /// Its file descriptor was given out, or it was sent.
     #[error("it was shared with another process")]
     Published,
+    /// It came from another process.
+    #[error("it was received from another process")]
+    Received,
     /// The memory belongs to somebody else.
     #[error("its memory belongs to somebody else")]
     Foreign,

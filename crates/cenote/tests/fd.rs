@@ -282,7 +282,7 @@ fn publishing_is_for_good() {
 
 fn heap_has_no_descriptor() {
     let heap = Tensor::options().memory(TensorMemory::Mem).create(&[4], DType::U8).unwrap();
-    let no_fd = |error| matches!(error, Error::NoFd { memory: "mem", instead: "shm", .. });
+    let no_fd = |error| matches!(error, Error::NoFd { memory: "mem", instead: "shm memory", .. });
     assert!(no_fd(heap.clone_fd().unwrap_err()));
     let (here, there) = UnixStream::pair().unwrap();
     assert!(no_fd(heap.send(&here).unwrap_err()));
@@ -311,7 +311,7 @@ fn imports_with_a_layout() {
 fn imports_are_read_only() {
     let mut tensor = Tensor::from_fd(sealed(&[7; 8]), &[8], DType::U8).unwrap();
     let refused = tensor.map_mut().map(drop);
-    assert!(matches!(refused, Err(Error::NotWritable { why: NotWritable::Foreign })));
+    assert!(matches!(refused, Err(Error::NotWritable { why: NotWritable::Received })));
     tensor.make_mut().unwrap().set(&[0], 1u8).unwrap();
     assert_eq!(tensor.memory(), TensorMemory::Shm);
     // A descriptor that was opened for reading only will do.
@@ -417,7 +417,7 @@ fn tensors_travel_over_streams_and_packets() {
             let received = Tensor::recv(&there).unwrap();
             assert_eq!((received.shape(), received.dtype()), (tensor.shape(), dtype));
             assert_eq!(received.memory(), TensorMemory::Shm);
-            assert_eq!(received.not_writable(), Some(NotWritable::Foreign));
+            assert_eq!(received.not_writable(), Some(NotWritable::Received));
             let map = received.map().unwrap();
             assert_eq!(map.as_bytes().unwrap(), tensor.map().unwrap().as_bytes().unwrap());
         }

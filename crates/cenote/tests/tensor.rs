@@ -761,7 +761,7 @@ fn planes_cover_the_image(memory: TensorMemory) {
                 "{format} {size:?}"
             );
             let missing = image.plane(format.plane_count()).unwrap_err();
-            assert!(matches!(missing, Error::PlaneCount { .. }));
+            assert!(matches!(missing, Error::NoSuchPlane { .. }));
         }
     }
     let bare = counting(memory, &[4]);

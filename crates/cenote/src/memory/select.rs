@@ -157,6 +157,12 @@ impl Selection {
         Selection { chosen, origin, passed_over: Vec::new(), grants: Grants::default() }
     }
 
+    /// Whether the environment sent it to the heap.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn is_forced(&self) -> bool {
+        self.passed_over.iter().any(|passed| matches!(passed.why, Unavailable::ForcedMem))
+    }
+
     /// The memory the tensor lives in.
     pub fn chosen(&self) -> TensorMemory {
         self.chosen

@@ -1,5 +1,6 @@
 //! Storage: a region together with what its kind of memory adds to it.
 
+use crate::error::NotWritable;
 use crate::memory::TensorMemory;
 use crate::memory::budget::Reservation;
 use crate::region::Region;
@@ -20,6 +21,14 @@ pub(crate) struct Storage {
 }
 
 impl Storage {
+    /// Why memory that may not be written here may not.
+    pub(crate) fn foreign(&self) -> NotWritable {
+        match self.memory {
+            TensorMemory::Mem => NotWritable::Foreign,
+            _ => NotWritable::Received,
+        }
+    }
+
     /// Storage of heap bytes without a file behind them.
     pub(crate) fn heap(region: Region, reservation: Option<Reservation>) -> Self {
         Storage {

@@ -4,6 +4,7 @@ use ndarray::{
     ArrayBase, ArrayD, ArrayViewD, ArrayViewMutD, Axis, Data, Dimension, IxDyn, ShapeBuilder,
 };
 
+use crate::copies::{self, CopyReason};
 use crate::dtype::Element;
 use crate::error::{Error, Result};
 use crate::layout::Layout;
@@ -23,16 +24,20 @@ impl Tensor {
     /// ```
     pub fn from_array<T: Element, D: Dimension>(array: ndarray::Array<T, D>) -> Result<Tensor> {
         let shape = array.shape().to_vec();
-        if array.is_standard_layout() {
-            let (data, offset) = array.into_raw_vec_and_offset();
-            if offset.unwrap_or(0) == 0 && data.len() == shape.iter().product() {
-                return Tensor::from_vec(data, &shape);
-            }
-            let elements = shape.iter().product::<usize>();
-            let start = offset.unwrap_or(0);
-            return Tensor::from_vec(data[start..start + elements].to_vec(), &shape);
+        let len = array.len();
+        if !array.is_standard_layout() {
+            copies::count(CopyReason::CopiedIn, size_of::<T>() * len);
+            return Tensor::from_vec(array.iter().copied().collect(), &shape);
         }
-        Tensor::from_vec(array.iter().copied().collect(), &shape)
+        let (mut data, start) = array.into_raw_vec_and_offset();
+        // An array that was sliced in place owns more than it shows.
+        let start = start.unwrap_or(0);
+        if start > 0 {
+            data.copy_within(start..start + len, 0);
+            copies::count(CopyReason::CopiedIn, size_of::<T>() * len);
+        }
+        data.truncate(len);
+        Tensor::from_vec(data, &shape)
     }
 
     /// Allocates a tensor, chosen like [`Tensor::new`], with a copy of an array's elements.
@@ -46,16 +51,19 @@ impl Tensor {
         for (to, from) in tensor.map_mut()?.as_mut_slice::<T>()?.iter_mut().zip(array) {
             *to = *from;
         }
+        copies::count(CopyReason::CopiedIn, tensor.nbytes());
         Ok(tensor)
     }
 
     /// The elements, copied into an array.
     pub fn to_array<T: Element>(&self) -> Result<ArrayD<T>> {
-        Ok(self.map()?.as_array::<T>()?.to_owned())
+        let array = self.map()?.as_array::<T>()?.to_owned();
+        copies::count(CopyReason::CopiedOut, self.nbytes());
+        Ok(array)
     }
 }
 
-impl<'a> TensorMap<'a> {
+impl TensorMap<'_> {
     /// The elements as an array, contiguous or not, without copying them.
     ///
     /// ```
@@ -66,7 +74,7 @@ impl<'a> TensorMap<'a> {
     /// assert_eq!(column.map()?.as_array::<i32>()?, ndarray::array![3, 6].into_dyn());
     /// # Ok::<(), cenote::Error>(())
     /// ```
-    pub fn as_array<T: Element>(&self) -> Result<ArrayViewD<'a, T>> {
+    pub fn as_array<T: Element>(&self) -> Result<ArrayViewD<'_, T>> {
         check_dtype::<T>(self.dtype)?;
         let steps = Steps::of(self.layout)?;
         let elements = cast(&self.bytes[self.layout.byte_range()])?;

@@ -40,18 +40,18 @@ impl Buffer {
 
     /// The bytes for writing, if nobody else could be looking at them.
     pub(crate) fn bytes_mut(this: &mut Arc<Buffer>) -> Result<&mut [u8], NotWritable> {
-        let reason = Buffer::not_writable(this);
-        let buffer = Arc::get_mut(this).ok_or(reason.unwrap_or(NotWritable::Shared))?;
+        let reason = Buffer::not_writable(this).unwrap_or(NotWritable::Shared);
+        let buffer = Arc::get_mut(this).ok_or(reason)?;
         if *buffer.published.get_mut() {
             return Err(NotWritable::Published);
         }
-        buffer.storage.region.bytes_mut().ok_or(NotWritable::Foreign)
+        buffer.storage.region.bytes_mut().ok_or(reason)
     }
 
     /// Why [`Buffer::bytes_mut`] would refuse now, as far as can be told without `&mut`.
     pub(crate) fn not_writable(this: &Arc<Buffer>) -> Option<NotWritable> {
         if !this.storage.region.is_writable() {
-            Some(NotWritable::Foreign)
+            Some(this.storage.foreign())
         } else if this.published.load(Ordering::Relaxed) {
             Some(NotWritable::Published)
         } else {
@@ -70,7 +70,11 @@ impl Buffer {
 
         let Some(fd) = &self.storage.fd else {
             let memory = self.storage.memory.name();
-            return Err(Error::NoFd { memory, wanted, instead: "shm" });
+            let instead = match self.selection.is_forced() {
+                true => "shm memory, without CENOTE_FORCE_MEM",
+                false => "shm memory",
+            };
+            return Err(Error::NoFd { memory, wanted, instead });
         };
         // Relaxed: a writer needs `&mut Arc<Buffer>`, which it cannot get while `self` is
         // borrowed, and handing the handle over orders this store before its look.

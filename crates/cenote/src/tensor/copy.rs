@@ -30,6 +30,7 @@ impl Tensor {
                 Err(error) => return Err(error),
             }
         }
+        copies::count(CopyReason::CopiedOut, self.nbytes());
         Ok(elements)
     }
 

@@ -170,8 +170,8 @@ impl Tensor {
     pub fn plane(&self, index: usize) -> Result<Tensor> {
         let count = self.plane_count();
         if index >= count {
-            let format = self.format.map_or("of a tensor without one", PixelFormat::name);
-            return Err(Error::PlaneCount { format, expected: count, given: index });
+            let format = self.format.map_or("a tensor without a pixel format", PixelFormat::name);
+            return Err(Error::NoSuchPlane { format, planes: count, index });
         }
         if count == 1 { Ok(self.with_layout(self.layout)) } else { self.samples(index) }
     }

@@ -43,15 +43,15 @@ pub struct TensorMapMut<'a> {
     pub(super) dtype: DType,
 }
 
-impl<'a> TensorMap<'a> {
+impl TensorMap<'_> {
     /// The elements as bytes. An error if they are not contiguous.
-    pub fn as_bytes(&self) -> Result<&'a [u8]> {
+    pub fn as_bytes(&self) -> Result<&[u8]> {
         check_contiguous(self.layout)?;
         Ok(&self.bytes[self.layout.byte_range()])
     }
 
     /// The elements in row-major order. An error if they are not contiguous, or not of type `T`.
-    pub fn as_slice<T: Element>(&self) -> Result<&'a [T]> {
+    pub fn as_slice<T: Element>(&self) -> Result<&[T]> {
         check_dtype::<T>(self.dtype)?;
         cast(self.as_bytes()?)
     }
@@ -69,9 +69,8 @@ impl<'a> TensorMap<'a> {
     /// assert_eq!(rows, [[1, 2], [5, 6], [9, 10]]);
     /// # Ok::<(), cenote::Error>(())
     /// ```
-    pub fn runs(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
-        let bytes = self.bytes;
-        self.layout.runs().map(move |run| &bytes[run])
+    pub fn runs(&self) -> impl Iterator<Item = &[u8]> {
+        self.layout.runs().map(|run| &self.bytes[run])
     }
 
     /// One element, contiguous or not. For many of them a slice or an array is faster.

@@ -1,5 +1,6 @@
 //! How a tensor is allocated, in the manner of `std::fs::OpenOptions`.
 
+use crate::copies::{self, CopyReason};
 use crate::dtype::{DType, Element};
 use crate::error::{Error, Result};
 use crate::format::PixelFormat;
@@ -41,7 +42,8 @@ impl TensorOptions {
         Self::default()
     }
 
-    /// Asks for one kind of memory. If it cannot be had, creating the tensor is an error.
+    /// Asks for one kind of memory. If it cannot be had, creating the tensor is an error. (Under
+    /// `CENOTE_FORCE_MEM` every tensor is on the heap all the same, and its selection says so.)
     pub fn memory(mut self, memory: TensorMemory) -> Self {
         self.memory = Some(memory);
         self
@@ -92,6 +94,7 @@ impl TensorOptions {
         check_len(&layout, data.len())?;
         let mut tensor = self.create_layout(layout, T::DTYPE)?;
         tensor.map_mut()?.as_mut_slice::<T>()?.copy_from_slice(data);
+        copies::count(CopyReason::CopiedIn, tensor.nbytes());
         Ok(tensor)
     }
 

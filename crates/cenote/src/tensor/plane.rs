@@ -20,7 +20,7 @@ use crate::tensor::image::{image_layout, plane_layout};
 /// let frame = Tensor::options().memory(TensorMemory::Shm).create(&[48 * 256], DType::U8)?;
 ///
 /// let plane = PlaneDescriptor::new(frame.clone_fd()?)?.with_stride(256);
-/// let image = Tensor::from_planes(64, 48, PixelFormat::Rgb8, vec![plane])?;
+/// let image = Tensor::from_planes(64, 48, PixelFormat::Rgb8, [plane])?;
 /// assert_eq!(image.shape(), [48, 64, 3]);
 /// assert_eq!(image.row_stride(), Some(256));
 /// # Ok::<(), cenote::Error>(())
@@ -88,7 +88,7 @@ impl Tensor {
     /// let luma = options.create(&[480, 640], DType::U8)?;
     /// let chroma = options.create(&[240, 640], DType::U8)?;
     ///
-    /// let planes = vec![
+    /// let planes = [
     ///     PlaneDescriptor::new(luma.clone_fd()?)?,
     ///     PlaneDescriptor::new(chroma.clone_fd()?)?,
     /// ];
@@ -101,8 +101,9 @@ impl Tensor {
         width: usize,
         height: usize,
         format: PixelFormat,
-        planes: Vec<PlaneDescriptor>,
+        planes: impl IntoIterator<Item = PlaneDescriptor>,
     ) -> Result<Tensor> {
+        let planes: Vec<PlaneDescriptor> = planes.into_iter().collect();
         let expected = format.plane_count();
         if planes.len() != 1 && planes.len() != expected {
             let given = planes.len();
