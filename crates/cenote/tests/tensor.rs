@@ -766,7 +766,7 @@ fn planes_cover_the_image(memory: TensorMemory) {
     }
     let bare = counting(memory, &[4]);
     assert_eq!(bare.plane(0).unwrap().to_vec::<u16>().unwrap(), [0, 1, 2, 3]);
-    assert!(matches!(bare.plane(1), Err(Error::PlaneCount { expected: 1, given: 1, .. })));
+    assert!(matches!(bare.plane(1), Err(Error::NoSuchPlane { planes: 1, index: 1, .. })));
 }
 
 fn roi_keeps_the_format(memory: TensorMemory) {
