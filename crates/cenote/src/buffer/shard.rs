@@ -1,0 +1,276 @@
+//! A shard: the part of a pool that one thread uses almost alone.
+//!
+//! In the steady state a thread takes a block from its own shard and gives it back there: one lock
+//! that nobody else wants, on cache lines that nobody else writes. What the pool may retain in all
+//! is split into *credit*. A shard spends credit when it retains a block and earns it back when the
+//! block is taken, so it needs the pool's ledger only when its working set grows.
+//!
+//! Buffers refer to their shard for as long as they live, and many outlive the pool. So shards are
+//! never freed: one whose pool and buffers are gone waits in [`SPARE`] for the next pool.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, Instant};
+
+use super::bins::Bins;
+use super::block::{Block, Extras};
+use super::class::Fit;
+use super::credit::Credit;
+use super::stats::BufferStats;
+use super::store::Store;
+
+/// Shards that no pool and no buffer uses.
+static SPARE: Mutex<Vec<&'static Shard>> = Mutex::new(Vec::new());
+
+/// Returned blocks between two looks at the clock.
+const TICKS_PER_LOOK: u64 = 1024;
+
+/// On cache lines of its own, two of them because processors fetch neighbours in pairs.
+#[derive(Debug)]
+#[repr(align(128))]
+pub(super) struct Shard {
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    /// Counts returned blocks. Never behind a stamp in `bins`.
+    tick: u64,
+    /// What may be retained beyond what `bins` holds.
+    credit: Credit,
+    /// Its `retained` fields are unused; `bins` knows better.
+    stats: BufferStats,
+    bins: Bins,
+    /// A tick and the time at which it was current.
+    mark: (u64, Instant),
+    /// Dead once the pool is gone: then nothing is retained any more.
+    store: Weak<Store>,
+}
+
+impl State {
+    fn new(store: Weak<Store>) -> State {
+        State {
+            tick: 0,
+            credit: Credit::default(),
+            stats: BufferStats::default(),
+            bins: Bins::new(),
+            mark: (0, Instant::now()),
+            store,
+        }
+    }
+
+    /// Retains a block, if there is credit for it.
+    #[inline]
+    fn retain(&mut self, block: Block) -> Result<(), Block> {
+        if !self.credit.covers(block.price()) {
+            return Err(block);
+        }
+        self.credit.spend(block.price());
+        self.tick += 1;
+        self.bins.put(block, self.tick);
+        Ok(())
+    }
+
+    /// The pool, if it lives and it is time to look for idle blocks.
+    #[inline]
+    fn look(&self) -> Option<Arc<Store>> {
+        if self.tick.is_multiple_of(TICKS_PER_LOOK) { self.store.upgrade() } else { None }
+    }
+}
+
+impl Shard {
+    /// A shard for a pool: a spare one, or a new one.
+    pub(super) fn open(store: Weak<Store>) -> &'static Shard {
+        let state = State::new(store);
+        // A statement of its own: the list must not stay locked while a shard is.
+        let spare = spare().pop();
+        match spare {
+            Some(shard) => {
+                *shard.lock() = state;
+                shard
+            }
+            None => Box::leak(Box::new(Shard { state: Mutex::new(state) })),
+        }
+    }
+
+    /// Parts with its pool: returns all blocks. The last buffer to come back makes it a spare.
+    pub(super) fn close(&'static self) -> Bins {
+        let mut state = self.lock();
+        state.store = Weak::new();
+        state.credit = Credit::default();
+        let bins = std::mem::replace(&mut state.bins, Bins::new());
+        if state.stats.live == 0 {
+            spare().push(self);
+        }
+        bins
+    }
+
+    // A panic inside these short sections would be a bug of ours; the counts stay usable.
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes a block for a request made through this shard.
+    #[inline]
+    pub(super) fn take(&self, fit: Fit) -> Option<Block> {
+        let state = &mut *self.lock();
+        let block = state.bins.take(fit)?;
+        state.credit.add(block.price());
+        state.stats.hits += 1;
+        state.stats.enter(block.size(), fit.bytes);
+        Some(block)
+    }
+
+    /// Takes a block for another shard's request, and the credit that it frees with it.
+    pub(super) fn cede(&self, fit: Fit) -> Option<Block> {
+        self.lock().bins.take(fit)
+    }
+
+    /// Counts a block that another shard ceded to this one.
+    pub(super) fn receive(&self, block: &Block, bytes: usize) {
+        let mut state = self.lock();
+        state.credit.add(block.price());
+        state.stats.hits += 1;
+        state.stats.enter(block.size(), bytes);
+    }
+
+    /// Counts a new block.
+    pub(super) fn miss(&self, size: usize, bytes: usize, refused: Extras) {
+        let mut state = self.lock();
+        state.stats.misses += 1;
+        state.stats.enter(size, bytes);
+        state.stats.refuse(refused);
+    }
+
+    /// Takes back a block that was given out for a request of `bytes`.
+    #[inline]
+    pub(super) fn release(&'static self, block: Block, bytes: usize) {
+        let mut state = self.lock();
+        state.stats.leave(block.size(), bytes);
+        let overdue = match state.retain(block) {
+            Ok(()) => match state.look() {
+                Some(store) => Overdue::Look(store),
+                None => return,
+            },
+            Err(block) => self.overdue(&state, block),
+        };
+        // What remains to be done may take long or need the lock.
+        drop(state);
+        overdue.finish(self);
+    }
+
+    #[cold]
+    fn overdue(&'static self, state: &State, block: Block) -> Overdue {
+        match state.store.upgrade() {
+            Some(store) => Overdue::Retain(store, block),
+            None => {
+                if state.stats.live == 0 {
+                    spare().push(self);
+                }
+                Overdue::Free(block)
+            }
+        }
+    }
+
+    /// A block leaves the pool for good. Returns the pool, if it still lives.
+    pub(super) fn part(&'static self, size: usize, bytes: usize) -> Option<Arc<Store>> {
+        let mut state = self.lock();
+        state.stats.leave(size, bytes);
+        let store = state.store.upgrade();
+        if store.is_none() && state.stats.live == 0 {
+            spare().push(self);
+        }
+        store
+    }
+
+    /// Retains a block with credit from the ledger on top of its own, as the newest of the pool.
+    /// Returns the block if that is still not enough.
+    pub(super) fn retain(&self, block: Block, credit: Credit, tick: u64) -> Result<(), Block> {
+        let mut state = self.lock();
+        state.credit.add(credit);
+        state.tick = state.tick.max(tick);
+        state.retain(block)
+    }
+
+    /// Gives up unused credit, at most `wanted`.
+    pub(super) fn collect(&self, wanted: Credit) -> Credit {
+        let mut state = self.lock();
+        let given = state.credit.at_most(wanted);
+        state.credit.spend(given);
+        given
+    }
+
+    /// The stamp of its oldest block, and its tick.
+    pub(super) fn ages(&self) -> (Option<u64>, u64) {
+        let state = self.lock();
+        (state.bins.oldest(), state.tick)
+    }
+
+    /// Moves its clock forward.
+    pub(super) fn catch_up(&self, tick: u64) {
+        let mut state = self.lock();
+        state.tick = state.tick.max(tick);
+    }
+
+    /// Gives up its oldest block, and the credit that it held.
+    pub(super) fn evict(&self) -> Option<Block> {
+        let mut state = self.lock();
+        let block = state.bins.take_oldest()?;
+        state.stats.evictions += 1;
+        Some(block)
+    }
+
+    /// Takes out the blocks that were not used for `idle`, if it is time to look for them.
+    pub(super) fn decay(&self, now: Instant, idle: Duration) -> Vec<Block> {
+        let state = &mut *self.lock();
+        let (tick, since) = state.mark;
+        let mut blocks = Vec::new();
+        if now.saturating_duration_since(since) < idle {
+            return blocks;
+        }
+        while state.bins.oldest().is_some_and(|stamp| stamp <= tick) {
+            let Some(block) = state.bins.take_oldest() else { break };
+            state.credit.add(block.price());
+            state.stats.decays += 1;
+            blocks.push(block);
+        }
+        state.mark = (state.tick, now);
+        blocks
+    }
+
+    /// Changes its counters.
+    pub(super) fn count(&self, change: impl FnOnce(&mut BufferStats)) {
+        change(&mut self.lock().stats);
+    }
+
+    /// Its part of the pool's statistics.
+    pub(super) fn stats(&self) -> BufferStats {
+        let state = self.lock();
+        let held = state.bins.held();
+        BufferStats { retained: held.blocks, retained_bytes: held.bytes, ..state.stats }
+    }
+}
+
+/// What a release could not do under the lock.
+enum Overdue {
+    /// Look for idle blocks.
+    Look(Arc<Store>),
+    /// Find credit for the block.
+    Retain(Arc<Store>, Block),
+    /// Free it: the pool is gone.
+    Free(Block),
+}
+
+impl Overdue {
+    #[cold]
+    fn finish(self, shard: &'static Shard) {
+        match self {
+            Overdue::Look(store) => store.decay(),
+            Overdue::Retain(store, block) => store.retain(shard, block),
+            Overdue::Free(block) => drop(block),
+        }
+    }
+}
+
+fn spare() -> MutexGuard<'static, Vec<&'static Shard>> {
+    SPARE.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,273 @@
+//! Buffers of elements.
+//!
+//! Contract: of a [`Buffer`], the first `len` elements are initialised and valid, and `len` elements
+//! fit its block. An [`UninitBuffer`] has room for `len` elements. Both own their block alone, so
+//! the borrow rules of the handle are those of its bytes. Whoever can write through a handle has
+//! noted so in the block first (`soil`).
+
+#![allow(unsafe_code, reason = "looks at bytes as elements")]
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::mem::MaybeUninit;
+use std::ops::{Deref, DerefMut};
+use std::slice;
+
+use bytemuck::{CheckedBitPattern, Zeroable};
+
+use super::block::Fill;
+use super::pool::BufferPool;
+use super::raw::RawBuffer;
+use crate::dtype::Element;
+use crate::error::{Error, Result};
+
+/// Room for elements that were not written yet.
+///
+/// Looks like a slice of [`MaybeUninit`]. Filling it makes it a [`Buffer`].
+///
+/// ```
+/// # let pool = cenote::BufferPool::unbounded();
+/// let room = pool.acquire::<f32>(3)?;
+/// let squares = room.write_fn(|i| (i * i) as f32);
+/// assert_eq!(*squares, [0.0, 1.0, 4.0]);
+/// # Ok::<(), cenote::Error>(())
+/// ```
+pub struct UninitBuffer<T: Element> {
+    raw: RawBuffer,
+    len: usize,
+    elements: PhantomData<T>,
+}
+
+impl<T: Element> UninitBuffer<T> {
+    /// `raw` must have been acquired for `len` elements.
+    #[inline]
+    pub(super) fn new(raw: RawBuffer, len: usize) -> Self {
+        debug_assert!(len * size_of::<T>() <= raw.block.capacity());
+        UninitBuffer { raw, len, elements: PhantomData }
+    }
+
+    /// Copies `values`, of which there must be as many as there is room for.
+    pub fn write_slice(self, values: &[T]) -> Result<Buffer<T>> {
+        if values.len() != self.len {
+            let shape = [self.len].into();
+            return Err(Error::WrongLen { shape, expected: self.len, given: values.len() });
+        }
+        let mut buffer = self.into_empty();
+        buffer.extend_from_slice(values)?;
+        Ok(buffer)
+    }
+
+    /// Sets each element to what `value` returns for its index.
+    pub fn write_fn(mut self, mut value: impl FnMut(usize) -> T) -> Buffer<T> {
+        for (index, room) in self.iter_mut().enumerate() {
+            room.write(value(index));
+        }
+        // SAFETY: the loop wrote all of them.
+        unsafe { self.assume_init() }
+    }
+
+    /// Lets `write` fill the room. It returns the part that it wrote, which must start at the first
+    /// element; the buffer then has that many.
+    ///
+    /// ```
+    /// use std::mem::MaybeUninit;
+    ///
+    /// /// A kernel that writes its output without reading it.
+    /// fn ones(out: &mut [MaybeUninit<f32>]) -> &mut [f32] {
+    ///     for x in &mut *out {
+    ///         x.write(1.0);
+    ///     }
+    ///     // SAFETY: all of them were written.
+    ///     unsafe { &mut *(out as *mut [MaybeUninit<f32>] as *mut [f32]) }
+    /// }
+    /// # let pool = cenote::BufferPool::unbounded();
+    /// let buffer = pool.acquire(4)?.write_with(ones)?;
+    /// assert_eq!(*buffer, [1.0; 4]);
+    /// # Ok::<(), cenote::Error>(())
+    /// ```
+    pub fn write_with<F>(mut self, write: F) -> Result<Buffer<T>>
+    where
+        F: for<'a> FnOnce(&'a mut [MaybeUninit<T>]) -> &'a mut [T],
+    {
+        let start = self.as_ptr().cast::<T>();
+        let room = self.len;
+        let written = write(&mut self);
+        if written.as_ptr() != start || written.len() > room {
+            return Err(Error::NotThePrefix);
+        }
+        // A `&mut [T]` to these very elements cannot exist unless they are initialised: the buffer
+        // was lent to `write` alone.
+        self.len = written.len();
+        // SAFETY: as just said, `written` covers the first `len` elements.
+        Ok(unsafe { self.assume_init() })
+    }
+
+    /// Declares that all elements are written.
+    ///
+    /// # Safety
+    ///
+    /// They are.
+    pub unsafe fn assume_init(mut self) -> Buffer<T> {
+        self.raw.block.soil(self.len * size_of::<T>());
+        Buffer { raw: self.raw, len: self.len, elements: PhantomData }
+    }
+
+    /// The same room with nothing in it, to push to.
+    #[inline]
+    pub(super) fn into_empty(self) -> Buffer<T> {
+        Buffer { raw: self.raw, len: 0, elements: PhantomData }
+    }
+}
+
+impl<T: Element> Deref for UninitBuffer<T> {
+    type Target = [MaybeUninit<T>];
+
+    fn deref(&self) -> &[MaybeUninit<T>] {
+        // SAFETY: the block is aligned to 64 bytes, has room for `len` elements, and is ours;
+        // `MaybeUninit` asks nothing of its bytes.
+        unsafe { slice::from_raw_parts(self.raw.block.start().as_ptr().cast(), self.len) }
+    }
+}
+
+impl<T: Element> DerefMut for UninitBuffer<T> {
+    fn deref_mut(&mut self) -> &mut [MaybeUninit<T>] {
+        self.raw.block.soil(self.len * size_of::<T>());
+        self.raw.block.forget_init();
+        // SAFETY: as in `deref`; `&mut self` makes it exclusive.
+        unsafe { slice::from_raw_parts_mut(self.raw.block.start().as_ptr().cast(), self.len) }
+    }
+}
+
+impl<T: Element> fmt::Debug for UninitBuffer<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "UninitBuffer<{}>({})", T::DTYPE, self.len)
+    }
+}
+
+/// Elements in memory of a [`BufferPool`], which gets it back when the buffer is dropped, on
+/// whatever thread that is.
+///
+/// A slice of its elements, and a vector that cannot outgrow its [`capacity`](Buffer::capacity).
+///
+/// ```
+/// # let pool = cenote::BufferPool::unbounded();
+/// let mut buffer = pool.acquire_with_capacity::<u16>(2)?;
+/// buffer.push(7).unwrap();
+/// buffer[0] += 1;
+/// assert_eq!(*buffer, [8]);
+/// # Ok::<(), cenote::Error>(())
+/// ```
+pub struct Buffer<T: Element> {
+    raw: RawBuffer,
+    len: usize,
+    elements: PhantomData<T>,
+}
+
+impl<T: Element> Buffer<T> {
+    /// `raw` must have been acquired for `len` elements and zeroed.
+    pub(super) fn zeroed(raw: RawBuffer, len: usize) -> Self {
+        if T::is_valid_bit_pattern(&<T as CheckedBitPattern>::Bits::zeroed()) {
+            Buffer { raw, len, elements: PhantomData }
+        } else {
+            UninitBuffer::new(raw, len).write_fn(|_| T::default())
+        }
+    }
+
+    /// A copy of `values` in memory of `pool`.
+    ///
+    /// ```
+    /// use cenote::{Buffer, BufferPool};
+    /// let pool = BufferPool::unbounded();
+    /// let mask = Buffer::from_slice(&pool, &[true, false])?;
+    /// assert_eq!(*mask, [true, false]);
+    /// # Ok::<(), cenote::Error>(())
+    /// ```
+    pub fn from_slice(pool: &BufferPool, values: &[T]) -> Result<Self> {
+        pool.acquire(values.len())?.write_slice(values)
+    }
+
+    /// `len` elements in memory of `pool`, each what `value` returns for its index.
+    pub fn from_fn(pool: &BufferPool, len: usize, value: impl FnMut(usize) -> T) -> Result<Self> {
+        Ok(pool.acquire(len)?.write_fn(value))
+    }
+
+    /// Elements that there is room for.
+    pub fn capacity(&self) -> usize {
+        self.raw.block.capacity() / size_of::<T>()
+    }
+
+    /// Appends an element, or gives it back if there is no room.
+    pub fn push(&mut self, value: T) -> Result<(), T> {
+        let Some(room) = self.spare(1) else { return Err(value) };
+        room[0].write(value);
+        self.len += 1;
+        Ok(())
+    }
+
+    /// Appends elements: all of them, or none if there is no room.
+    pub fn extend_from_slice(&mut self, values: &[T]) -> Result<()> {
+        let (capacity, needed) = (self.capacity(), self.len + values.len());
+        let room = self.spare(values.len()).ok_or(Error::BufferFull { capacity, needed })?;
+        // SAFETY: `MaybeUninit<T>` has the layout of `T`, and initialised elements are one of the
+        // things it may hold.
+        let values: &[MaybeUninit<T>] =
+            unsafe { slice::from_raw_parts(values.as_ptr().cast(), values.len()) };
+        room.copy_from_slice(values);
+        self.len = needed;
+        Ok(())
+    }
+
+    /// Shortens it to `len` elements, if it has more.
+    pub fn truncate(&mut self, len: usize) {
+        self.len = self.len.min(len);
+    }
+
+    /// Removes all elements.
+    pub fn clear(&mut self) {
+        self.len = 0;
+    }
+
+    /// The next `count` places behind the elements, if there are so many.
+    fn spare(&mut self, count: usize) -> Option<&mut [MaybeUninit<T>]> {
+        let needed = self.len.checked_add(count).filter(|&sum| sum <= self.capacity())?;
+        self.raw.block.soil(needed * size_of::<T>());
+        // SAFETY: `len` elements fit the block.
+        let start = unsafe { self.raw.block.start().cast::<MaybeUninit<T>>().add(self.len) };
+        // SAFETY: `len + count` elements fit too; the block is aligned and ours alone. The callers
+        // write elements only, so initialised bytes stay initialised.
+        Some(unsafe { slice::from_raw_parts_mut(start.as_ptr(), count) })
+    }
+
+    /// Takes the memory out of its pool: it is freed, not retained, when the buffer is dropped.
+    #[must_use = "dropping it frees the memory"]
+    pub fn detach(mut self) -> Self {
+        self.raw.detach();
+        self
+    }
+}
+
+impl<T: Element> Deref for Buffer<T> {
+    type Target = [T];
+
+    #[inline]
+    fn deref(&self) -> &[T] {
+        // SAFETY: the block is aligned to 64 bytes and ours, and its first `len` elements are
+        // initialised and valid.
+        unsafe { slice::from_raw_parts(self.raw.block.start().as_ptr().cast(), self.len) }
+    }
+}
+
+impl<T: Element> DerefMut for Buffer<T> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut [T] {
+        self.raw.block.soil(self.len * size_of::<T>());
+        // SAFETY: as in `deref`; `&mut self` makes it exclusive.
+        unsafe { slice::from_raw_parts_mut(self.raw.block.start().as_ptr().cast(), self.len) }
+    }
+}
+
+impl<T: Element> fmt::Debug for Buffer<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        (**self).fmt(f)
+    }
+}
