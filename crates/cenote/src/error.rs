@@ -33,6 +33,10 @@ pub enum Error {
         shape: Dims,
     },
 
+    /// Elements of zero bytes.
+    #[error("an element must have at least one byte")]
+    ZeroItemSize,
+
     /// The size in bytes does not fit the address space.
     #[error(
         "shape {shape:?} of {item_size}-byte elements with these strides overflows the address space"
@@ -154,7 +158,9 @@ pub enum Error {
     },
 
     /// A name or code that is no dtype.
-    #[error("unknown dtype `{given}`; known are f32 f64 f16 bf16 i8..i64 u8..u64 bool complex64 complex128")]
+    #[error(
+        "unknown dtype `{given}`; known are f32 f64 f16 bf16 i8..i64 u8..u64 bool complex64 complex128"
+    )]
     UnknownDType {
         /// What was given.
         given: Box<str>,
@@ -179,6 +185,26 @@ pub enum Error {
         dtype: &'static str,
         /// The alignment it needs.
         align: usize,
+    },
+
+    /// An index that the tensor does not have.
+    #[error("index {index:?} is out of range for shape {shape:?}")]
+    BadIndex {
+        /// The index.
+        index: Dims,
+        /// The shape.
+        shape: Dims,
+    },
+
+    /// A layout made for elements of another size.
+    #[error("the layout is for elements of {layout} bytes, but {dtype} has {size}")]
+    ItemSize {
+        /// Bytes of an element in the layout.
+        layout: usize,
+        /// The dtype.
+        dtype: &'static str,
+        /// Bytes of an element of the dtype.
+        size: usize,
     },
 
     /// Bytes that are not valid values of the dtype (a `bool` that is neither 0 nor 1).
@@ -346,6 +372,24 @@ pub enum Error {
         expected: &'static str,
         /// The dtype of the tensor.
         found: &'static str,
+    },
+
+    /// Strides that do not make rows of pixels.
+    #[error("shape {shape:?} with byte strides {strides:?} is not rows of {format} pixels")]
+    FormatLayout {
+        /// The format.
+        format: &'static str,
+        /// The shape.
+        shape: Dims,
+        /// The byte strides.
+        strides: Box<[isize]>,
+    },
+
+    /// A change of layout asked of an image whose planes lie in different places.
+    #[error("{op} does not apply: the planes of this image do not follow each other in one buffer")]
+    FarPlanes {
+        /// The call.
+        op: &'static str,
     },
 
     /// A question about an image put to a tensor without a pixel format.

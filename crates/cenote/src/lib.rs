@@ -1,9 +1,42 @@
-//! Memory for tensors.
+//! Memory for tensors: one [`Tensor`] over heap memory, shared memory and device buffers, shared
+//! between processes without copying.
+//!
+//! ```
+//! use cenote::{DType, Tensor};
+//!
+//! let mut tensor = Tensor::new(&[2, 3], DType::F32)?;
+//! tensor.map_mut()?.as_mut_slice::<f32>()?.fill(1.5);
+//! assert_eq!(tensor.transpose().shape(), [3, 2]);
+//! # Ok::<(), cenote::Error>(())
+//! ```
+//!
+//! - [`Tensor`] is the handle; [`TensorOptions`] say how to allocate one.
+//! - [`TensorMemory`] is where its bytes live, and [`Selection`] why there.
+//! - [`DType`] and [`Element`] are what its elements are, [`Layout`] how they lie.
+//! - [`PixelFormat`] makes an image of it.
+//! - [`BufferPool`] is host memory that is used again; [`buffer`] has the rest of that.
 
 pub mod buffer;
+mod copies;
 mod dtype;
 mod error;
+mod format;
+mod layout;
+mod memory;
+mod os;
+mod region;
+mod tensor;
 
 pub use buffer::{Buffer, BufferPool, UninitBuffer};
+pub use copies::{Copies, CopyReason, copies};
 pub use dtype::{DType, Element};
 pub use error::{Dims, Error, Limit, NotWritable, Result, Unavailable};
+pub use format::{Few, FormatKind, FourCc, ImageShape, PixelFormat, Plane, Planes};
+pub use half::{bf16, f16};
+pub use layout::{Layout, MAX_DIMS, Runs};
+pub use memory::TensorMemory;
+pub use memory::select::{FORCE_MEM_ENV, NotGranted, PassedOver, Selection, Wish};
+pub use num_complex::{Complex32, Complex64};
+#[cfg(target_os = "linux")]
+pub use tensor::PlaneDescriptor;
+pub use tensor::{BufferIdentity, Tensor, TensorMap, TensorMapMut, TensorOptions};

@@ -1,0 +1,54 @@
+//! Counting copies. cenote copies tensor bytes only where a call says so, and every such copy is
+//! counted here with its reason.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Why tensor bytes were copied.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum CopyReason {
+    /// `make_mut` was called on a tensor that must not change.
+    MakeMut,
+    /// `to_contiguous` was called.
+    ToContiguous,
+}
+
+/// How often, and how much, was copied in this process for one reason.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Copies {
+    /// The reason.
+    pub reason: CopyReason,
+    /// The number of copies.
+    pub count: u64,
+    /// The number of bytes.
+    pub bytes: u64,
+}
+
+const REASONS: [CopyReason; 2] = [CopyReason::MakeMut, CopyReason::ToContiguous];
+
+static COUNTS: [(AtomicU64, AtomicU64); REASONS.len()] =
+    [const { (AtomicU64::new(0), AtomicU64::new(0)) }; REASONS.len()];
+
+pub(crate) fn count(reason: CopyReason, bytes: usize) {
+    let (count, total) = &COUNTS[reason as usize];
+    count.fetch_add(1, Ordering::Relaxed);
+    total.fetch_add(bytes as u64, Ordering::Relaxed);
+}
+
+/// All copies of tensor bytes in this process so far, by reason.
+///
+/// ```
+/// let copied: u64 = cenote::copies().iter().map(|copies| copies.bytes).sum();
+/// println!("{copied} bytes were copied");
+/// ```
+pub fn copies() -> [Copies; REASONS.len()] {
+    REASONS.map(|reason| {
+        let (count, bytes) = &COUNTS[reason as usize];
+        Copies {
+            reason,
+            count: count.load(Ordering::Relaxed),
+            bytes: bytes.load(Ordering::Relaxed),
+        }
+    })
+}

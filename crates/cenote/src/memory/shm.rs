@@ -1,0 +1,109 @@
+//! Shared memory: sealed memfds, mapped once.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::OnceLock;
+
+use rustix::fs::SealFlags;
+
+use crate::error::{Error, Result, Unavailable};
+use crate::memory::TensorMemory;
+use crate::memory::budget;
+use crate::memory::select::{Grants, Request};
+use crate::memory::storage::Storage;
+use crate::os::memfd::{self, Facts};
+use crate::region::{Access, Map, Region};
+
+/// Whether the kernel has memfds that can be sealed against later writers (Linux 5.1). Asked once.
+pub(crate) fn availability() -> Result<(), Unavailable> {
+    static PROBE: OnceLock<Option<i32>> = OnceLock::new();
+    let errno = PROBE.get_or_init(|| {
+        let probe = memfd::create("cenote-probe", 1).and_then(memfd::forbid_writing);
+        probe.err().map(|error| error.raw_os_error().unwrap_or(0))
+    });
+    match *errno {
+        None => Ok(()),
+        Some(errno) => Err(Unavailable::Refused {
+            op: "sealing a memfd",
+            source: io::Error::from_raw_os_error(errno),
+        }),
+    }
+}
+
+/// Allocates shared memory that can neither shrink nor grow, with all its bytes reserved.
+pub(crate) fn allocate(request: &Request<'_>, grants: &mut Grants) -> Result<Storage> {
+    let reservation = budget::reserve(request.len)?;
+    let name = request.name.unwrap_or("cenote");
+    let fd = memfd::create(name, request.len as u64)
+        .map_err(|source| Error::os("reserving shared memory", source))?;
+    let map = Map::shared(fd.as_fd(), request.len, request.map_align(), Access::Write)
+        .map_err(|source| Error::os("mapping shared memory", source))?;
+    grants.advise(request.advice, &map);
+    Ok(Storage {
+        region: Region::map(map, request.len, Access::Write),
+        memory: TensorMemory::Shm,
+        fd: Some(fd),
+        _reservation: Some(reservation),
+    })
+}
+
+/// Who may write imported memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Import {
+    /// We only read, and the memory cannot be taken from under us.
+    ReadOnly,
+    /// The caller promises everything that the seals would.
+    Trusted,
+}
+
+/// Maps shared memory that came as a file descriptor. All of it, whatever part is used: so one
+/// mapping serves every view.
+pub(crate) fn import(fd: OwnedFd, needed: usize, import: Import) -> Result<Storage> {
+    let facts = memfd::examine(&fd).map_err(|source| Error::os("fstat", source))?;
+    check(&facts, needed, import)?;
+    let len =
+        usize::try_from(facts.size).map_err(|_| Error::FdTooSmall { needed, size: facts.size })?;
+    // Reading a page that was never written makes the kernel find memory for it.
+    let unreserved = facts.size.saturating_sub(facts.reserved);
+    let reservation = budget::reserve(usize::try_from(unreserved).unwrap_or(usize::MAX))?;
+    let access = match import {
+        Import::ReadOnly => Access::Read,
+        Import::Trusted => Access::Write,
+    };
+    let map = Map::shared(fd.as_fd(), len, 1, access)
+        .map_err(|source| Error::os("mapping shared memory", source))?;
+    Ok(Storage {
+        region: Region::map(map, len, access),
+        memory: TensorMemory::Shm,
+        fd: Some(fd),
+        _reservation: Some(reservation),
+    })
+}
+
+fn check(facts: &Facts, needed: usize, import: Import) -> Result<()> {
+    let Some(seals) = facts.seals else {
+        return Err(Error::WrongFdKind { found: facts.kind });
+    };
+    if !facts.readable {
+        return Err(Error::FdAccess { access: "for reading", why: "it was opened write-only" });
+    }
+    if facts.size < needed as u64 {
+        return Err(Error::FdTooSmall { needed, size: facts.size });
+    }
+    match import {
+        Import::ReadOnly if !seals.contains(SealFlags::SHRINK) => Err(Error::Unsealed),
+        Import::Trusted => check_writable(facts, seals),
+        Import::ReadOnly => Ok(()),
+    }
+}
+
+fn check_writable(facts: &Facts, seals: SealFlags) -> Result<()> {
+    let refuse = |why| Err(Error::FdAccess { access: "for writing", why });
+    if !facts.writable {
+        refuse("it was opened read-only")
+    } else if seals.intersects(SealFlags::WRITE | SealFlags::FUTURE_WRITE) {
+        refuse("its owner sealed it against writing")
+    } else {
+        Ok(())
+    }
+}

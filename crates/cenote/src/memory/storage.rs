@@ -1,0 +1,32 @@
+//! Storage: a region together with what its kind of memory adds to it.
+
+use crate::memory::TensorMemory;
+use crate::memory::budget::Reservation;
+use crate::region::Region;
+#[cfg(target_os = "linux")]
+use std::os::fd::OwnedFd;
+
+/// The bytes of one buffer and where they live.
+#[derive(Debug)]
+pub(crate) struct Storage {
+    pub(crate) region: Region,
+    pub(crate) memory: TensorMemory,
+    /// The file behind the bytes, where there is one.
+    #[cfg(target_os = "linux")]
+    pub(crate) fd: Option<OwnedFd>,
+    /// Kept so that the memory counts as taken while it is.
+    pub(crate) _reservation: Option<Reservation>,
+}
+
+impl Storage {
+    /// Storage of heap bytes without a file behind them.
+    pub(crate) fn heap(region: Region, reservation: Option<Reservation>) -> Self {
+        Storage {
+            region,
+            memory: TensorMemory::Mem,
+            #[cfg(target_os = "linux")]
+            fd: None,
+            _reservation: reservation,
+        }
+    }
+}

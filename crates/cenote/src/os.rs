@@ -1,0 +1,9 @@
+//! The operating system, wrapped thinly: calls go in, `io::Result` comes out, no policy.
+//!
+//! Only Linux has shared memory here; elsewhere this module is empty and the memories built on it
+//! say that they are unavailable.
+
+#[cfg(target_os = "linux")]
+pub(crate) mod memfd;
+#[cfg(target_os = "linux")]
+pub(crate) mod socket;

@@ -1,0 +1,112 @@
+//! Messages with file descriptors over Unix sockets (unix(7), SCM_RIGHTS).
+
+use std::io::{self, IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{BorrowedFd, OwnedFd};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::net::{
+    self, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags,
+};
+
+/// The most file descriptors one message carries: one for each plane of an image.
+pub(crate) const MAX_FDS: usize = 4;
+
+/// Room for more than we send, so that a peer that sends too many is noticed and its descriptors
+/// are closed rather than lost in truncation.
+const CONTROL_LEN: usize = rustix::cmsg_space!(ScmRights(2 * MAX_FDS));
+
+/// How long the rest of a message that has begun may take to arrive.
+const MID_MESSAGE: Timespec = Timespec { tv_sec: 5, tv_nsec: 0 };
+
+/// Sends all of `bytes`, with `fds` attached to its first byte.
+///
+/// A non-blocking socket without room gives `WouldBlock` and nothing is sent; once the first
+/// bytes are gone, the rest is waited for.
+pub(crate) fn send(socket: BorrowedFd<'_>, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> io::Result<()> {
+    let mut sent = send_part(socket, bytes, fds)?;
+    while sent < bytes.len() {
+        match send_part(socket, &bytes[sent..], &[]) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                wait(socket, PollFlags::OUT)?;
+            }
+            part => sent += part?,
+        }
+    }
+    Ok(())
+}
+
+fn send_part(socket: BorrowedFd<'_>, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> io::Result<usize> {
+    let mut space = [MaybeUninit::uninit(); CONTROL_LEN];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    if !fds.is_empty() && !control.push(SendAncillaryMessage::ScmRights(fds)) {
+        return Err(Errno::INVAL.into());
+    }
+    loop {
+        match net::sendmsg(socket, &[IoSlice::new(bytes)], &mut control, SendFlags::NOSIGNAL) {
+            Err(Errno::INTR) => {}
+            sent => return Ok(sent?),
+        }
+    }
+}
+
+/// What arrived for one message.
+#[derive(Debug, Default)]
+pub(crate) struct Received {
+    /// Bytes that arrived before the peer closed the connection; the whole message otherwise.
+    pub(crate) len: usize,
+    pub(crate) fds: Vec<OwnedFd>,
+    /// More descriptors were sent than a message may carry.
+    pub(crate) too_many_fds: bool,
+}
+
+/// Fills `bytes` from the socket and collects the descriptors that come with them.
+///
+/// A non-blocking socket with nothing to read gives `WouldBlock`.
+pub(crate) fn recv(socket: BorrowedFd<'_>, bytes: &mut [u8]) -> io::Result<Received> {
+    let mut received = Received::default();
+    while received.len < bytes.len() {
+        match recv_part(socket, bytes, &mut received) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock && received.len > 0 => {
+                wait(socket, PollFlags::IN)?;
+            }
+            Ok(0) => break,
+            part => received.len += part?,
+        }
+    }
+    Ok(received)
+}
+
+fn recv_part(
+    socket: BorrowedFd<'_>,
+    bytes: &mut [u8],
+    received: &mut Received,
+) -> io::Result<usize> {
+    let mut space = [MaybeUninit::uninit(); CONTROL_LEN];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let mut rest = [IoSliceMut::new(&mut bytes[received.len..])];
+    let part = loop {
+        match net::recvmsg(socket, &mut rest, &mut control, RecvFlags::CMSG_CLOEXEC) {
+            Err(Errno::INTR) => {}
+            part => break part?,
+        }
+    };
+    for message in control.drain() {
+        if let RecvAncillaryMessage::ScmRights(fds) = message {
+            received.fds.extend(fds);
+        }
+    }
+    received.too_many_fds |=
+        received.fds.len() > MAX_FDS || part.flags.contains(ReturnFlags::CTRUNC);
+    Ok(part.bytes)
+}
+
+fn wait(socket: BorrowedFd<'_>, what: PollFlags) -> io::Result<()> {
+    match poll(&mut [PollFd::from_borrowed_fd(socket, what)], Some(&MID_MESSAGE)) {
+        Ok(0) => Err(io::ErrorKind::TimedOut.into()),
+        Err(Errno::INTR) => Ok(()),
+        ready => Ok(ready.map(drop)?),
+    }
+}

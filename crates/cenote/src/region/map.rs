@@ -1,0 +1,176 @@
+//! Pages mapped from the kernel, and given back when dropped.
+//!
+//! # Contract
+//! A [`Map`] owns the pages `ptr .. ptr + len` (rounded up to whole pages) alone: nobody else
+//! unmaps or replaces them while it lives, and they are readable, and writable unless it was made
+//! with [`Access::Read`]. They hold initialised bytes: the kernel fills new pages with zeros.
+#![allow(unsafe_code, reason = "mmap(2) hands out raw memory")]
+
+use std::ffi::c_void;
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::ptr::{self, NonNull};
+
+use rustix::mm::{self, Advice, MapFlags, ProtFlags};
+
+/// What the CPU may do with mapped pages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Access {
+    Read,
+    Write,
+}
+
+impl Access {
+    fn prot(self) -> ProtFlags {
+        match self {
+            Access::Read => ProtFlags::READ,
+            Access::Write => ProtFlags::READ | ProtFlags::WRITE,
+        }
+    }
+}
+
+/// A range of mapped pages.
+#[derive(Debug)]
+pub(crate) struct Map {
+    ptr: NonNull<u8>,
+    len: usize,
+}
+
+// SAFETY: a mapping belongs to the process, not to a thread, and `Map` has no interior mutability.
+unsafe impl Send for Map {}
+// SAFETY: as above; `&Map` gives out nothing but the address.
+unsafe impl Sync for Map {}
+
+impl Map {
+    /// Maps `len` zero bytes of private memory. No page is touched.
+    pub(crate) fn anonymous(len: usize, align: usize) -> io::Result<Map> {
+        Map::place(len, align, |at, flags| {
+            let flags = flags | MapFlags::PRIVATE;
+            // SAFETY: `at` is null, or (place's promise) the start of `len` bytes that we own.
+            Ok(unsafe { mm::mmap_anonymous(at, len, Access::Write.prot(), flags) }?)
+        })
+    }
+
+    /// Maps the first `len` bytes of a file, shared with everybody who has it.
+    pub(crate) fn shared(
+        fd: BorrowedFd<'_>,
+        len: usize,
+        align: usize,
+        access: Access,
+    ) -> io::Result<Map> {
+        Map::place(len, align, |at, flags| {
+            let flags = flags | MapFlags::SHARED;
+            // SAFETY: `at` is null, or (place's promise) the start of `len` bytes that we own.
+            Ok(unsafe { mm::mmap(at, len, access.prot(), flags, fd, 0) }?)
+        })
+    }
+
+    /// Runs `map` where its result is aligned to `align`.
+    ///
+    /// `map` gets null, or the start of at least `len` reserved bytes together with `MAP_FIXED`.
+    fn place(
+        len: usize,
+        align: usize,
+        map: impl Fn(*mut c_void, MapFlags) -> io::Result<*mut c_void>,
+    ) -> io::Result<Map> {
+        if align <= rustix::param::page_size() {
+            return Map::adopt(map(ptr::null_mut(), MapFlags::empty())?, len);
+        }
+        let mut space = Map::reserve(len, align)?;
+        space.trim_to(len, align);
+        map(space.ptr.as_ptr().cast(), MapFlags::FIXED)?;
+        Ok(space)
+    }
+
+    fn adopt(ptr: *mut c_void, len: usize) -> io::Result<Map> {
+        let ptr = NonNull::new(ptr.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
+        Ok(Map { ptr, len })
+    }
+
+    /// Address space without memory, large enough to hold `len` bytes at a multiple of `align`.
+    fn reserve(len: usize, align: usize) -> io::Result<Map> {
+        let size = round_up_to_page(len)
+            .and_then(|len| len.checked_add(align))
+            .ok_or(io::ErrorKind::OutOfMemory)?;
+        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
+        // SAFETY: with a null address the kernel chooses a place that nobody uses.
+        let ptr = unsafe { mm::mmap_anonymous(ptr::null_mut(), size, ProtFlags::empty(), flags) }?;
+        Map::adopt(ptr, size)
+    }
+
+    /// Gives back what stands before the first multiple of `align` and after `len` bytes.
+    fn trim_to(&mut self, len: usize, align: usize) {
+        let whole = round_up_to_page(len).unwrap_or(len);
+        let head = self.ptr.as_ptr().align_offset(align);
+        let tail = self.len - head - whole;
+        let start = self.ptr.as_ptr();
+        // SAFETY: `reserve` added `align` bytes, so `head < align` stays inside this mapping.
+        let aligned = unsafe { start.add(head) };
+        // SAFETY: `head + whole <= self.len`.
+        let end = unsafe { aligned.add(whole) };
+        unmap(start, head);
+        unmap(end, tail);
+        // SAFETY: `start` was not null and `aligned` lies in the same mapping.
+        self.ptr = unsafe { NonNull::new_unchecked(aligned) };
+        self.len = len;
+    }
+
+    pub(crate) fn ptr(&self) -> NonNull<u8> {
+        self.ptr
+    }
+
+    /// Asks for huge pages.
+    pub(crate) fn advise_huge(&self) -> io::Result<()> {
+        self.advise(Advice::LinuxHugepage)
+    }
+
+    /// Makes every page present now rather than at first touch.
+    pub(crate) fn populate(&self) -> io::Result<()> {
+        self.advise(Advice::LinuxPopulateWrite)
+    }
+
+    fn advise(&self, advice: Advice) -> io::Result<()> {
+        // SAFETY: the range is ours, and neither advice changes what it contains.
+        Ok(unsafe { mm::madvise(self.ptr.as_ptr().cast(), self.len, advice) }?)
+    }
+}
+
+impl Drop for Map {
+    fn drop(&mut self) {
+        unmap(self.ptr.as_ptr(), self.len);
+    }
+}
+
+/// Called with ranges that a [`Map`] owns and lets go of, and by nobody else.
+fn unmap(ptr: *mut u8, len: usize) {
+    if len > 0 {
+        // SAFETY: see above: the caller owns the pages and keeps no reference to them.
+        let result = unsafe { mm::munmap(ptr.cast(), len) };
+        // It fails only for a range that is no mapping, or when splitting one exceeds the
+        // process's limit of mappings; then the pages stay reserved, which harms nobody.
+        debug_assert!(result.is_ok(), "munmap: {result:?}");
+    }
+}
+
+fn round_up_to_page(len: usize) -> Option<usize> {
+    len.checked_next_multiple_of(rustix::param::page_size())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_large_alignment_is_kept_and_the_rest_is_given_back() {
+        let align = 1 << 21;
+        let map = Map::anonymous(5000, align).unwrap();
+        assert_eq!(map.ptr().as_ptr().align_offset(align), 0);
+        assert_eq!(map.len, 5000);
+    }
+
+    #[test]
+    fn impossible_sizes_are_errors() {
+        assert!(Map::anonymous(usize::MAX, 1 << 21).is_err());
+        assert!(Map::anonymous(usize::MAX, 64).is_err());
+    }
+}

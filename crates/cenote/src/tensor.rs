@@ -1,0 +1,250 @@
+//! The handle: a buffer, a layout over it, and what its elements are.
+//!
+//! A [`Tensor`] is like an `Arc`: cloning it is cheap, and clones and views share one buffer. The
+//! rule of sharing is that of `Arc::get_mut`: bytes can be written by the sole holder of memory
+//! that never left this process, and by nobody else.
+
+#[cfg(feature = "ndarray")]
+mod array;
+mod buffer;
+mod copy;
+#[cfg(target_os = "linux")]
+mod fd;
+mod image;
+mod map;
+#[cfg(target_os = "linux")]
+mod message;
+mod options;
+#[cfg(target_os = "linux")]
+mod plane;
+mod view;
+
+use std::fmt;
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+pub use buffer::BufferIdentity;
+pub use map::{TensorMap, TensorMapMut};
+pub use options::TensorOptions;
+#[cfg(target_os = "linux")]
+pub use plane::PlaneDescriptor;
+
+use crate::dtype::{DType, Element};
+use crate::error::{Error, NotWritable, Result};
+use crate::format::PixelFormat;
+use crate::layout::Layout;
+use crate::memory::TensorMemory;
+use crate::memory::select::{Origin, Selection};
+use crate::memory::storage::Storage;
+use crate::region::Region;
+use buffer::Buffer;
+use options::check_len;
+
+/// An array of elements of one type, in memory of any kind.
+///
+/// ```
+/// use cenote::{DType, Tensor};
+///
+/// let mut image = Tensor::new(&[1080, 1920, 3], DType::U8)?;
+/// image.map_mut()?.as_mut_slice::<u8>()?.fill(128);
+///
+/// let corner = image.roi(0, 0, 64, 64)?; // a view: no copy
+/// assert_eq!(corner.map()?.get::<u8>(&[63, 63, 2])?, 128);
+/// # Ok::<(), cenote::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct Tensor {
+    buffer: Arc<Buffer>,
+    /// Lies inside the buffer: checked whenever it changes.
+    layout: Layout,
+    dtype: DType,
+    format: Option<PixelFormat>,
+    /// Planes 1.. of an image whose planes do not follow each other in one buffer.
+    far_planes: Option<Arc<[Tensor]>>,
+}
+
+impl Tensor {
+    /// Allocates a tensor of zeros in the best memory that can be had: DMA-BUF, else shared
+    /// memory, else the heap. [`selection`](Tensor::selection) tells what was tried.
+    ///
+    /// Use [`TensorOptions`] to ask for one kind.
+    pub fn new(shape: &[usize], dtype: DType) -> Result<Tensor> {
+        TensorOptions::new().create(shape, dtype)
+    }
+
+    /// The same as [`TensorOptions::new`].
+    pub fn options() -> TensorOptions {
+        TensorOptions::new()
+    }
+
+    /// Allocates a black image of the shape and row stride that `format` needs.
+    ///
+    /// ```
+    /// use cenote::{PixelFormat, Tensor};
+    ///
+    /// let frame = Tensor::image(1920, 1080, PixelFormat::Nv12)?;
+    /// assert_eq!(frame.shape(), [1620, 1920]);
+    /// assert_eq!(frame.plane(1)?.shape(), [540, 960, 2]);
+    /// # Ok::<(), cenote::Error>(())
+    /// ```
+    pub fn image(width: usize, height: usize, format: PixelFormat) -> Result<Tensor> {
+        TensorOptions::new().image(width, height, format)
+    }
+
+    /// Allocates a tensor, chosen like [`Tensor::new`], with a copy of `data` in row-major order.
+    pub fn from_slice<T: Element>(data: &[T], shape: &[usize]) -> Result<Tensor> {
+        TensorOptions::new().create_from_slice(data, shape)
+    }
+
+    /// Makes a heap tensor of a vector, in row-major order, without copying it.
+    pub fn from_vec<T: Element>(data: Vec<T>, shape: &[usize]) -> Result<Tensor> {
+        let layout = Layout::contiguous(shape, T::DTYPE.size())?;
+        check_len(&layout, data.len())?;
+        Tensor::adopt(Region::vec(data), layout, T::DTYPE)
+    }
+
+    /// Makes a read-only tensor of bytes that `owner` holds. `owner` is dropped with the last
+    /// handle.
+    ///
+    /// ```
+    /// use cenote::{DType, Tensor};
+    /// use std::sync::Arc;
+    ///
+    /// let bytes: Arc<[u8]> = Arc::from([1u8, 2, 3, 4]);
+    /// let tensor = Tensor::from_owner(bytes, &[2, 2], DType::U8)?;
+    /// assert_eq!(tensor.to_vec::<u8>()?, [1, 2, 3, 4]);
+    /// # Ok::<(), cenote::Error>(())
+    /// ```
+    pub fn from_owner(
+        owner: impl AsRef<[u8]> + Send + Sync + 'static,
+        shape: &[usize],
+        dtype: DType,
+    ) -> Result<Tensor> {
+        let layout = Layout::contiguous(shape, dtype.size())?;
+        Tensor::adopt(Region::lent(owner), layout, dtype)
+    }
+
+    /// Makes a read-only tensor of memory that somebody else owns, and calls `release` when the
+    /// last handle is gone. If this fails, `release` is called before it returns.
+    ///
+    /// # Safety
+    /// Until `release` is called, the `len` bytes at `ptr` are valid for reads, initialised, and
+    /// not written by anybody.
+    #[allow(unsafe_code, reason = "foreign memory cannot be checked")]
+    pub unsafe fn from_raw_parts(
+        ptr: NonNull<u8>,
+        len: usize,
+        layout: Layout,
+        dtype: DType,
+        release: impl FnOnce() + Send + 'static,
+    ) -> Result<Tensor> {
+        // SAFETY: the caller's promise, word for word.
+        let region = unsafe { Region::foreign(ptr, len, release) };
+        Tensor::adopt(region, layout, dtype)
+    }
+
+    fn adopt(region: Region, layout: Layout, dtype: DType) -> Result<Tensor> {
+        let selection = Selection::given(TensorMemory::Mem, Origin::Adopted);
+        Tensor::over(Buffer::new(Storage::heap(region, None), selection), layout, dtype)
+    }
+
+    /// Every tensor is made here: the layout is checked against dtype and buffer.
+    fn over(buffer: Arc<Buffer>, layout: Layout, dtype: DType) -> Result<Tensor> {
+        if layout.item_size() != dtype.size() {
+            return Err(Error::ItemSize {
+                layout: layout.item_size(),
+                dtype: dtype.name(),
+                size: dtype.size(),
+            });
+        }
+        layout.fits(buffer.storage().region.len())?;
+        Ok(Tensor { buffer, layout, dtype, format: None, far_planes: None })
+    }
+
+    /// The length of each dimension.
+    pub fn shape(&self) -> &[usize] {
+        self.layout.shape()
+    }
+
+    /// The distance in bytes from one element to the next, for each dimension.
+    pub fn strides(&self) -> &[isize] {
+        self.layout.strides()
+    }
+
+    /// Shape, strides and place in the buffer.
+    pub fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// The number of dimensions.
+    pub fn ndim(&self) -> usize {
+        self.layout.ndim()
+    }
+
+    /// The number of elements. Never zero.
+    #[allow(clippy::len_without_is_empty, reason = "a tensor is never empty")]
+    pub fn len(&self) -> usize {
+        self.layout.len()
+    }
+
+    /// The number of bytes in its elements, without padding between them.
+    pub fn nbytes(&self) -> usize {
+        self.layout.nbytes()
+    }
+
+    /// What its elements are.
+    pub fn dtype(&self) -> DType {
+        self.dtype
+    }
+
+    /// The kind of memory it lives in.
+    pub fn memory(&self) -> TensorMemory {
+        self.buffer.storage().memory
+    }
+
+    /// How it came to live there: what was tried, and what was passed over and why.
+    pub fn selection(&self) -> &Selection {
+        self.buffer.selection()
+    }
+
+    /// A key for its buffer, the same for all clones and views.
+    pub fn buffer_identity(&self) -> &BufferIdentity {
+        self.buffer.identity()
+    }
+
+    /// Why [`map_mut`](Tensor::map_mut) would refuse now, or `None` if it would not.
+    pub fn not_writable(&self) -> Option<NotWritable> {
+        Buffer::not_writable(&self.buffer)
+    }
+
+    /// Makes the elements accessible for reading.
+    pub fn map(&self) -> Result<TensorMap<'_>> {
+        let bytes = self.buffer.storage().region.bytes();
+        Ok(TensorMap { bytes, layout: &self.layout, dtype: self.dtype })
+    }
+
+    /// Makes the elements accessible for writing.
+    ///
+    /// Succeeds for the sole holder of memory that was allocated here and never shared with
+    /// another process. [`make_mut`](Tensor::make_mut) copies where this refuses.
+    pub fn map_mut(&mut self) -> Result<TensorMapMut<'_>> {
+        let bytes =
+            Buffer::bytes_mut(&mut self.buffer).map_err(|why| Error::NotWritable { why })?;
+        Ok(TensorMapMut { bytes, layout: &self.layout, dtype: self.dtype })
+    }
+}
+
+impl fmt::Debug for Tensor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut debug = f.debug_struct("Tensor");
+        debug.field("shape", &self.shape()).field("dtype", &self.dtype);
+        if !self.layout.is_contiguous() {
+            debug.field("strides", &self.strides());
+        }
+        if let Some(format) = self.format {
+            debug.field("format", &format);
+        }
+        debug.field("memory", &self.memory()).field("buffer", &self.buffer_identity().id());
+        debug.finish()
+    }
+}

@@ -1,0 +1,112 @@
+//! Tensors as `ndarray` arrays, and arrays as tensors.
+
+use ndarray::{
+    ArrayBase, ArrayD, ArrayViewD, ArrayViewMutD, Axis, Data, Dimension, IxDyn, ShapeBuilder,
+};
+
+use crate::dtype::Element;
+use crate::error::{Error, Result};
+use crate::layout::Layout;
+use crate::tensor::map::{cast, cast_mut, check_dtype};
+use crate::tensor::{Tensor, TensorMap, TensorMapMut};
+
+impl Tensor {
+    /// Makes a heap tensor of an array, without copying it where the array's memory is its
+    /// elements in row-major order.
+    ///
+    /// ```
+    /// use cenote::Tensor;
+    ///
+    /// let tensor = Tensor::from_array(ndarray::array![[1.0f32, 2.0], [3.0, 4.0]])?;
+    /// assert_eq!(tensor.map()?.as_array::<f32>()?.sum(), 10.0);
+    /// # Ok::<(), cenote::Error>(())
+    /// ```
+    pub fn from_array<T: Element, D: Dimension>(array: ndarray::Array<T, D>) -> Result<Tensor> {
+        let shape = array.shape().to_vec();
+        if array.is_standard_layout() {
+            let (data, offset) = array.into_raw_vec_and_offset();
+            if offset.unwrap_or(0) == 0 && data.len() == shape.iter().product() {
+                return Tensor::from_vec(data, &shape);
+            }
+            let elements = shape.iter().product::<usize>();
+            let start = offset.unwrap_or(0);
+            return Tensor::from_vec(data[start..start + elements].to_vec(), &shape);
+        }
+        Tensor::from_vec(array.iter().copied().collect(), &shape)
+    }
+
+    /// Allocates a tensor, chosen like [`Tensor::new`], with a copy of an array's elements.
+    pub fn from_array_view<T, S, D>(array: &ArrayBase<S, D>) -> Result<Tensor>
+    where
+        T: Element,
+        S: Data<Elem = T>,
+        D: Dimension,
+    {
+        let mut tensor = Tensor::new(array.shape(), T::DTYPE)?;
+        for (to, from) in tensor.map_mut()?.as_mut_slice::<T>()?.iter_mut().zip(array) {
+            *to = *from;
+        }
+        Ok(tensor)
+    }
+
+    /// The elements, copied into an array.
+    pub fn to_array<T: Element>(&self) -> Result<ArrayD<T>> {
+        Ok(self.map()?.as_array::<T>()?.to_owned())
+    }
+}
+
+impl<'a> TensorMap<'a> {
+    /// The elements as an array, contiguous or not, without copying them.
+    pub fn as_array<T: Element>(&self) -> Result<ArrayViewD<'a, T>> {
+        check_dtype::<T>(self.dtype)?;
+        let steps = Steps::of(self.layout)?;
+        let elements = cast(&self.bytes[self.layout.byte_range()])?;
+        let array = ArrayViewD::from_shape(steps.shape(self.layout), elements);
+        let mut array = array.map_err(|_| steps.unfit(self.layout))?;
+        steps.backwards().for_each(|axis| array.invert_axis(axis));
+        Ok(array)
+    }
+}
+
+impl TensorMapMut<'_> {
+    /// The elements as a mutable array, contiguous or not.
+    pub fn as_array_mut<T: Element>(&mut self) -> Result<ArrayViewMutD<'_, T>> {
+        check_dtype::<T>(self.dtype)?;
+        let steps = Steps::of(self.layout)?;
+        let elements = cast_mut(&mut self.bytes[self.layout.byte_range()])?;
+        let array = ArrayViewMutD::from_shape(steps.shape(self.layout), elements);
+        let mut array = array.map_err(|_| steps.unfit(self.layout))?;
+        steps.backwards().for_each(|axis| array.invert_axis(axis));
+        Ok(array)
+    }
+}
+
+/// Strides in elements, as ndarray counts them. It takes no negative ones: an axis that runs
+/// backwards is laid forwards first and then inverted.
+struct Steps(Vec<isize>);
+
+impl Steps {
+    fn of(layout: &Layout) -> Result<Steps> {
+        let item = layout.item_size().cast_signed();
+        let step = |&stride: &isize| (stride % item == 0).then_some(stride / item);
+        let steps = layout.strides().iter().map(step).collect::<Option<_>>();
+        steps.map(Steps).ok_or_else(|| Error::NotContiguous {
+            shape: layout.shape().into(),
+            strides: layout.strides().into(),
+        })
+    }
+
+    fn shape(&self, layout: &Layout) -> ndarray::StrideShape<IxDyn> {
+        let steps: Vec<usize> = self.0.iter().map(|step| step.unsigned_abs()).collect();
+        IxDyn(layout.shape()).strides(IxDyn(&steps))
+    }
+
+    fn backwards(&self) -> impl Iterator<Item = Axis> + '_ {
+        self.0.iter().enumerate().filter(|(_, step)| **step < 0).map(|(axis, _)| Axis(axis))
+    }
+
+    /// ndarray refuses mutable views in which two elements share a place.
+    fn unfit(&self, layout: &Layout) -> Error {
+        Error::NotContiguous { shape: layout.shape().into(), strides: layout.strides().into() }
+    }
+}

@@ -1,0 +1,109 @@
+//! Copies: out of a tensor, and into memory of its own.
+
+use bytemuck::checked;
+
+use crate::copies::{self, CopyReason};
+use crate::dtype::Element;
+use crate::error::{Error, Result};
+use crate::layout::Layout;
+use crate::tensor::map::{cast, check_dtype};
+use crate::tensor::{Tensor, TensorMapMut, TensorOptions};
+
+impl Tensor {
+    /// The elements in row-major order, copied into a vector.
+    pub fn to_vec<T: Element>(&self) -> Result<Vec<T>> {
+        check_dtype::<T>(self.dtype)?;
+        let mut elements = Vec::with_capacity(self.len());
+        for run in self.map()?.runs() {
+            match cast::<T>(run) {
+                Ok(run) => elements.extend_from_slice(run),
+                Err(Error::Misaligned { .. }) => extend_unaligned(&mut elements, run)?,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(elements)
+    }
+
+    /// A copy whose elements lie side by side in row-major order, in memory of the same kind.
+    ///
+    /// An image stays an image, with the smallest row stride that its format allows.
+    pub fn to_contiguous(&self) -> Result<Tensor> {
+        self.copied(CopyReason::ToContiguous)
+    }
+
+    /// Write access: to these very bytes where [`map_mut`](Tensor::map_mut) allows it, else to a
+    /// copy that takes their place in this handle. Other handles keep the old bytes.
+    ///
+    /// ```
+    /// use cenote::{DType, Tensor};
+    ///
+    /// let mut tensor = Tensor::new(&[4], DType::U8)?;
+    /// let before = tensor.clone();
+    /// assert!(tensor.map_mut().is_err()); // `before` shares the bytes
+    /// tensor.make_mut()?.as_mut_slice::<u8>()?.fill(1);
+    /// assert_eq!(before.to_vec::<u8>()?, [0; 4]);
+    /// # Ok::<(), cenote::Error>(())
+    /// ```
+    pub fn make_mut(&mut self) -> Result<TensorMapMut<'_>> {
+        if self.not_writable().is_some() {
+            *self = self.copied(CopyReason::MakeMut)?;
+        }
+        self.map_mut()
+    }
+
+    fn copied(&self, reason: CopyReason) -> Result<Tensor> {
+        let options = TensorOptions::new().memory(self.memory());
+        let mut copy = match (self.format, self.image_size()) {
+            (Some(format), Some((width, height))) => options.image(width, height, format)?,
+            _ => options.create(self.shape(), self.dtype)?,
+        };
+        copy.fill_from(self)?;
+        copies::count(reason, self.nbytes());
+        Ok(copy)
+    }
+
+    /// Copies the elements of `source`, which has the same shape, or the same size and format.
+    fn fill_from(&mut self, source: &Tensor) -> Result<()> {
+        for plane in 0..source.plane_count() {
+            let from = source.samples(plane)?;
+            let to = *self.samples(plane)?.layout();
+            copy_runs(self.whole_buffer_mut()?, &to, &from)?;
+        }
+        Ok(())
+    }
+
+    fn whole_buffer_mut(&mut self) -> Result<&mut [u8]> {
+        Ok(self.map_mut()?.bytes)
+    }
+}
+
+fn extend_unaligned<T: Element>(elements: &mut Vec<T>, run: &[u8]) -> Result<()> {
+    for bytes in run.chunks_exact(size_of::<T>()) {
+        let element = checked::try_pod_read_unaligned(bytes);
+        elements.push(element.map_err(|_| Error::InvalidValue { dtype: T::DTYPE.name() })?);
+    }
+    Ok(())
+}
+
+/// Copies the bytes of `from` to where `to`, a layout of as many elements, puts them.
+fn copy_runs(bytes: &mut [u8], to: &Layout, from: &Tensor) -> Result<()> {
+    let map = from.map()?;
+    let mut sources = map.runs();
+    let mut source: &[u8] = &[];
+    for target in to.runs() {
+        let mut target = &mut bytes[target];
+        while !target.is_empty() {
+            if source.is_empty() {
+                // Both have equally many bytes, so the source does not run out first.
+                let Some(next) = sources.next() else { return Ok(()) };
+                source = next;
+            }
+            let step = source.len().min(target.len());
+            let (head, rest) = target.split_at_mut(step);
+            head.copy_from_slice(&source[..step]);
+            target = rest;
+            source = &source[step..];
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,230 @@
+//! A whole tensor in one message over a Unix socket: what it is, and the descriptors of its
+//! buffers.
+//!
+//! Every word of a message is input from a stranger: it is read once into plain integers, and then
+//! checked by the same constructors that a caller's arguments go through.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+
+use bytemuck::{Pod, Zeroable};
+
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+use crate::format::PixelFormat;
+use crate::layout::{Layout, MAX_DIMS};
+use crate::memory::TensorMemory;
+use crate::memory::select::{Origin, Selection};
+use crate::memory::shm::{self, Import};
+use crate::os::socket::{self, MAX_FDS};
+use crate::tensor::Tensor;
+use crate::tensor::buffer::Buffer;
+
+/// "cenote", and the version of this format.
+const MAGIC: [u8; 8] = *b"cenote\0\x01";
+
+/// The message. All integers in the byte order of the machine, which both sides share.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Pod, Zeroable)]
+struct Message {
+    magic: [u8; 8],
+    memory: u8,
+    dtype: u8,
+    /// 0: none.
+    format: u8,
+    /// Views in use: 1, or as many as the image has planes if they lie apart.
+    views: u8,
+    /// File descriptors that come along.
+    buffers: u8,
+    _pad: [u8; 3],
+    view: [View; MAX_FDS],
+}
+
+/// A layout over one of the buffers.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Pod, Zeroable)]
+struct View {
+    /// The index of the file descriptor.
+    buffer: u32,
+    ndim: u32,
+    offset: u64,
+    shape: [u64; MAX_DIMS],
+    strides: [i64; MAX_DIMS],
+}
+
+impl Tensor {
+    /// Sends the tensor over a Unix socket: its shape, dtype, format and place, and a descriptor
+    /// of its memory. No bytes are copied. Works for views.
+    ///
+    /// From then on nobody can write this memory, here or there.
+    ///
+    /// ```
+    /// use cenote::{Tensor, TensorMemory};
+    /// use std::os::unix::net::UnixStream;
+    ///
+    /// let (here, there) = UnixStream::pair()?;
+    /// let tensor = Tensor::options()
+    ///     .memory(TensorMemory::Shm)
+    ///     .create_from_slice(&[1u16, 2, 3, 4, 5, 6], &[2, 3])?;
+    /// tensor.index(1, 2)?.send(&here)?;
+    /// assert_eq!(Tensor::recv(&there)?.to_vec::<u16>()?, [3, 6]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn send(&self, socket: impl AsFd) -> Result<()> {
+        let views = self.views();
+        let buffers = distinct_buffers(&views);
+        let fds = buffers
+            .iter()
+            .map(|buffer| buffer.publish("file descriptor to send"))
+            .collect::<Result<Vec<BorrowedFd<'_>>>>()?;
+        let message = self.describe(&views, &buffers);
+        let bytes = bytemuck::bytes_of(&message);
+        socket::send(socket.as_fd(), bytes, &fds)
+            .map_err(|source| Error::os("sending a tensor", source))
+    }
+
+    /// Receives a tensor that [`send`](Tensor::send) sent. It can be read, not written.
+    ///
+    /// Waits for one, unless the socket is non-blocking.
+    pub fn recv(socket: impl AsFd) -> Result<Tensor> {
+        let mut message = Message::zeroed();
+        let bytes = bytemuck::bytes_of_mut(&mut message);
+        let whole = bytes.len();
+        let received = socket::recv(socket.as_fd(), bytes)
+            .map_err(|source| Error::os("receiving a tensor", source))?;
+        if received.len < whole {
+            return Err(Error::Disconnected { mid_message: received.len > 0 });
+        }
+        if received.too_many_fds {
+            return Err(Error::BadMessage { what: "too many file descriptors" });
+        }
+        message.build(received.fds)
+    }
+
+    /// This tensor and its far planes.
+    fn views(&self) -> Vec<&Tensor> {
+        std::iter::once(self).chain(self.far_planes.iter().flat_map(|far| far.iter())).collect()
+    }
+
+    fn describe(&self, views: &[&Tensor], buffers: &[&Arc<Buffer>]) -> Message {
+        let mut message = Message {
+            magic: MAGIC,
+            memory: self.memory().code(),
+            dtype: self.dtype.code(),
+            format: self.format.map_or(0, PixelFormat::code),
+            views: small(views.len()),
+            buffers: small(buffers.len()),
+            ..Message::zeroed()
+        };
+        for (slot, view) in message.view.iter_mut().zip(views) {
+            let buffer = buffers.iter().position(|buffer| Arc::ptr_eq(buffer, &view.buffer));
+            *slot = View::of(&view.layout, buffer.unwrap_or(0));
+        }
+        message
+    }
+}
+
+fn distinct_buffers<'a>(views: &[&'a Tensor]) -> Vec<&'a Arc<Buffer>> {
+    let mut buffers: Vec<&Arc<Buffer>> = Vec::new();
+    for view in views {
+        if !buffers.iter().any(|buffer| Arc::ptr_eq(buffer, &view.buffer)) {
+            buffers.push(&view.buffer);
+        }
+    }
+    buffers
+}
+
+/// A number of planes, which is at most 4.
+fn small(count: usize) -> u8 {
+    u8::try_from(count).unwrap_or(u8::MAX)
+}
+
+impl View {
+    fn of(layout: &Layout, buffer: usize) -> View {
+        let mut view = View {
+            buffer: u32::from(small(buffer)),
+            ndim: u32::from(small(layout.ndim())),
+            offset: layout.offset() as u64,
+            ..View::zeroed()
+        };
+        for (to, &from) in view.shape.iter_mut().zip(layout.shape()) {
+            *to = from as u64;
+        }
+        for (to, &from) in view.strides.iter_mut().zip(layout.strides()) {
+            *to = from as i64;
+        }
+        view
+    }
+
+    fn layout(&self, item_size: usize) -> Result<Layout> {
+        let bad = |what| Error::BadMessage { what };
+        let ndim = usize::try_from(self.ndim).unwrap_or(usize::MAX);
+        if ndim > MAX_DIMS {
+            return Err(bad("too many dimensions"));
+        }
+        let offset = usize::try_from(self.offset).map_err(|_| bad("the offset is too large"))?;
+        let (mut shape, mut strides) = ([0; MAX_DIMS], [0; MAX_DIMS]);
+        for axis in 0..ndim {
+            shape[axis] =
+                usize::try_from(self.shape[axis]).map_err(|_| bad("the shape is too large"))?;
+            strides[axis] =
+                isize::try_from(self.strides[axis]).map_err(|_| bad("a stride is too large"))?;
+        }
+        Layout::strided(&shape[..ndim], &strides[..ndim], offset, item_size)
+    }
+}
+
+impl Message {
+    /// Makes the tensor that the message tells of.
+    fn build(&self, fds: Vec<OwnedFd>) -> Result<Tensor> {
+        let bad = |what| Error::BadMessage { what };
+        if self.magic != MAGIC {
+            return Err(bad("it does not start like one, or is of another version"));
+        }
+        if TensorMemory::from_code(self.memory) != Some(TensorMemory::Shm) {
+            return Err(bad("its memory cannot be shared"));
+        }
+        let dtype = DType::from_code(self.dtype).ok_or(bad("unknown dtype"))?;
+        let format = match self.format {
+            0 => None,
+            code => Some(PixelFormat::from_code(code).ok_or(bad("unknown pixel format"))?),
+        };
+        let views = self.view.get(..usize::from(self.views)).ok_or(bad("too many planes"))?;
+        if fds.len() != usize::from(self.buffers) {
+            return Err(bad("file descriptors are missing"));
+        }
+        let views = views_over(fds, views, dtype)?;
+        assemble(views, format)
+    }
+}
+
+fn views_over(fds: Vec<OwnedFd>, views: &[View], dtype: DType) -> Result<Vec<Tensor>> {
+    let layouts = views.iter().map(|view| view.layout(dtype.size())).collect::<Result<Vec<_>>>()?;
+    let needed = |index: usize| {
+        let mine = views.iter().zip(&layouts).filter(|(view, _)| view.buffer as usize == index);
+        mine.map(|(_, layout)| layout.byte_range().end).max().unwrap_or(0)
+    };
+    let import = |(index, fd)| {
+        let storage = shm::import(fd, needed(index), Import::ReadOnly)?;
+        Ok(Buffer::new(storage, Selection::given(TensorMemory::Shm, Origin::Imported)))
+    };
+    let buffers = fds.into_iter().enumerate().map(import).collect::<Result<Vec<_>>>()?;
+    let over = |(view, layout): (&View, &Layout)| {
+        let buffer = buffers.get(view.buffer as usize);
+        let buffer = buffer.ok_or(Error::BadMessage { what: "a plane is in no buffer" })?;
+        Tensor::over(buffer.clone(), *layout, dtype)
+    };
+    views.iter().zip(&layouts).map(over).collect()
+}
+
+/// One view is the tensor itself; several are the planes of an image.
+fn assemble(mut views: Vec<Tensor>, format: Option<PixelFormat>) -> Result<Tensor> {
+    match (views.len(), format) {
+        (1, None) => Ok(views.swap_remove(0)),
+        (1, Some(format)) => views.swap_remove(0).with_format(format),
+        (count, Some(format)) if count == format.plane_count() => {
+            Tensor::from_far_planes(format, views)
+        }
+        _ => Err(Error::BadMessage { what: "its planes do not fit its format" }),
+    }
+}

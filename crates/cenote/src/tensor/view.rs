@@ -1,0 +1,86 @@
+//! Views: other layouts over the same buffer. They cost no syscall and no copy.
+//!
+//! A view has no pixel format, for its axes need no longer be rows and columns; only
+//! [`Tensor::roi`] keeps it.
+
+use std::ops::Range;
+
+use crate::error::Result;
+use crate::layout::Layout;
+use crate::tensor::Tensor;
+
+impl Tensor {
+    /// A view with a layout derived from this one's. It lies inside the buffer because every
+    /// element of it is an element of `self`.
+    pub(super) fn with_layout(&self, layout: Layout) -> Tensor {
+        debug_assert!(layout.fits(self.buffer.storage().region.len()).is_ok());
+        Tensor {
+            buffer: self.buffer.clone(),
+            layout,
+            dtype: self.dtype,
+            format: None,
+            far_planes: None,
+        }
+    }
+
+    /// `len` elements of `axis`, from `start` on.
+    pub fn narrow(&self, axis: usize, start: usize, len: usize) -> Result<Tensor> {
+        Ok(self.with_layout(self.layout.narrow(axis, start, len)?))
+    }
+
+    /// Every `step`th element of `range` on `axis`.
+    ///
+    /// ```
+    /// use cenote::Tensor;
+    ///
+    /// let tensor = Tensor::from_vec((0..10u8).collect(), &[10])?;
+    /// assert_eq!(tensor.slice(0, 1..8, 3)?.to_vec::<u8>()?, [1, 4, 7]);
+    /// # Ok::<(), cenote::Error>(())
+    /// ```
+    pub fn slice(&self, axis: usize, range: Range<usize>, step: usize) -> Result<Tensor> {
+        Ok(self.with_layout(self.layout.slice(axis, range, step)?))
+    }
+
+    /// The elements at one index of `axis`, which is dropped.
+    pub fn index(&self, axis: usize, index: usize) -> Result<Tensor> {
+        Ok(self.with_layout(self.layout.index(axis, index)?))
+    }
+
+    /// The same elements with the order of the axes reversed.
+    pub fn transpose(&self) -> Tensor {
+        self.with_layout(self.layout.transpose())
+    }
+
+    /// The same elements with the axes in the order given.
+    ///
+    /// ```
+    /// use cenote::{DType, Tensor};
+    ///
+    /// let hwc = Tensor::new(&[480, 640, 3], DType::U8)?;
+    /// assert_eq!(hwc.permute(&[2, 0, 1])?.shape(), [3, 480, 640]);
+    /// # Ok::<(), cenote::Error>(())
+    /// ```
+    pub fn permute(&self, axes: &[usize]) -> Result<Tensor> {
+        Ok(self.with_layout(self.layout.permute(axes)?))
+    }
+
+    /// The same elements in another shape. An error where that takes a copy.
+    pub fn reshape(&self, shape: &[usize]) -> Result<Tensor> {
+        Ok(self.with_layout(self.layout.reshape(shape)?))
+    }
+
+    /// Drops an axis of length 1.
+    pub fn squeeze(&self, axis: usize) -> Result<Tensor> {
+        Ok(self.with_layout(self.layout.squeeze(axis)?))
+    }
+
+    /// Inserts an axis of length 1.
+    pub fn unsqueeze(&self, axis: usize) -> Result<Tensor> {
+        Ok(self.with_layout(self.layout.unsqueeze(axis)?))
+    }
+
+    /// The same elements with one axis backwards.
+    pub fn flip(&self, axis: usize) -> Result<Tensor> {
+        Ok(self.with_layout(self.layout.flip(axis)?))
+    }
+}
