@@ -67,14 +67,20 @@ fn zeroed() {
     let size = 16 << 20;
     let pool = BufferPool::with_max_retained_bytes(64 << 20);
     let memory = std::cell::RefCell::new(vec![1_u8; size]);
-    let clean: Subject<'_> = ("clean block", Box::new(|times| {
-        (0..times).for_each(|_| drop(black_box(pool.acquire_zeroed::<u8>(size))));
-    }));
+    let clean: Subject<'_> = (
+        "clean block",
+        Box::new(|times| {
+            (0..times).for_each(|_| drop(black_box(pool.acquire_zeroed::<u8>(size))));
+        }),
+    );
     let memory = std::sync::Mutex::new(memory);
-    let memset: Subject<'_> = ("memset", Box::new(|times| {
-        let memory = memory.lock().expect("one thread");
-        (0..times).for_each(|_| black_box(&mut *memory.borrow_mut()).fill(0));
-    }));
+    let memset: Subject<'_> = (
+        "memset",
+        Box::new(|times| {
+            let memory = memory.lock().expect("one thread");
+            (0..times).for_each(|_| black_box(&mut *memory.borrow_mut()).fill(0));
+        }),
+    );
     let rows = compare(&[clean, memset], 10, |subject, times| subject(times));
     print_row(size, &rows.map_to_micros());
     println!("  clean is {:.3} % of memset", 100.0 * rows[0].1 / rows[1].1);

@@ -11,6 +11,10 @@ pub enum CopyReason {
     MakeMut,
     /// `to_contiguous` was called.
     ToContiguous,
+    /// The device side of a `UnifiedBuffer` was brought up to date.
+    Upload,
+    /// The host side of a `UnifiedBuffer` was brought up to date.
+    Download,
 }
 
 /// How often, and how much, was copied in this process for one reason.
@@ -25,7 +29,8 @@ pub struct Copies {
     pub bytes: u64,
 }
 
-const REASONS: [CopyReason; 2] = [CopyReason::MakeMut, CopyReason::ToContiguous];
+const REASONS: [CopyReason; 4] =
+    [CopyReason::MakeMut, CopyReason::ToContiguous, CopyReason::Upload, CopyReason::Download];
 
 static COUNTS: [(AtomicU64, AtomicU64); REASONS.len()] =
     [const { (AtomicU64::new(0), AtomicU64::new(0)) }; REASONS.len()];

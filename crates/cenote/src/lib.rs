@@ -27,7 +27,7 @@ mod os;
 mod region;
 mod tensor;
 
-pub use buffer::{Buffer, BufferPool, UninitBuffer};
+pub use buffer::{Buffer, BufferPool, MemoryPool, UnifiedBuffer, UninitBuffer};
 pub use copies::{Copies, CopyReason, copies};
 pub use dtype::{DType, Element};
 pub use error::{Dims, Error, Limit, NotWritable, Result, Unavailable};

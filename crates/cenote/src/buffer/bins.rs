@@ -93,9 +93,8 @@ impl Bins {
     }
 
     fn oldest_slot(&self) -> Option<u32> {
-        let occupied = std::iter::successors(self.first_occupied(0), |&class| {
-            self.first_occupied(class + 1)
-        });
+        let occupied =
+            std::iter::successors(self.first_occupied(0), |&class| self.first_occupied(class + 1));
         occupied
             .map(|class| self.bins[class].oldest)
             .min_by_key(|&index| self.slots[index as usize].stamp)
@@ -167,7 +166,7 @@ impl Bins {
 
 #[cfg(test)]
 mod tests {
-    use super::super::block::Fill;
+    use super::super::memory::Extras;
     use super::*;
 
     fn fit(bytes: usize) -> Fit {
@@ -177,7 +176,7 @@ mod tests {
     fn bins_with(sizes: &[usize]) -> Bins {
         let mut bins = Bins::new();
         for (stamp, &size) in sizes.iter().enumerate() {
-            bins.put(Block::new(fit(size), Fill::Uninit, false).unwrap(), stamp as u64);
+            bins.put(Block::new(fit(size), Extras::default()).unwrap().0, stamp as u64);
         }
         bins
     }

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::block::{Block, Extras, Fill};
+use super::block::{Block, Fill};
 use super::credit::Credit;
+use super::memory::Extras;
 use super::raw::RawBuffer;
 use super::size;
 use super::stats::BufferStats;
@@ -101,9 +102,10 @@ impl BufferPool {
         self.store.acquire(bytes, fill)
     }
 
-    /// `bytes` bytes for a handle that knows its dtype at run time.
-    pub(super) fn acquire_bytes(&self, bytes: usize, fill: Fill) -> Result<RawBuffer> {
-        self.store.acquire(bytes, fill)
+    /// `len` bytes with any values, or zeros, for a handle that knows its dtype at run time.
+    pub(super) fn acquire_bytes(&self, len: usize, zeroed: bool) -> Result<Buffer<u8>> {
+        let fill = if zeroed { Fill::Zero } else { Fill::Stale };
+        Ok(Buffer::stale(self.store.acquire(len, fill)?, len))
     }
 
     /// Gives the memory of a vector to the pool. Vectors of less than 64 bytes are just dropped.

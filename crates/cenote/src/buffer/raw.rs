@@ -21,18 +21,15 @@ impl RawBuffer {
         RawBuffer { block, bytes, home: Some(home) }
     }
 
-    /// Bytes that were asked for.
-    pub(super) fn bytes(&self) -> usize {
-        self.bytes
-    }
-
     pub(super) fn prepare(&mut self, fill: Fill) -> usize {
         self.block.prepare(self.bytes, fill)
     }
 
     /// Takes the block out of its pool for good.
     pub(super) fn detach(&mut self) {
-        if let Some(store) = self.home.take().and_then(|home| home.part(self.block.size(), self.bytes)) {
+        if let Some(store) =
+            self.home.take().and_then(|home| home.part(self.block.size(), self.bytes))
+        {
             store.forget(self.block.size());
         }
     }

@@ -12,9 +12,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use super::bins::Bins;
-use super::block::{Block, Extras};
+use super::block::Block;
 use super::class::Fit;
 use super::credit::Credit;
+use super::memory::Extras;
 use super::stats::BufferStats;
 use super::store::Store;
 

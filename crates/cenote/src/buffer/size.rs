@@ -49,7 +49,8 @@ mod tests {
 
     #[test]
     fn anything_else_is_not() {
-        for text in ["", "MiB", "-1", "+1", "1.5GB", "10 bananas", "0x10", "99999999999TiB", "1 2"] {
+        for text in ["", "MiB", "-1", "+1", "1.5GB", "10 bananas", "0x10", "99999999999TiB", "1 2"]
+        {
             assert_eq!(parse(text), None, "{text:?}");
         }
     }

@@ -1,6 +1,6 @@
 //! What a pool has done and what it holds.
 
-use super::block::Extras;
+use super::memory::Extras;
 
 /// A snapshot of a [`BufferPool`](super::BufferPool).
 ///

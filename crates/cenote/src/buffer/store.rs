@@ -12,9 +12,10 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::block::{Block, Extras, Fill};
+use super::block::{Block, Fill};
 use super::class::Fit;
 use super::credit::Credit;
+use super::memory::Extras;
 use super::raw::RawBuffer;
 use super::seat::{self, SEATS};
 use super::shard::Shard;
@@ -107,7 +108,7 @@ impl Store {
         let shard = self.shard();
         let block = match shard.take(fit) {
             Some(block) => block,
-            None => self.miss(shard, fit, fill)?,
+            None => self.miss(shard, fit)?,
         };
         let mut buffer = RawBuffer::new(block, bytes, shard);
         if fill != Fill::Uninit {
@@ -138,12 +139,12 @@ impl Store {
 
     /// Serves a request that its own shard could not.
     #[cold]
-    fn miss(&self, shard: &Shard, fit: Fit, fill: Fill) -> Result<Block> {
+    fn miss(&self, shard: &Shard, fit: Fit) -> Result<Block> {
         self.decay();
         if let Some(block) = self.take_from_others(shard, fit) {
             return Ok(block);
         }
-        let (block, refused) = self.grow(fit, fill)?;
+        let (block, refused) = self.grow(fit)?;
         shard.miss(block.size(), fit.bytes, refused);
         Ok(block)
     }
@@ -158,20 +159,15 @@ impl Store {
     }
 
     /// New memory, and what it did not get of what the settings ask for.
-    fn grow(&self, fit: Fit, fill: Fill) -> Result<(Block, Extras)> {
+    fn grow(&self, fit: Fit) -> Result<(Block, Extras)> {
         let size = Block::size_for(fit);
         self.admit(size)?;
         let extras = if size >= LARGE { self.settings.extras } else { Extras::default() };
-        let block = Block::new(fit, fill, extras.huge_pages).or_else(|| {
+        let grown = Block::new(fit, extras).or_else(|_| {
             self.trim(0);
-            Block::new(fit, fill, extras.huge_pages)
+            Block::new(fit, extras)
         });
-        let Some(block) = block else {
-            self.allocated.fetch_sub(size, Relaxed);
-            return Err(too_large(fit.bytes));
-        };
-        let refused = block.enhance(extras);
-        Ok((block, refused))
+        grown.inspect_err(|_| self.forget(size))
     }
 
     /// Counts `size` more bytes as allocated, if the hard limit allows it.
@@ -183,7 +179,11 @@ impl Store {
             let limit = self.settings.limit;
             let shortage = Shortage { asked: size, live: limit - free, limit };
             if !self.settings.on_limit.as_ref().is_some_and(|ask| ask(shortage)) {
-                return Err(Error::OutOfMemory { asked: size, available: free, limit: Limit::Pool });
+                return Err(Error::OutOfMemory {
+                    asked: size,
+                    available: free,
+                    limit: Limit::Pool,
+                });
             }
         }
         Ok(())
@@ -331,7 +331,7 @@ impl Store {
             if !self.has_room(Block::size_for(fit)) {
                 return Ok(made);
             }
-            let (block, refused) = self.grow(fit, Fill::Zero)?;
+            let (block, refused) = self.grow(fit)?;
             shard.count(|stats| stats.refuse(refused));
             self.retain(shard, block);
         }

@@ -13,13 +13,14 @@ use std::mem::MaybeUninit;
 use std::ops::{Deref, DerefMut};
 use std::slice;
 
-use bytemuck::{CheckedBitPattern, Zeroable};
+use bytemuck::{AnyBitPattern, CheckedBitPattern, Zeroable};
 
-use super::block::Fill;
 use super::pool::BufferPool;
 use super::raw::RawBuffer;
 use crate::dtype::Element;
 use crate::error::{Error, Result};
+use crate::layout::Layout;
+use crate::tensor::{Tensor, check_len};
 
 /// Room for elements that were not written yet.
 ///
@@ -173,6 +174,24 @@ impl<T: Element> Buffer<T> {
         }
     }
 
+    /// `raw` must have been acquired for `len` elements and initialised.
+    pub(super) fn stale(raw: RawBuffer, len: usize) -> Self
+    where
+        T: AnyBitPattern,
+    {
+        Buffer { raw, len, elements: PhantomData }
+    }
+
+    /// Locks its pages in memory, if no other block has a share in them; true if that worked.
+    pub(super) fn pin(&self) -> bool {
+        self.raw.block.pin()
+    }
+
+    /// Undoes [`pin`](Buffer::pin).
+    pub(super) fn unpin(&self) {
+        self.raw.block.unpin();
+    }
+
     /// A copy of `values` in memory of `pool`.
     ///
     /// ```
@@ -238,6 +257,24 @@ impl<T: Element> Buffer<T> {
         Some(unsafe { slice::from_raw_parts_mut(start.as_ptr(), count) })
     }
 
+    /// Makes a tensor of it without copying. Its memory returns to the pool with the last handle of
+    /// the tensor; [`detach`](Buffer::detach) it first to take it out for good.
+    ///
+    /// ```
+    /// use cenote::{Buffer, BufferPool};
+    /// let pool = BufferPool::unbounded();
+    /// let tensor = Buffer::from_slice(&pool, &[1, 2, 3, 4, 5, 6_i32])?.into_tensor(&[2, 3])?;
+    /// assert_eq!(tensor.to_vec::<i32>()?, [1, 2, 3, 4, 5, 6]);
+    /// drop(tensor);
+    /// assert_eq!(pool.len(), 1);
+    /// # Ok::<(), cenote::Error>(())
+    /// ```
+    pub fn into_tensor(self, shape: &[usize]) -> Result<Tensor> {
+        let layout = Layout::contiguous(shape, size_of::<T>())?;
+        check_len(&layout, self.len)?;
+        Tensor::from_buffer(Bytes(self), shape, T::DTYPE)
+    }
+
     /// Takes the memory out of its pool: it is freed, not retained, when the buffer is dropped.
     #[must_use = "dropping it frees the memory"]
     pub fn detach(mut self) -> Self {
@@ -269,5 +306,19 @@ impl<T: Element> DerefMut for Buffer<T> {
 impl<T: Element> fmt::Debug for Buffer<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         (**self).fmt(f)
+    }
+}
+
+/// The elements of a buffer as bytes, for a tensor. Nobody looks at the buffer itself any more, so
+/// they may become bytes that are not valid elements.
+struct Bytes<T: Element>(Buffer<T>);
+
+impl<T: Element> AsMut<[u8]> for Bytes<T> {
+    fn as_mut(&mut self) -> &mut [u8] {
+        let elements = &mut *self.0;
+        let len = size_of_val(elements);
+        // SAFETY: elements are `NoUninit`: all their bytes are initialised. They are borrowed
+        // mutably, and never read as elements again, see above.
+        unsafe { slice::from_raw_parts_mut(elements.as_mut_ptr().cast(), len) }
     }
 }

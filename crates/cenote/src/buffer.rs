@@ -10,13 +10,17 @@
 //!                 └───── …
 //! Buffer ────── raw ──── block, and the shard that it returns to
 //! ```
+//!
+//! [`MemoryPool`] is the same with shapes and dtypes that are known at run time. What it hands out
+//! is a [`UnifiedBuffer`]: a host side and a device side that are kept in step.
 
 mod bins;
 mod block;
 mod class;
 mod credit;
-#[cfg_attr(not(target_os = "linux"), path = "pages_none.rs")]
-mod pages;
+mod device;
+mod memory;
+mod memory_pool;
 mod pool;
 mod raw;
 mod seat;
@@ -25,8 +29,12 @@ mod size;
 mod stats;
 mod store;
 mod typed;
+mod unified;
 
+pub use device::{Device, DeviceMemory, HostDevice};
+pub use memory_pool::{MemoryPool, MemoryPoolStats};
 pub use pool::{BufferPool, BufferPoolOptions, Scope};
 pub use stats::BufferStats;
 pub use store::Shortage;
 pub use typed::{Buffer, UninitBuffer};
+pub use unified::{HostView, SyncState, UnifiedBuffer};
