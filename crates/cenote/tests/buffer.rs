@@ -151,7 +151,9 @@ fn pushing_ends_at_the_capacity_and_loses_nothing() {
 #[test]
 fn write_with_takes_the_written_part_only() {
     fn fill(out: &mut [MaybeUninit<u8>]) -> &mut [u8] {
-        out.iter_mut().for_each(|byte| drop(byte.write(3)));
+        for byte in &mut *out {
+            byte.write(3);
+        }
         // SAFETY: all of them were written.
         #[allow(unsafe_code)]
         unsafe {

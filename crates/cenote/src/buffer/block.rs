@@ -5,12 +5,12 @@
 //! that is how the system gave them. If `init` is set, every byte has been written at some time.
 #![allow(unsafe_code, reason = "zeroes memory that no slice may be made of")]
 
-use std::num::NonZero;
 use std::ptr::NonNull;
 
 use super::class::{self, Fit};
 use super::credit::Credit;
 use super::memory::{self, ALIGN, Extras, Memory};
+use super::shard::Shard;
 use crate::dtype::Element;
 use crate::error::Result;
 
@@ -25,9 +25,14 @@ pub(super) enum Fill {
     Zero,
 }
 
-/// One piece of memory, freed when dropped.
+/// One piece of memory, freed when dropped. A pointer wide, because blocks move a lot.
 #[derive(Debug)]
-pub(super) struct Block {
+pub(super) struct Block(Box<Body>);
+
+/// On a cache line of its own: the threads that use two blocks must not meet.
+#[derive(Debug)]
+#[repr(align(64))]
+struct Body {
     start: NonNull<u8>,
     /// Bytes allocated: at least the capacity.
     size: usize,
@@ -35,28 +40,21 @@ pub(super) struct Block {
     dirty: usize,
     /// `class::size(class)` bytes are used: the capacity.
     class: usize,
+    /// Bytes that the present holder asked for.
+    asked: usize,
+    /// Where it goes when its holder is done; none if it is freed then.
+    home: Option<&'static Shard>,
     init: bool,
-    /// Behind a pointer, so that blocks are cheap to move. None for the block of an empty buffer.
-    memory: Option<Box<Memory>>,
+    memory: Memory,
 }
 
 // SAFETY: a block is the sole owner of its memory, like a `Box<[u8]>`.
-unsafe impl Send for Block {}
+unsafe impl Send for Body {}
 // SAFETY: a shared block allows reading its fields only; the bytes are reached through `start` by
 // the handles, which follow the borrow rules themselves.
-unsafe impl Sync for Block {}
+unsafe impl Sync for Body {}
 
 impl Block {
-    /// The block of an empty buffer: it owns nothing and starts at an aligned address.
-    pub(super) const EMPTY: Block = Block {
-        start: NonNull::without_provenance(NonZero::new(ALIGN).expect("not zero")),
-        size: 0,
-        dirty: 0,
-        class: 0,
-        init: true,
-        memory: None,
-    };
-
     /// Bytes that a new block for this request takes up.
     pub(super) fn size_for(fit: Fit) -> usize {
         memory::round_up(class::size(fit.class))
@@ -67,8 +65,7 @@ impl Block {
         let size = Block::size_for(fit);
         let (start, memory) = Memory::zeroed(size, extras)?;
         let refused = memory.ask(extras);
-        let memory = Some(Box::new(memory));
-        Ok((Block { start, size, dirty: 0, class: fit.class, init: true, memory }, refused))
+        Ok((Block::of(start, size, fit.class, 0, memory), refused))
     }
 
     /// Takes the memory of a vector over, or returns it when it is too small to be of use.
@@ -81,75 +78,105 @@ impl Block {
         };
         // SAFETY: `lead <= size`, so this is inside the vector's allocation.
         let start = unsafe { base.add(lead) };
-        // The vector is kept but not looked at: `start` is the only way to its bytes. What it holds
-        // needs no `drop`.
-        let memory = Some(Box::new(Memory::vec(vec)));
         // SAFETY: a pointer into an allocation is not null.
         let start = unsafe { NonNull::new_unchecked(start) };
-        let dirty = class::size(class);
-        Ok(Block { start, size, dirty, class, init: false, memory })
+        // The vector is kept but not looked at: `start` is the only way to its bytes. What it holds
+        // needs no `drop`.
+        let memory = Memory::vec(vec);
+        Ok(Block::of(start, size, class, class::size(class), memory))
+    }
+
+    fn of(start: NonNull<u8>, size: usize, class: usize, dirty: usize, memory: Memory) -> Block {
+        let init = dirty == 0;
+        let body = Body { start, size, dirty, class, asked: 0, home: None, init, memory: memory };
+        Block(Box::new(body))
     }
 
     /// The first byte.
     #[inline]
     pub(super) fn start(&self) -> NonNull<u8> {
-        self.start
+        self.0.start
     }
 
     /// Bytes that may be used.
     #[inline]
     pub(super) fn capacity(&self) -> usize {
-        if self.size == 0 { 0 } else { class::size(self.class) }
+        class::size(self.0.class)
     }
 
     /// Bytes that are allocated.
     #[inline]
     pub(super) fn size(&self) -> usize {
-        self.size
+        self.0.size
     }
 
     /// The class it is kept in.
     #[inline]
     pub(super) fn class(&self) -> usize {
-        self.class
+        self.0.class
     }
 
     /// What it takes to retain it.
     #[inline]
     pub(super) fn price(&self) -> Credit {
-        Credit { bytes: self.size, blocks: 1 }
+        Credit { bytes: self.0.size, blocks: 1 }
     }
 
-    /// Notes that the first `bytes` bytes may be written to.
+    /// Notes who gets it, for how many bytes, and where it returns to.
+    #[inline]
+    pub(super) fn lend(&mut self, asked: usize, home: &'static Shard) {
+        self.0.asked = asked;
+        self.0.home = Some(home);
+    }
+
+    /// Bytes that its holder asked for.
+    #[inline]
+    pub(super) fn asked(&self) -> usize {
+        self.0.asked
+    }
+
+    /// Where it returns to.
+    #[inline]
+    pub(super) fn home(&self) -> Option<&'static Shard> {
+        self.0.home
+    }
+
+    /// It does not return any more.
+    pub(super) fn leave_home(&mut self) -> Option<&'static Shard> {
+        self.0.home.take()
+    }
+
+    /// Notes that the first `bytes` bytes may have been written.
     #[inline]
     pub(super) fn soil(&mut self, bytes: usize) {
-        self.dirty = self.dirty.max(bytes);
+        self.0.dirty = self.0.dirty.max(bytes);
     }
 
     /// Notes that bytes may become uninitialised.
     #[inline]
     pub(super) fn forget_init(&mut self) {
-        self.init = false;
+        self.0.init = false;
     }
 
-    /// Makes the first `bytes` bytes what `fill` asks for; returns how many zeros it need not write.
-    pub(super) fn prepare(&mut self, bytes: usize, fill: Fill) -> usize {
-        debug_assert!(bytes <= self.capacity());
+    /// Makes the bytes asked for what `fill` says; returns how many zeros it need not write.
+    pub(super) fn prepare(&mut self, fill: Fill) -> usize {
         match fill {
             Fill::Uninit => 0,
-            Fill::Stale if self.init => 0,
-            Fill::Stale | Fill::Zero => self.zero(bytes),
+            Fill::Stale if self.0.init => 0,
+            Fill::Stale | Fill::Zero => self.zero(self.0.asked),
         }
     }
 
     fn zero(&mut self, bytes: usize) -> usize {
-        let soiled = self.dirty.min(bytes);
+        debug_assert!(bytes <= self.capacity());
+        let body = &mut *self.0;
+        let soiled = body.dirty.min(bytes);
         // SAFETY: the block owns `capacity` bytes at `start`, `soiled` is at most that many since
-        // neither `dirty` nor `bytes` is more, and `&mut self` means that nobody is looking.
-        unsafe { self.start.write_bytes(0, soiled) };
-        if soiled == self.dirty {
-            self.dirty = 0;
-            self.init = true;
+        // `dirty` never is more, and `&mut self` means that nobody is looking.
+        unsafe { body.start.write_bytes(0, soiled) };
+        if soiled == body.dirty {
+            body.dirty = 0;
+            body.init = true;
         }
         bytes - soiled
     }
@@ -157,12 +184,12 @@ impl Block {
     /// Locks its pages in memory, if they are its own; true if that worked.
     pub(super) fn pin(&self) -> bool {
         let wish = Extras { lock: true, ..Extras::default() };
-        self.memory.as_ref().is_some_and(|memory| !memory.ask(wish).lock)
+        !self.0.memory.ask(wish).lock
     }
 
     /// Undoes [`pin`](Block::pin).
     pub(super) fn unpin(&self) {
-        self.memory.iter().for_each(|memory| memory.unlock());
+        self.0.memory.unlock();
     }
 }
 
@@ -175,16 +202,16 @@ mod tests {
     }
 
     fn bytes(block: &Block) -> &[u8] {
-        assert!(block.init);
+        assert!(block.0.init);
         // SAFETY: `init` means that every byte was written.
-        unsafe { std::slice::from_raw_parts(block.start.as_ptr(), block.capacity()) }
+        unsafe { std::slice::from_raw_parts(block.0.start.as_ptr(), block.capacity()) }
     }
 
     #[test]
     fn blocks_are_aligned_and_zero_when_asked() {
         for size in [1, 64, 100, 4096, 128 << 10, 5 << 20] {
             let block = block(size);
-            assert_eq!(block.start.as_ptr().align_offset(ALIGN), 0);
+            assert_eq!(block.0.start.as_ptr().align_offset(ALIGN), 0);
             assert!(block.capacity() >= size);
             assert!(bytes(&block).iter().all(|&byte| byte == 0));
         }
@@ -195,21 +222,21 @@ mod tests {
         let mut block = block(4096);
         block.soil(100);
         // SAFETY: the block has 4096 bytes.
-        unsafe { block.start.write_bytes(7, 100) };
-        assert_eq!(block.prepare(4000, Fill::Zero), 3900);
+        unsafe { block.0.start.write_bytes(7, 100) };
+        assert_eq!(block.zero(4000), 3900);
         assert!(bytes(&block).iter().all(|&byte| byte == 0));
-        assert_eq!(block.prepare(4096, Fill::Zero), 4096);
+        assert_eq!(block.zero(4096), 4096);
     }
 
     #[test]
     fn zeroing_a_part_keeps_the_rest_soiled() {
         let mut block = block(4096);
         // SAFETY: the block has 4096 bytes.
-        unsafe { block.start.write_bytes(7, 1000) };
+        unsafe { block.0.start.write_bytes(7, 1000) };
         block.soil(1000);
-        assert_eq!(block.prepare(10, Fill::Zero), 0);
+        assert_eq!(block.zero(10), 0);
         assert_eq!(bytes(&block)[10..1000], [7; 990]);
-        assert_eq!(block.prepare(2000, Fill::Zero), 1000);
+        assert_eq!(block.zero(2000), 1000);
         assert!(bytes(&block).iter().all(|&byte| byte == 0));
     }
 
@@ -218,7 +245,7 @@ mod tests {
         for offset in 0..70 {
             let vec: Vec<u8> = Vec::with_capacity(1000 + offset);
             let block = Block::from_vec(vec).unwrap();
-            assert_eq!(block.start.as_ptr().align_offset(ALIGN), 0);
+            assert_eq!(block.0.start.as_ptr().align_offset(ALIGN), 0);
             assert!(block.capacity() <= block.size());
         }
         assert!(Block::from_vec(vec![1.0_f64; 512]).is_ok());

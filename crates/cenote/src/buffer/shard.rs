@@ -112,12 +112,13 @@ impl Shard {
 
     /// Takes a block for a request made through this shard.
     #[inline]
-    pub(super) fn take(&self, fit: Fit) -> Option<Block> {
+    pub(super) fn take(&'static self, fit: Fit) -> Option<Block> {
         let state = &mut *self.lock();
-        let block = state.bins.take(fit)?;
+        let mut block = state.bins.take(fit)?;
         state.credit.add(block.price());
         state.stats.hits += 1;
         state.stats.enter(block.size(), fit.bytes);
+        block.lend(fit.bytes, self);
         Some(block)
     }
 
@@ -127,26 +128,28 @@ impl Shard {
     }
 
     /// Counts a block that another shard ceded to this one.
-    pub(super) fn receive(&self, block: &Block, bytes: usize) {
+    pub(super) fn receive(&'static self, block: &mut Block, bytes: usize) {
         let mut state = self.lock();
         state.credit.add(block.price());
         state.stats.hits += 1;
         state.stats.enter(block.size(), bytes);
+        block.lend(bytes, self);
     }
 
     /// Counts a new block.
-    pub(super) fn miss(&self, size: usize, bytes: usize, refused: Extras) {
+    pub(super) fn miss(&'static self, block: &mut Block, bytes: usize, refused: Extras) {
         let mut state = self.lock();
         state.stats.misses += 1;
-        state.stats.enter(size, bytes);
+        state.stats.enter(block.size(), bytes);
         state.stats.refuse(refused);
+        block.lend(bytes, self);
     }
 
-    /// Takes back a block that was given out for a request of `bytes`.
+    /// Takes back a block that was lent.
     #[inline]
-    pub(super) fn release(&'static self, block: Block, bytes: usize) {
+    pub(super) fn release(&'static self, block: Block) {
         let mut state = self.lock();
-        state.stats.leave(block.size(), bytes);
+        state.stats.leave(block.size(), block.asked());
         let overdue = match state.retain(block) {
             Ok(()) => match state.look() {
                 Some(store) => Overdue::Look(store),
@@ -173,9 +176,9 @@ impl Shard {
     }
 
     /// A block leaves the pool for good. Returns the pool, if it still lives.
-    pub(super) fn part(&'static self, size: usize, bytes: usize) -> Option<Arc<Store>> {
+    pub(super) fn part(&'static self, block: &Block) -> Option<Arc<Store>> {
         let mut state = self.lock();
-        state.stats.leave(size, bytes);
+        state.stats.leave(block.size(), block.asked());
         let store = state.store.upgrade();
         if store.is_none() && state.stats.live == 0 {
             spare().push(self);

@@ -110,7 +110,7 @@ impl Store {
             Some(block) => block,
             None => self.miss(shard, fit)?,
         };
-        let mut buffer = RawBuffer::new(block, bytes, shard);
+        let mut buffer = RawBuffer::new(block);
         if fill != Fill::Uninit {
             let skipped = buffer.prepare(fill) as u64;
             shard.count(|stats| stats.zero_bytes_skipped += skipped);
@@ -139,22 +139,22 @@ impl Store {
 
     /// Serves a request that its own shard could not.
     #[cold]
-    fn miss(&self, shard: &Shard, fit: Fit) -> Result<Block> {
+    fn miss(&self, shard: &'static Shard, fit: Fit) -> Result<Block> {
         self.decay();
         if let Some(block) = self.take_from_others(shard, fit) {
             return Ok(block);
         }
-        let (block, refused) = self.grow(fit)?;
-        shard.miss(block.size(), fit.bytes, refused);
+        let (mut block, refused) = self.grow(fit)?;
+        shard.miss(&mut block, fit.bytes, refused);
         Ok(block)
     }
 
-    fn take_from_others(&self, shard: &Shard, fit: Fit) -> Option<Block> {
+    fn take_from_others(&self, shard: &'static Shard, fit: Fit) -> Option<Block> {
         // While the block is between two shards its credit is in neither; the lock hides that.
         let _ledger = self.ledger();
         shard.catch_up(self.latest());
-        let block = self.shards().find_map(|other| other.cede(fit))?;
-        shard.receive(&block, fit.bytes);
+        let mut block = self.shards().find_map(|other| other.cede(fit))?;
+        shard.receive(&mut block, fit.bytes);
         Some(block)
     }
 

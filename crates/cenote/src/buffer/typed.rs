@@ -43,7 +43,7 @@ impl<T: Element> UninitBuffer<T> {
     /// `raw` must have been acquired for `len` elements.
     #[inline]
     pub(super) fn new(raw: RawBuffer, len: usize) -> Self {
-        debug_assert!(len * size_of::<T>() <= raw.block.capacity());
+        debug_assert!(len * size_of::<T>() <= raw.capacity());
         UninitBuffer { raw, len, elements: PhantomData }
     }
 
@@ -109,7 +109,7 @@ impl<T: Element> UninitBuffer<T> {
     ///
     /// They are.
     pub unsafe fn assume_init(mut self) -> Buffer<T> {
-        self.raw.block.soil(self.len * size_of::<T>());
+        self.raw.soil(self.len * size_of::<T>());
         Buffer { raw: self.raw, len: self.len, elements: PhantomData }
     }
 
@@ -126,16 +126,16 @@ impl<T: Element> Deref for UninitBuffer<T> {
     fn deref(&self) -> &[MaybeUninit<T>] {
         // SAFETY: the block is aligned to 64 bytes, has room for `len` elements, and is ours;
         // `MaybeUninit` asks nothing of its bytes.
-        unsafe { slice::from_raw_parts(self.raw.block.start().as_ptr().cast(), self.len) }
+        unsafe { slice::from_raw_parts(self.raw.start().as_ptr().cast(), self.len) }
     }
 }
 
 impl<T: Element> DerefMut for UninitBuffer<T> {
     fn deref_mut(&mut self) -> &mut [MaybeUninit<T>] {
-        self.raw.block.soil(self.len * size_of::<T>());
-        self.raw.block.forget_init();
+        self.raw.soil(self.len * size_of::<T>());
+        self.raw.forget_init();
         // SAFETY: as in `deref`; `&mut self` makes it exclusive.
-        unsafe { slice::from_raw_parts_mut(self.raw.block.start().as_ptr().cast(), self.len) }
+        unsafe { slice::from_raw_parts_mut(self.raw.start().as_ptr().cast(), self.len) }
     }
 }
 
@@ -184,12 +184,12 @@ impl<T: Element> Buffer<T> {
 
     /// Locks its pages in memory, if no other block has a share in them; true if that worked.
     pub(super) fn pin(&self) -> bool {
-        self.raw.block.pin()
+        self.raw.pin()
     }
 
     /// Undoes [`pin`](Buffer::pin).
     pub(super) fn unpin(&self) {
-        self.raw.block.unpin();
+        self.raw.unpin();
     }
 
     /// A copy of `values` in memory of `pool`.
@@ -212,7 +212,7 @@ impl<T: Element> Buffer<T> {
 
     /// Elements that there is room for.
     pub fn capacity(&self) -> usize {
-        self.raw.block.capacity() / size_of::<T>()
+        self.raw.capacity() / size_of::<T>()
     }
 
     /// Appends an element, or gives it back if there is no room.
@@ -249,9 +249,9 @@ impl<T: Element> Buffer<T> {
     /// The next `count` places behind the elements, if there are so many.
     fn spare(&mut self, count: usize) -> Option<&mut [MaybeUninit<T>]> {
         let needed = self.len.checked_add(count).filter(|&sum| sum <= self.capacity())?;
-        self.raw.block.soil(needed * size_of::<T>());
+        self.raw.soil(needed * size_of::<T>());
         // SAFETY: `len` elements fit the block.
-        let start = unsafe { self.raw.block.start().cast::<MaybeUninit<T>>().add(self.len) };
+        let start = unsafe { self.raw.start().cast::<MaybeUninit<T>>().add(self.len) };
         // SAFETY: `len + count` elements fit too; the block is aligned and ours alone. The callers
         // write elements only, so initialised bytes stay initialised.
         Some(unsafe { slice::from_raw_parts_mut(start.as_ptr(), count) })
@@ -290,16 +290,16 @@ impl<T: Element> Deref for Buffer<T> {
     fn deref(&self) -> &[T] {
         // SAFETY: the block is aligned to 64 bytes and ours, and its first `len` elements are
         // initialised and valid.
-        unsafe { slice::from_raw_parts(self.raw.block.start().as_ptr().cast(), self.len) }
+        unsafe { slice::from_raw_parts(self.raw.start().as_ptr().cast(), self.len) }
     }
 }
 
 impl<T: Element> DerefMut for Buffer<T> {
     #[inline]
     fn deref_mut(&mut self) -> &mut [T] {
-        self.raw.block.soil(self.len * size_of::<T>());
+        self.raw.soil(self.len * size_of::<T>());
         // SAFETY: as in `deref`; `&mut self` makes it exclusive.
-        unsafe { slice::from_raw_parts_mut(self.raw.block.start().as_ptr().cast(), self.len) }
+        unsafe { slice::from_raw_parts_mut(self.raw.start().as_ptr().cast(), self.len) }
     }
 }
 
