@@ -26,10 +26,20 @@ type Figure = (f64, f64);
 fn main() {
     // `cargo test --benches` only wants to know that this builds.
     if std::env::args().any(|arg| arg == "--bench") {
+        warm_up();
         one_thread();
         two_threads();
         hand_over();
         zeroed();
+    }
+}
+
+/// Processors take a while to reach their speed.
+fn warm_up() {
+    let pool = BufferPool::unbounded();
+    let start = Instant::now();
+    while start.elapsed() < Duration::from_secs(1) {
+        reuse(&pool, 1 << 20, 1000);
     }
 }
 
@@ -42,7 +52,8 @@ fn one_thread() {
         };
         let pooled: Subject<'_> = ("pool", Box::new(|times| timed(|| reuse(&pool, size, times))));
         let others = allocators(size).into_iter().map(|(name, work)| (name, alone(work)));
-        print_row(size, std::iter::once(pooled).chain(others).collect(), repeats(size));
+        let subjects: Vec<Subject<'_>> = std::iter::once(pooled).chain(others).collect();
+        print_row(size, &subjects, repeats(size));
     }
 }
 
@@ -56,7 +67,8 @@ fn two_threads() {
         let work = |times| reuse(&pool, size, times);
         let pooled: Subject<'_> = ("pool", Box::new(move |times| twice(&work, times)));
         let others = allocators(size).into_iter().map(|(name, work)| (name, paired(work)));
-        print_row(size, std::iter::once(pooled).chain(others).collect(), repeats(size));
+        let subjects: Vec<Subject<'_>> = std::iter::once(pooled).chain(others).collect();
+        print_row(size, &subjects, repeats(size));
     }
 }
 
@@ -69,7 +81,7 @@ fn hand_over() {
             ("pool", Box::new(move |times| timed(|| send(pooled, times)))),
             ("nothing", Box::new(|times| timed(|| send(|| (), times)))),
         ];
-        print_row(size, subjects, 2_000);
+        print_row(size, &subjects, 2_000);
     }
 }
 
@@ -84,9 +96,11 @@ fn zeroed() {
     let memset = |times| {
         (0..times).for_each(|_| black_box(&mut *memory.borrow_mut()).fill(0));
     };
+    // A pool of its own, so that the other one stays clean.
+    let soiled = BufferPool::with_max_retained_bytes(64 << 20);
     let used = |times| {
         (0..times).for_each(|_| {
-            let mut buffer: Buffer<u8> = pool.acquire_zeroed(size).expect("memory");
+            let mut buffer: Buffer<u8> = soiled.acquire_zeroed(size).expect("memory");
             black_box(&mut *buffer);
         });
     };
@@ -95,7 +109,7 @@ fn zeroed() {
         ("used block", Box::new(move |times| timed(|| used(times)))),
         ("memset", Box::new(move |times| timed(|| memset(times)))),
     ];
-    let figures = print_row(size, subjects, 10);
+    let figures = print_row(size, &subjects, 10);
     println!("  the clean block costs {:.3} % of memset", 100.0 * figures[0].0 / figures[2].0);
 }
 
@@ -168,7 +182,7 @@ fn send<T: Send>(make: impl Fn() -> T, times: u32) {
 }
 
 /// Runs the rounds of all subjects interleaved, and prints and returns their figures.
-fn print_row(size: usize, subjects: Vec<Subject<'_>>, times: u32) -> Vec<Figure> {
+fn print_row(size: usize, subjects: &[Subject<'_>], times: u32) -> Vec<Figure> {
     let mut rounds = vec![Vec::new(); subjects.len()];
     for _ in 0..ROUNDS {
         for ((_, run), round) in subjects.iter().zip(&mut rounds) {

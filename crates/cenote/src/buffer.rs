@@ -19,6 +19,8 @@ mod block;
 mod class;
 mod credit;
 mod device;
+#[cfg(all(test, loom))]
+mod loom_tests;
 mod memory;
 mod memory_pool;
 mod pool;
@@ -26,6 +28,7 @@ mod raw;
 mod seat;
 mod shard;
 mod size;
+mod spare;
 mod stats;
 mod store;
 mod typed;

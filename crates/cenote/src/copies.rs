@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum CopyReason {
-    /// `make_mut` was called on a tensor that must not change.
+    /// [`make_mut`](crate::Tensor::make_mut) was called on a tensor that must not change.
     MakeMut,
-    /// `to_contiguous` was called.
+    /// [`to_contiguous`](crate::Tensor::to_contiguous) was called.
     ToContiguous,
     /// The device side of a `UnifiedBuffer` was brought up to date.
     Upload,
@@ -42,6 +42,9 @@ pub(crate) fn count(reason: CopyReason, bytes: usize) {
 }
 
 /// All copies of tensor bytes in this process so far, by reason.
+///
+/// Calls whose name says that they copy between tensors and other things (`to_vec`, `from_slice`,
+/// `to_array`, `from_array_view`) are not counted.
 ///
 /// ```
 /// let copied: u64 = cenote::copies().iter().map(|copies| copies.bytes).sum();

@@ -15,6 +15,20 @@
 //! - [`DType`] and [`Element`] are what its elements are, [`Layout`] how they lie.
 //! - [`PixelFormat`] makes an image of it.
 //! - [`BufferPool`] is host memory that is used again; [`buffer`] has the rest of that.
+//! - [`Error`] is what every fallible call returns; [`copies`] counts what was copied.
+//!
+//! Three rules are worth knowing before the first call:
+//!
+//! - **Access goes through guards.** [`Tensor::map`] and [`Tensor::map_mut`] give guards that give out
+//!   slices. Elements that do not lie side by side are not a slice: see [`TensorMap::runs`].
+//! - **Writing needs the sole holder**, as with `Arc::get_mut`. Clones and views are holders, and
+//!   memory that was sent to another process is never written again. [`Tensor::make_mut`] copies
+//!   where [`Tensor::map_mut`] refuses.
+//! - **A tensor chooses its memory by itself** unless [`TensorOptions::memory`] says otherwise.
+//!   Heap and shared memory work today; DMA-BUF and OpenGL buffers report that they are unavailable.
+//!
+//! Strides and offsets are in bytes throughout. File descriptors, sockets and shared memory are on
+//! Linux only.
 
 pub mod buffer;
 mod copies;
@@ -25,6 +39,7 @@ mod layout;
 mod memory;
 mod os;
 mod region;
+mod sync;
 mod tensor;
 
 pub use buffer::{Buffer, BufferPool, MemoryPool, UnifiedBuffer, UninitBuffer};
@@ -40,3 +55,16 @@ pub use num_complex::{Complex32, Complex64};
 #[cfg(target_os = "linux")]
 pub use tensor::PlaneDescriptor;
 pub use tensor::{BufferIdentity, Tensor, TensorMap, TensorMapMut, TensorOptions};
+
+/// Runs the Rust of the pages that live outside the crate.
+#[cfg(all(doctest, target_os = "linux"))]
+mod pages {
+    #[doc = include_str!("../../../README.md")]
+    struct Readme;
+
+    #[doc = include_str!("../../../guide/tensors.md")]
+    struct Tensors;
+
+    #[doc = include_str!("../../../guide/buffer-pools.md")]
+    struct BufferPools;
+}

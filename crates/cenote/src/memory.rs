@@ -14,6 +14,9 @@ use crate::error::{Error, Result, Unavailable};
 
 /// A kind of memory.
 ///
+/// Heap and shared memory work today. The other kinds have their names and codes, and report that
+/// they are not available.
+///
 /// ```
 /// use cenote::TensorMemory;
 ///
@@ -27,11 +30,11 @@ use crate::error::{Error, Result, Unavailable};
 pub enum TensorMemory {
     /// The heap of this process. Always there; cannot be shared.
     Mem = 0,
-    /// A DMA-BUF, which devices can read and write.
+    /// A DMA-BUF, which devices can read and write. Not available yet.
     Dma = 1,
     /// Shared memory (a sealed memfd), which other processes can map.
     Shm = 2,
-    /// An OpenGL pixel buffer object.
+    /// An OpenGL pixel buffer object. Not available yet.
     Pbo = 3,
 }
 

@@ -4,6 +4,8 @@
 //! say that they are unavailable.
 
 #[cfg(target_os = "linux")]
+pub(crate) mod headroom;
+#[cfg(target_os = "linux")]
 pub(crate) mod memfd;
 #[cfg(target_os = "linux")]
 pub(crate) mod socket;

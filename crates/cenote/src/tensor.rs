@@ -69,6 +69,9 @@ impl Tensor {
     /// memory, else the heap. [`selection`](Tensor::selection) tells what was tried.
     ///
     /// Use [`TensorOptions`] to ask for one kind.
+    ///
+    /// A dimension of length zero, more than [`MAX_DIMS`](crate::MAX_DIMS) of them, or a size that
+    /// overflows is an error. An empty shape is a scalar.
     pub fn new(shape: &[usize], dtype: DType) -> Result<Tensor> {
         TensorOptions::new().create(shape, dtype)
     }
@@ -93,11 +96,22 @@ impl Tensor {
     }
 
     /// Allocates a tensor, chosen like [`Tensor::new`], with a copy of `data` in row-major order.
+    ///
+    /// ```
+    /// use cenote::Tensor;
+    ///
+    /// let tensor = Tensor::from_slice(&[1i16, 2, 3, 4, 5, 6], &[2, 3])?;
+    /// assert_eq!(tensor.map()?.get::<i16>(&[1, 0])?, 4);
+    /// assert!(Tensor::from_slice(&[1i16, 2, 3], &[2, 3]).is_err());
+    /// # Ok::<(), cenote::Error>(())
+    /// ```
     pub fn from_slice<T: Element>(data: &[T], shape: &[usize]) -> Result<Tensor> {
         TensorOptions::new().create_from_slice(data, shape)
     }
 
-    /// Makes a heap tensor of a vector, in row-major order, without copying it.
+    /// Makes a heap tensor of a vector, in row-major order, without copying it. It can be written,
+    /// but like all heap memory not be sent; [`from_slice`](Tensor::from_slice) copies it into
+    /// memory that can.
     pub fn from_vec<T: Element>(data: Vec<T>, shape: &[usize]) -> Result<Tensor> {
         let layout = Layout::contiguous(shape, T::DTYPE.size())?;
         check_len(&layout, data.len())?;
@@ -138,6 +152,9 @@ impl Tensor {
     /// Makes a read-only tensor of memory that somebody else owns, and calls `release` when the
     /// last handle is gone. If this fails, `release` is called before it returns.
     ///
+    /// [`from_owner`](Tensor::from_owner) does the same in safe code, for owners that can lend a
+    /// slice.
+    ///
     /// # Safety
     /// Until `release` is called, the `len` bytes at `ptr` are valid for reads, initialised, and
     /// not written by anybody.
@@ -177,7 +194,8 @@ impl Tensor {
         self.layout.shape()
     }
 
-    /// The distance in bytes from one element to the next, for each dimension.
+    /// The distance in bytes from one element to the next, for each dimension. Zero and negative
+    /// ones are possible.
     pub fn strides(&self) -> &[isize] {
         self.layout.strides()
     }
@@ -218,7 +236,8 @@ impl Tensor {
         self.buffer.selection()
     }
 
-    /// A key for its buffer, the same for all clones and views.
+    /// A key for its buffer, the same for all clones and views: for caches of what was made from
+    /// it, such as device handles.
     pub fn buffer_identity(&self) -> &BufferIdentity {
         self.buffer.identity()
     }
@@ -229,6 +248,19 @@ impl Tensor {
     }
 
     /// Makes the elements accessible for reading.
+    ///
+    /// On heap and shared memory this is no system call and takes nanoseconds.
+    ///
+    /// ```
+    /// use cenote::Tensor;
+    ///
+    /// let tensor = Tensor::from_vec(vec![1u8, 2, 3, 4], &[2, 2])?;
+    /// let map = tensor.map()?;
+    /// assert_eq!(map.as_slice::<u8>()?, [1, 2, 3, 4]);
+    /// assert_eq!(map.get::<u8>(&[1, 0])?, 3);
+    /// assert!(map.as_slice::<f32>().is_err()); // it holds u8
+    /// # Ok::<(), cenote::Error>(())
+    /// ```
     pub fn map(&self) -> Result<TensorMap<'_>> {
         let bytes = self.buffer.storage().region.bytes();
         Ok(TensorMap { bytes, layout: &self.layout, dtype: self.dtype })
@@ -236,8 +268,23 @@ impl Tensor {
 
     /// Makes the elements accessible for writing.
     ///
-    /// Succeeds for the sole holder of memory that was allocated here and never shared with
-    /// another process. [`make_mut`](Tensor::make_mut) copies where this refuses.
+    /// Succeeds for the sole holder of memory that was allocated here (or came from a vector) and
+    /// never shared with another process. Clones and views are holders too, so drop them first.
+    /// [`make_mut`](Tensor::make_mut) copies where this refuses.
+    ///
+    /// ```
+    /// use cenote::{DType, Error, NotWritable, Tensor};
+    ///
+    /// let mut tensor = Tensor::new(&[4], DType::U8)?;
+    /// tensor.map_mut()?.set::<u8>(&[2], 7)?;
+    ///
+    /// let view = tensor.narrow(0, 0, 2)?;
+    /// let refused = tensor.map_mut();
+    /// assert!(matches!(refused, Err(Error::NotWritable { why: NotWritable::Shared })));
+    /// drop(view);
+    /// assert!(tensor.map_mut().is_ok());
+    /// # Ok::<(), cenote::Error>(())
+    /// ```
     pub fn map_mut(&mut self) -> Result<TensorMapMut<'_>> {
         let bytes =
             Buffer::bytes_mut(&mut self.buffer).map_err(|why| Error::NotWritable { why })?;

@@ -1,4 +1,5 @@
 //! `BufferPool`: what it keeps, what it gives out, and what must never happen.
+#![allow(clippy::unwrap_used, reason = "a panic fails the test")]
 
 use std::collections::VecDeque;
 use std::mem::MaybeUninit;
@@ -550,33 +551,41 @@ fn blocks_of_threads_that_ended_are_used_and_evicted() {
     assert_eq!((pool.len(), pool.retained_bytes()), (1, 8 * KIB));
 }
 
-/// Acquires, fills, hands buffers to the next thread and drops what came from the one before.
-fn worker(pool: &BufferPool, seed: u64, rounds: u64, ring: &[Mutex<Vec<(Buffer<u64>, u64)>>]) {
-    let mut random = seed;
+/// A place where threads leave buffers for each other, each with what it is full of.
+type Shelf = Mutex<Vec<(Buffer<u64>, u64)>>;
+
+fn filled(pool: &BufferPool, len: usize, mark: u64, zeroed: bool) -> Buffer<u64> {
+    if !zeroed {
+        return Buffer::from_fn(pool, len, |_| mark).unwrap();
+    }
+    let mut zeros = pool.acquire_zeroed::<u64>(len).unwrap();
+    assert!(zeros.iter().all(|&zero| zero == 0));
+    zeros.fill(mark);
+    zeros
+}
+
+/// Leaves a buffer on a shelf, and drops one that somebody left there.
+fn exchange(shelf: &Shelf, buffer: Buffer<u64>, mark: u64) {
+    let mut shelf = shelf.lock().unwrap();
+    shelf.push((buffer, mark));
+    let taken = (shelf.len() > 4).then(|| shelf.swap_remove(0));
+    drop(shelf);
+    if let Some((buffer, mark)) = taken {
+        assert!(buffer.iter().all(|&found| found == mark), "two buffers share memory");
+    }
+}
+
+fn worker(pool: &BufferPool, seed: u64, rounds: u64, shelves: &[Shelf]) {
+    let mut state = seed;
     for round in 0..rounds {
-        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-        let len = 1 + (random >> 40) as usize % 5000;
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        let random = (state >> 40) as usize;
         let mark = seed << 32 | round;
-        let buffer = match random >> 32 & 3 {
-            0 => {
-                let mut zeros = pool.acquire_zeroed::<u64>(len).unwrap();
-                assert!(zeros.iter().all(|&zero| zero == 0));
-                zeros.fill(mark);
-                zeros
-            }
-            _ => Buffer::from_fn(pool, len, |_| mark).unwrap(),
-        };
-        let at = (random >> 36) as usize % ring.len();
-        let mut shelf = ring[at].lock().unwrap();
-        shelf.push((buffer, mark));
-        let taken = (shelf.len() > 4).then(|| shelf.swap_remove(0));
-        drop(shelf);
-        if let Some((buffer, mark)) = taken {
-            assert!(buffer.iter().all(|&found| found == mark), "shared by two");
-        }
+        let buffer = filled(pool, 1 + random % 5000, mark, random.is_multiple_of(4));
+        exchange(&shelves[random % shelves.len()], buffer, mark);
         match round % 97 {
-            5 => pool.set_max_retained_bytes(random as usize % (2 * MIB)),
-            50 => pool.trim(random as usize % MIB),
+            5 => pool.set_max_retained_bytes(random % (2 * MIB)),
+            50 => pool.trim(random % MIB),
             _ => {}
         }
     }
@@ -585,14 +594,14 @@ fn worker(pool: &BufferPool, seed: u64, rounds: u64, ring: &[Mutex<Vec<(Buffer<u
 #[test]
 fn eight_threads_share_one_pool_without_losing_a_byte_of_its_cap() {
     let pool = BufferPool::with_max_retained_bytes(MIB);
-    let ring: Vec<_> = (0..8).map(|_| Mutex::new(Vec::new())).collect();
+    let shelves: Vec<_> = (0..8).map(|_| Shelf::default()).collect();
     thread::scope(|scope| {
         for seed in 1..=8 {
-            let (pool, ring) = (pool.clone(), &ring);
-            scope.spawn(move || worker(&pool, seed, 3000, ring));
+            let (pool, shelves) = (pool.clone(), &shelves);
+            scope.spawn(move || worker(&pool, seed, 3000, shelves));
         }
     });
-    drop(ring);
+    drop(shelves);
     let stats = pool.stats();
     assert_eq!((stats.live, stats.live_bytes, stats.waste_bytes), (0, 0, 0));
     assert!(stats.retained_bytes <= pool.max_retained_bytes());

@@ -1,4 +1,5 @@
 //! `MemoryPool` and `UnifiedBuffer`.
+#![allow(clippy::unwrap_used, reason = "a panic fails the test")]
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

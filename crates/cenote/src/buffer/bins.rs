@@ -164,7 +164,7 @@ impl Bins {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::super::memory::Extras;
     use super::*;

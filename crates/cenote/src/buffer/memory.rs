@@ -4,7 +4,7 @@ use std::fmt;
 use std::ptr::NonNull;
 
 use crate::error::{Error, Result};
-use crate::memory::budget::{self, Reservation};
+use crate::memory::budget::{Budget, Reservation};
 use crate::region::Heap;
 #[cfg(target_os = "linux")]
 use crate::region::Map;
@@ -58,7 +58,7 @@ pub(super) struct Extras {
 impl Memory {
     /// `size` zero bytes, aligned.
     pub(super) fn zeroed(size: usize, extras: Extras) -> Result<(NonNull<u8>, Memory)> {
-        let reservation = Some(budget::reserve(size)?);
+        let reservation = Some(Budget::reserve(size)?);
         let (start, source) = Source::zeroed(size, extras)?;
         Ok((start, Memory { source, _reservation: reservation }))
     }

@@ -1,5 +1,6 @@
 //! The pool as its users see it.
 
+use std::ffi::OsStr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -51,7 +52,7 @@ impl BufferPool {
     /// A pool with the cap of `CENOTE_BUFFER_POOL_MAX_RETAINED_BYTES` (`4096`, `100MiB`, `1GB`),
     /// or 100 MiB if that is not set. A value that is not understood is an error.
     pub fn new() -> Result<BufferPool> {
-        Ok(BufferPool::with_max_retained_bytes(cap_from_env()?))
+        Ok(BufferPool::with_max_retained_bytes(cap_from(std::env::var_os(ENV).as_deref())?))
     }
 
     /// A pool that retains at most `bytes` bytes; 0 retains nothing.
@@ -290,11 +291,27 @@ impl BufferPoolOptions {
     }
 }
 
-fn cap_from_env() -> Result<usize> {
-    let Some(value) = std::env::var_os(ENV) else { return Ok(DEFAULT_CAP) };
+fn cap_from(value: Option<&OsStr>) -> Result<usize> {
+    let Some(value) = value else { return Ok(DEFAULT_CAP) };
     value.to_str().and_then(size::parse).ok_or_else(|| Error::BadEnv {
         name: ENV,
         value: value.to_string_lossy().into(),
         expected: size::EXPECTED,
     })
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_cap_comes_from_the_environment_or_is_an_error() {
+        let cap = |value: &str| cap_from(Some(value.as_ref()));
+        assert_eq!(cap_from(None).unwrap(), 100 << 20);
+        assert_eq!(cap("1GB").unwrap(), 1_000_000_000);
+        assert_eq!(cap("0").unwrap(), 0);
+        let message = cap("lots").unwrap_err().to_string();
+        assert!(message.contains(ENV) && message.contains("lots") && message.contains("MiB"));
+        assert!(cap("").is_err());
+    }
 }

@@ -1,11 +1,16 @@
 //! A block on loan: what every handle is made of.
 #![allow(unsafe_code, reason = "holds a copy of the block's pointer")]
 
-use std::num::NonZero;
 use std::ptr::NonNull;
 
 use super::block::{Block, Fill};
 use super::memory::ALIGN;
+
+/// As all blocks are.
+#[repr(align(64))]
+struct Aligned;
+
+const _: () = assert!(align_of::<Aligned>() == ALIGN);
 
 /// A block that returns itself to its pool when dropped, or frees itself if it has none.
 #[derive(Debug)]
@@ -25,11 +30,8 @@ unsafe impl Sync for RawBuffer {}
 
 impl RawBuffer {
     /// A buffer of no bytes.
-    pub(super) const EMPTY: RawBuffer = RawBuffer {
-        start: NonNull::without_provenance(NonZero::new(ALIGN).expect("not zero")),
-        soiled: 0,
-        block: None,
-    };
+    pub(super) const EMPTY: RawBuffer =
+        RawBuffer { start: NonNull::<Aligned>::dangling().cast(), soiled: 0, block: None };
 
     #[inline]
     pub(super) fn new(block: Block) -> RawBuffer {

@@ -68,7 +68,7 @@ fn stack_page() -> usize {
     (&raw const here as usize) >> 16
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
     use std::sync::Barrier;

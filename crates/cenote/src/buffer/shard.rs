@@ -6,9 +6,9 @@
 //! block is taken, so it needs the pool's ledger only when its working set grows.
 //!
 //! Buffers refer to their shard for as long as they live, and many outlive the pool. So shards are
-//! never freed: one whose pool and buffers are gone waits in [`SPARE`] for the next pool.
+//! never freed: one whose pool and buffers are gone waits in [`spare`] for the next pool.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use super::bins::Bins;
@@ -16,11 +16,10 @@ use super::block::Block;
 use super::class::Fit;
 use super::credit::Credit;
 use super::memory::Extras;
+use super::spare;
 use super::stats::BufferStats;
 use super::store::Store;
-
-/// Shards that no pool and no buffer uses.
-static SPARE: Mutex<Vec<&'static Shard>> = Mutex::new(Vec::new());
+use crate::sync::{Mutex, MutexGuard};
 
 /// Returned blocks between two looks at the clock.
 const TICKS_PER_LOOK: u64 = 1024;
@@ -82,9 +81,7 @@ impl Shard {
     /// A shard for a pool: a spare one, or a new one.
     pub(super) fn open(store: Weak<Store>) -> &'static Shard {
         let state = State::new(store);
-        // A statement of its own: the list must not stay locked while a shard is.
-        let spare = spare().pop();
-        match spare {
+        match spare::take() {
             Some(shard) => {
                 *shard.lock() = state;
                 shard
@@ -100,7 +97,7 @@ impl Shard {
         state.credit = Credit::default();
         let bins = std::mem::replace(&mut state.bins, Bins::new());
         if state.stats.live == 0 {
-            spare().push(self);
+            spare::put(self);
         }
         bins
     }
@@ -168,7 +165,7 @@ impl Shard {
             Some(store) => Overdue::Retain(store, block),
             None => {
                 if state.stats.live == 0 {
-                    spare().push(self);
+                    spare::put(self);
                 }
                 Overdue::Free(block)
             }
@@ -181,7 +178,7 @@ impl Shard {
         state.stats.leave(block.size(), block.asked());
         let store = state.store.upgrade();
         if store.is_none() && state.stats.live == 0 {
-            spare().push(self);
+            spare::put(self);
         }
         store
     }
@@ -241,6 +238,15 @@ impl Shard {
         blocks
     }
 
+    /// All its credit, unused and spent.
+    #[cfg(all(test, loom))]
+    pub(super) fn credit(&self) -> Credit {
+        let state = self.lock();
+        let mut sum = state.credit;
+        sum.add(state.bins.held());
+        sum
+    }
+
     /// Changes its counters.
     pub(super) fn count(&self, change: impl FnOnce(&mut BufferStats)) {
         change(&mut self.lock().stats);
@@ -273,8 +279,4 @@ impl Overdue {
             Overdue::Free(block) => drop(block),
         }
     }
-}
-
-fn spare() -> MutexGuard<'static, Vec<&'static Shard>> {
-    SPARE.lock().unwrap_or_else(PoisonError::into_inner)
 }

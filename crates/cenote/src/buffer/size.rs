@@ -29,7 +29,7 @@ pub(super) fn parse(text: &str) -> Option<usize> {
     usize::try_from(bytes).ok()
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
 

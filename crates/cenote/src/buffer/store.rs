@@ -8,8 +8,7 @@
 //! Locks are taken in the order ledger, shard. Memory is mapped and freed under neither.
 
 use std::fmt;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::block::{Block, Fill};
@@ -21,6 +20,7 @@ use super::seat::{self, SEATS};
 use super::shard::Shard;
 use super::stats::BufferStats;
 use crate::error::{Error, Limit, Result};
+use crate::sync::{AtomicUsize, Mutex, MutexGuard, Ordering::Relaxed, yield_now};
 
 /// From this size on a block gets what [`Settings::extras`] asks for.
 const LARGE: usize = 4 << 20;
@@ -104,8 +104,17 @@ impl Store {
         if bytes == 0 {
             return Ok(RawBuffer::EMPTY);
         }
+        self.acquire_from(self.shard(), bytes, fill)
+    }
+
+    #[inline]
+    pub(super) fn acquire_from(
+        &self,
+        shard: &'static Shard,
+        bytes: usize,
+        fill: Fill,
+    ) -> Result<RawBuffer> {
         let fit = Fit::new(bytes).ok_or_else(|| too_large(bytes))?;
-        let shard = self.shard();
         let block = match shard.take(fit) {
             Some(block) => block,
             None => self.miss(shard, fit)?,
@@ -125,7 +134,7 @@ impl Store {
     }
 
     #[inline]
-    fn shard_at(self: &Arc<Self>, seat: usize) -> &'static Shard {
+    pub(super) fn shard_at(self: &Arc<Self>, seat: usize) -> &'static Shard {
         self.shards[seat].get_or_init(|| Shard::open(Arc::downgrade(self)))
     }
 
@@ -246,7 +255,7 @@ impl Store {
                     hand.add(block.price());
                     leaving.push(block);
                 }
-                None => std::thread::yield_now(),
+                None => yield_now(),
             }
         }
     }
@@ -368,6 +377,20 @@ impl Store {
         self.shards().for_each(|shard| sum.add(&shard.stats()));
         sum.peak_bytes = self.peak.load(Relaxed);
         sum
+    }
+}
+
+#[cfg(all(test, loom))]
+impl Store {
+    /// All credit there is: free, unused and spent.
+    pub(super) fn all_credit(&self) -> Credit {
+        let mut sum = self.ledger().free;
+        self.shards().for_each(|shard| sum.add(shard.credit()));
+        sum
+    }
+
+    pub(super) fn allocated(&self) -> usize {
+        self.allocated.load(Relaxed)
     }
 }
 

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::ops::Deref;
 
-/// Up to `N` values in place. It reads as a slice.
+/// Up to `N` values in place, without an allocation. It reads as a slice: `&few[..]`, `few.iter()`.
 #[derive(Clone, Copy)]
 pub struct Few<T, const N: usize> {
     values: [T; N],

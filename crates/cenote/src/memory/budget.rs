@@ -1,7 +1,493 @@
-//! stand-in until merged
-use crate::error::Result;
+//! Asks, before memory is taken, whether it can be had, so that running out is an error value and
+//! not a kill.
+//!
+//! **The problem.** Linux gives out heap pages when they are first touched. What it says is left
+//! therefore leaves out what was allocated and not touched yet, and ten tensors that fit one by one
+//! may not fit together.
+//!
+//! **The policy.** Every allocation holds a [`Reservation`]. A request is granted if
+//!
+//! ```text
+//! request <= left - pending        left:    what the OS says can still be had, less a margin
+//!                                  pending: bytes reserved and not touched yet
+//!                                         = reserved - min(reserved, touched - own)
+//! ```
+//!
+//! where `touched` is the private memory of this process that has pages (`RssAnon`), and `own` is
+//! the part of it that is not ours: what `touched` was when nothing was reserved, or less if it was
+//! less since. So pages are counted once, whether touched or not, and what other processes take or
+//! give back is seen at once, because `left` is always measured anew.
+//!
+//! Memory that the kernel charges when it is made (`fallocate`) is pending only until then: its
+//! owner calls [`Reservation::settle`] when the call has returned. Heap memory keeps its reservation
+//! until it has been freed.
+//!
+//! **The cost.** A measurement reads files for 100 to 300 µs. It is good for 100 ms, and for 1/16 of
+//! what it found to be free: as long as `reserved` stays under that `ceiling`, a reservation is one
+//! compare-and-swap and a look at the clock; small ones do not even look at the clock. Only a fresh
+//! measurement ever refuses.
+//!
+//! **The limits.** (1) Growth of the program's own heap after the first reservation looks like
+//! tensors being touched: pending may be too small by as much. (2) Pending memory of other
+//! processes, and what they take in the up to 100 ms between measurement and use, cannot be
+//! seen. (3) Freed memory that the allocator keeps for itself counts as in use. (4) What a forked
+//! child copies on write was never asked for. In each of these the margin is all there is. Where the
+//! kernel does not tell (not Linux, or no `/proc`), every request is granted.
+
+use std::sync::LazyLock;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use crate::error::{Error, Limit, Result};
+
+/// Requests below this do not look at the clock.
+const SMALL: u64 = 64 << 10;
+
+/// How long a measurement is good for, in milliseconds.
+const FRESH_MILLIS: u64 = 100;
+
+/// The part of the free memory that may be reserved before the next measurement.
+const UNMEASURED_PART: u64 = 16;
+
+/// How often a request that does not fit is looked at again while others are giving memory back.
+const ATTEMPTS: u32 = 4;
+
+/// The memory that this process may still take.
+///
+/// The counters are estimates that guard no other memory, so `Relaxed` is enough for them.
 #[derive(Debug)]
-pub(crate) struct Reservation;
-pub(crate) fn reserve(_len: usize) -> Result<Reservation> {
-    Ok(Reservation)
+pub(crate) struct Budget {
+    /// Bytes of all live reservations.
+    reserved: AtomicU64,
+    /// Up to where `reserved` may grow without a measurement; 0 while one is being made.
+    ceiling: AtomicU64,
+    /// When the last measurement was made, in milliseconds of [`clock`].
+    measured_at: AtomicU64,
+    /// Private memory of this process that was never reserved. Written by the holder of the turn.
+    own: AtomicU64,
+    turn: Turn,
+    measure: fn() -> Measurement,
+}
+
+/// What the operating system says.
+#[derive(Debug, Clone, Copy)]
+struct Measurement {
+    left: u64,
+    limit: Limit,
+    /// Private memory of this process that has pages, if that is known.
+    touched: Option<u64>,
+}
+
+impl Measurement {
+    #[cfg(target_os = "linux")]
+    fn take() -> Self {
+        use crate::os::headroom::{anonymous, headroom};
+
+        // In this order a page touched in between is counted twice rather than not at all.
+        let touched = anonymous();
+        let found = headroom();
+        Measurement { left: found.available, limit: found.limit, touched }
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    fn take() -> Self {
+        Measurement { left: u64::MAX, limit: Limit::Machine, touched: None }
+    }
+
+    /// What can be promised while `reserved` bytes are, of which some have pages already.
+    fn free(&self, reserved: u64, own: u64) -> u64 {
+        // Where nobody tells what was touched, assume that all was: `left` is all there is to go by.
+        let ours = self.touched.map_or(reserved, |touched| touched.saturating_sub(own));
+        let pending = reserved.saturating_sub(ours);
+        // The second bound keeps the counter from overflowing where there is no limit.
+        self.left.saturating_sub(pending).min(u64::MAX - reserved)
+    }
+}
+
+static PROCESS: Budget = Budget::new(Measurement::take);
+
+impl Budget {
+    const fn new(measure: fn() -> Measurement) -> Self {
+        Budget {
+            reserved: AtomicU64::new(0),
+            ceiling: AtomicU64::new(0),
+            measured_at: AtomicU64::new(0),
+            own: AtomicU64::new(u64::MAX),
+            turn: Turn::new(),
+            measure,
+        }
+    }
+
+    /// Reserves `len` bytes of this process's memory, or says how many there are.
+    ///
+    /// To be called before the memory is allocated.
+    pub(crate) fn reserve(len: usize) -> Result<Reservation> {
+        PROCESS.grant(len)
+    }
+
+    fn grant(&'static self, len: usize) -> Result<Reservation> {
+        if !self.grant_unmeasured(len as u64) {
+            self.grant_measured(len)?;
+        }
+        Ok(Reservation { len, budget: self })
+    }
+
+    /// The fast path: no syscall, no lock.
+    fn grant_unmeasured(&self, bytes: u64) -> bool {
+        (bytes < SMALL || self.is_fresh()) && self.raise(bytes)
+    }
+
+    fn is_fresh(&self) -> bool {
+        clock().saturating_sub(self.measured_at.load(Ordering::Relaxed)) < FRESH_MILLIS
+    }
+
+    /// Adds to `reserved` unless that would pass the ceiling.
+    fn raise(&self, bytes: u64) -> bool {
+        let fits = |reserved: u64| {
+            let sum = reserved.checked_add(bytes)?;
+            (sum <= self.ceiling.load(Ordering::Relaxed)).then_some(sum)
+        };
+        // Acquire: whoever sees what `settle` took from `reserved` sees the lower ceiling too.
+        self.reserved.fetch_update(Ordering::Relaxed, Ordering::Acquire, fits).is_ok()
+    }
+
+    /// The slow path, one thread at a time.
+    fn grant_measured(&self, len: usize) -> Result<()> {
+        let bytes = len as u64;
+        let _turn = self.turn.wait();
+        // Whoever had the turn before us may have measured just now.
+        if self.grant_unmeasured(bytes) {
+            return Ok(());
+        }
+        let (free, limit) = self.look(bytes);
+        if bytes > free {
+            self.open(self.reserved.load(Ordering::Relaxed), free);
+            return Err(Error::OutOfMemory { asked: len, available: to_usize(free), limit });
+        }
+        let reserved = self.reserved.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        self.open(reserved, free - bytes);
+        Ok(())
+    }
+
+    /// Measures what is free. Leaves the fast path closed.
+    fn look(&self, wanted: u64) -> (u64, Limit) {
+        self.ceiling.store(0, Ordering::Relaxed);
+        for _ in 1..ATTEMPTS {
+            let (free, limit, overtaken) = self.look_once();
+            if wanted <= free || !overtaken {
+                return (free, limit);
+            }
+        }
+        let (free, limit, _) = self.look_once();
+        (free, limit)
+    }
+
+    /// Measures what is free, and tells whether reservations ended while it did: then there may be
+    /// more.
+    fn look_once(&self) -> (u64, Limit, bool) {
+        let before = self.reserved.load(Ordering::Relaxed);
+        let found = (self.measure)();
+        let after = self.reserved.load(Ordering::Relaxed);
+        let own = self.update_own(before, found.touched);
+        // The larger: what was settled during the measurement may be missing from it.
+        (found.free(before.max(after), own), found.limit, after < before)
+    }
+
+    /// `own` is exact when nothing is reserved. Otherwise it can only be seen to have shrunk.
+    fn update_own(&self, reserved: u64, touched: Option<u64>) -> u64 {
+        let known = if reserved == 0 { u64::MAX } else { self.own.load(Ordering::Relaxed) };
+        let own = known.min(touched.unwrap_or(u64::MAX));
+        self.own.store(own, Ordering::Relaxed);
+        own
+    }
+
+    /// Lets the fast path have its part of what is free.
+    fn open(&self, reserved: u64, free: u64) {
+        let ceiling = reserved.saturating_add(free / UNMEASURED_PART);
+        self.ceiling.store(ceiling, Ordering::Relaxed);
+        self.measured_at.store(clock(), Ordering::Relaxed);
+    }
+}
+
+/// Milliseconds since some moment in the life of the process.
+fn clock() -> u64 {
+    static START: LazyLock<Instant> = LazyLock::new(Instant::now);
+    u64::try_from(START.elapsed().as_millis()).unwrap_or(u64::MAX)
+}
+
+fn to_usize(bytes: u64) -> usize {
+    usize::try_from(bytes).unwrap_or(usize::MAX)
+}
+
+/// A right to bytes of memory, given back when dropped.
+///
+/// Drop it after the memory has been freed: in a struct, declare it below what owns the memory.
+#[derive(Debug)]
+#[must_use = "dropping a reservation gives it back"]
+pub(crate) struct Reservation {
+    len: usize,
+    budget: &'static Budget,
+}
+
+impl Reservation {
+    /// Ends the reservation of memory that the kernel has charged by now: measurements show it, and
+    /// go on doing so until it is freed.
+    pub(crate) fn settle(self) {
+        // The bytes are used, not given back: the fast path must not hand them out again.
+        let bytes = self.len as u64;
+        let lower = |ceiling: u64| Some(ceiling.saturating_sub(bytes));
+        let _ = self.budget.ceiling.fetch_update(Ordering::Relaxed, Ordering::Relaxed, lower);
+    }
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        self.budget.reserved.fetch_sub(self.len as u64, Ordering::Release);
+    }
+}
+
+/// A lock that a forked child can take even if a thread of its parent held it during the fork.
+///
+/// Waiting sleeps instead of spinning, so that a real-time thread does not starve the holder.
+#[derive(Debug)]
+struct Turn {
+    /// The process whose thread has the turn, or 0.
+    holder: AtomicU32,
+}
+
+impl Turn {
+    const WAIT: Duration = Duration::from_micros(50);
+
+    const fn new() -> Self {
+        Turn { holder: AtomicU32::new(0) }
+    }
+
+    fn wait(&self) -> TurnGuard<'_> {
+        let me = std::process::id();
+        while !self.try_take(0, me) {
+            let holder = self.holder.load(Ordering::Relaxed);
+            // That thread exists in the parent only.
+            let abandoned = holder != 0 && holder != me;
+            if abandoned && self.try_take(holder, me) {
+                break;
+            }
+            std::thread::sleep(Self::WAIT);
+        }
+        TurnGuard(self)
+    }
+
+    fn try_take(&self, from: u32, me: u32) -> bool {
+        self.holder.compare_exchange(from, me, Ordering::Acquire, Ordering::Relaxed).is_ok()
+    }
+}
+
+struct TurnGuard<'a>(&'a Turn);
+
+impl Drop for TurnGuard<'_> {
+    fn drop(&mut self) {
+        self.0.holder.store(0, Ordering::Release);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    const MIB: usize = 1 << 20;
+
+    thread_local! {
+        /// The operating system of a test: bytes left, bytes touched, measurements made.
+        static LEFT: Cell<usize> = const { Cell::new(0) };
+        static TOUCHED: Cell<usize> = const { Cell::new(0) };
+        static MEASURED: Cell<u32> = const { Cell::new(0) };
+    }
+
+    fn fake() -> Measurement {
+        MEASURED.set(MEASURED.get() + 1);
+        Measurement {
+            left: LEFT.get() as u64,
+            limit: Limit::Cgroup,
+            touched: Some(TOUCHED.get() as u64),
+        }
+    }
+
+    fn budget(left: usize) -> &'static Budget {
+        LEFT.set(left);
+        TOUCHED.set(5 * MIB);
+        Box::leak(Box::new(Budget::new(fake)))
+    }
+
+    /// Pages of this process, reserved or not, are touched.
+    fn touch(bytes: usize) {
+        LEFT.set(LEFT.get() - bytes);
+        TOUCHED.set(TOUCHED.get() + bytes);
+    }
+
+    fn fill(budget: &'static Budget, len: usize) -> Vec<Reservation> {
+        std::iter::from_fn(|| budget.grant(len).ok()).take(1_000_000).collect()
+    }
+
+    fn refusal(budget: &'static Budget, len: usize) -> (usize, usize, Limit) {
+        match budget.grant(len) {
+            Err(Error::OutOfMemory { asked, available, limit }) => (asked, available, limit),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_reservation_is_two_words_that_any_thread_may_hold() {
+        fn any_thread<T: Send + Sync>() {}
+        any_thread::<Reservation>();
+        assert!(size_of::<Reservation>() <= 16);
+    }
+
+    #[test]
+    fn untouched_reservations_add_up_to_what_is_left() {
+        let budget = budget(64 * MIB);
+        let all = fill(budget, MIB);
+        assert_eq!(all.len(), 64);
+        assert_eq!(refusal(budget, MIB), (MIB, 0, Limit::Cgroup));
+    }
+
+    #[test]
+    fn touched_reservations_are_counted_once() {
+        let budget = budget(64 * MIB);
+        let mut all = Vec::new();
+        while let Ok(one) = budget.grant(MIB) {
+            all.push(one);
+            touch(MIB);
+        }
+        assert_eq!(all.len(), 64);
+    }
+
+    #[test]
+    fn settled_reservations_are_counted_once() {
+        let budget = budget(64 * MIB);
+        let mut settled = 0;
+        while let Ok(one) = budget.grant(MIB) {
+            // fallocate: charged, but not memory of this process alone.
+            LEFT.set(LEFT.get() - MIB);
+            one.settle();
+            settled += 1;
+        }
+        assert_eq!(settled, 64);
+        assert_eq!(budget.reserved.load(Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn small_reservations_add_up_too() {
+        let budget = budget(MIB);
+        assert_eq!(fill(budget, 1000).len(), MIB / 1000);
+    }
+
+    #[test]
+    fn what_is_dropped_can_be_had_again() {
+        let budget = budget(64 * MIB);
+        for _ in 0..3 {
+            assert_eq!(fill(budget, MIB).len(), 64);
+        }
+        assert_eq!(budget.reserved.load(Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn a_refusal_takes_nothing_and_tells_what_there_is() {
+        let budget = budget(64 * MIB);
+        let _half = budget.grant(32 * MIB).unwrap();
+        assert_eq!(refusal(budget, 33 * MIB), (33 * MIB, 32 * MIB, Limit::Cgroup));
+        assert_eq!(refusal(budget, usize::MAX), (usize::MAX, 32 * MIB, Limit::Cgroup));
+        let _rest = budget.grant(32 * MIB).unwrap();
+    }
+
+    #[test]
+    fn what_others_take_is_seen_on_top_of_what_is_pending() {
+        let budget = budget(64 * MIB);
+        let _untouched = budget.grant(30 * MIB).unwrap();
+        LEFT.set(44 * MIB);
+        assert_eq!(refusal(budget, 20 * MIB).1, 14 * MIB);
+        LEFT.set(100 * MIB);
+        let _more = budget.grant(70 * MIB).unwrap();
+    }
+
+    #[test]
+    fn a_temporary_of_the_program_leaves_no_trace() {
+        let budget = budget(64 * MIB);
+        let _ours = budget.grant(20 * MIB).unwrap();
+        touch(20 * MIB);
+        let (left, touched) = (LEFT.get(), TOUCHED.get());
+        touch(30 * MIB);
+        assert_eq!(refusal(budget, 20 * MIB).1, 14 * MIB);
+        LEFT.set(left);
+        TOUCHED.set(touched);
+        assert_eq!(refusal(budget, 50 * MIB).1, 44 * MIB);
+    }
+
+    #[test]
+    fn measurements_are_rare() {
+        let budget = budget(16 << 30);
+        let before = MEASURED.get();
+        let held: Vec<_> = (0..512).map(|_| budget.grant(MIB).unwrap()).collect();
+        for _ in 0..1000 {
+            drop(budget.grant(MIB).unwrap());
+        }
+        drop(held);
+        // Once for the first; more only if the test was held up for 100 ms.
+        assert!(MEASURED.get() - before < 10, "{}", MEASURED.get() - before);
+    }
+
+    #[test]
+    fn an_old_measurement_is_not_trusted_with_large_requests() {
+        let budget = budget(64 * MIB);
+        let _first = budget.grant(MIB).unwrap();
+        LEFT.set(0);
+        budget.measured_at.store(0, Ordering::Relaxed);
+        std::thread::sleep(Duration::from_millis(FRESH_MILLIS + 1));
+        refusal(budget, MIB);
+    }
+
+    #[test]
+    fn where_nothing_is_known_everything_is_granted() {
+        fn unknown() -> Measurement {
+            Measurement { left: u64::MAX, limit: Limit::Machine, touched: None }
+        }
+        let budget: &'static Budget = Box::leak(Box::new(Budget::new(unknown)));
+        let _one = budget.grant(usize::MAX / 2).unwrap();
+        let _two = budget.grant(usize::MAX / 2).unwrap();
+        // The counters do not overflow even so.
+        refusal(budget, usize::MAX);
+    }
+
+    #[test]
+    fn threads_never_get_more_than_there_is() {
+        fn constant() -> Measurement {
+            Measurement { left: 100 << 20, limit: Limit::Cgroup, touched: Some(0) }
+        }
+        let budget: &'static Budget = Box::leak(Box::new(Budget::new(constant)));
+        let counts: Vec<usize> = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..4).map(|_| scope.spawn(|| fill(budget, MIB))).collect();
+            // Nothing is given back before all have been refused.
+            let all: Vec<_> = threads.into_iter().map(|thread| thread.join().unwrap()).collect();
+            all.iter().map(Vec::len).collect()
+        });
+        assert_eq!(counts.iter().sum::<usize>(), 100, "{counts:?}");
+        assert_eq!(budget.reserved.load(Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn a_turn_left_behind_by_a_fork_is_taken_over() {
+        let budget = budget(64 * MIB);
+        budget.turn.holder.store(u32::MAX, Ordering::Relaxed);
+        let _one = budget.grant(MIB).unwrap();
+        assert_eq!(budget.turn.holder.load(Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn the_process_budget_works_on_this_machine() {
+        let one = Budget::reserve(MIB).unwrap();
+        drop(one);
+        if cfg!(target_os = "linux") {
+            assert!(matches!(Budget::reserve(1 << 55), Err(Error::OutOfMemory { .. })));
+        }
+    }
 }

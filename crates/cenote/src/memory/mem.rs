@@ -1,7 +1,7 @@
 //! Heap memory.
 
 use crate::error::{Error, Result};
-use crate::memory::budget;
+use crate::memory::budget::Budget;
 use crate::memory::select::{Grants, Request};
 use crate::memory::storage::Storage;
 use crate::region::Region;
@@ -13,7 +13,7 @@ const MAP_FROM: usize = 128 << 10;
 
 /// Allocates zeroed heap memory. Pages are not touched unless the request says so.
 pub(crate) fn allocate(request: &Request<'_>, grants: &mut Grants) -> Result<Storage> {
-    let reservation = budget::reserve(request.len)?;
+    let reservation = Budget::reserve(request.len)?;
     let region = region(request, grants)?;
     Ok(Storage::heap(region, Some(reservation)))
 }

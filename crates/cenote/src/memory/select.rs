@@ -9,7 +9,8 @@ use crate::memory::storage::Storage;
 #[cfg(target_os = "linux")]
 use crate::region::Map;
 
-/// The environment variable that sends every allocation to the heap.
+/// The environment variable that sends every allocation to the heap, also where another memory was
+/// asked for: `1` or `true`; `0` and `false` are as if it were not set.
 pub const FORCE_MEM_ENV: &str = "CENOTE_FORCE_MEM";
 
 /// The largest alignment that can be asked for.
@@ -57,7 +58,7 @@ impl Request<'_> {
     }
 }
 
-/// How a tensor came to live where it does.
+/// How a tensor came to live where it does. [`Display`](fmt::Display) says all of it in one line.
 ///
 /// ```
 /// use cenote::{DType, Tensor};

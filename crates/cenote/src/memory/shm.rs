@@ -8,7 +8,7 @@ use rustix::fs::SealFlags;
 
 use crate::error::{Error, Result, Unavailable};
 use crate::memory::TensorMemory;
-use crate::memory::budget;
+use crate::memory::budget::Budget;
 use crate::memory::select::{Grants, Request};
 use crate::memory::storage::Storage;
 use crate::os::memfd::{self, Facts};
@@ -32,10 +32,11 @@ pub(crate) fn availability() -> Result<(), Unavailable> {
 
 /// Allocates shared memory that can neither shrink nor grow, with all its bytes reserved.
 pub(crate) fn allocate(request: &Request<'_>, grants: &mut Grants) -> Result<Storage> {
-    let reservation = budget::reserve(request.len)?;
+    let reservation = Budget::reserve(request.len)?;
     let name = request.name.unwrap_or("cenote");
     let fd = memfd::create(name, request.len as u64)
         .map_err(|source| Error::os("reserving shared memory", source))?;
+    reservation.settle();
     let map = Map::shared(fd.as_fd(), request.len, request.map_align(), Access::Write)
         .map_err(|source| Error::os("mapping shared memory", source))?;
     grants.advise(request.advice, &map);
@@ -43,7 +44,7 @@ pub(crate) fn allocate(request: &Request<'_>, grants: &mut Grants) -> Result<Sto
         region: Region::map(map, request.len, Access::Write),
         memory: TensorMemory::Shm,
         fd: Some(fd),
-        _reservation: Some(reservation),
+        _reservation: None,
     })
 }
 
@@ -65,7 +66,7 @@ pub(crate) fn import(fd: OwnedFd, needed: usize, import: Import) -> Result<Stora
         usize::try_from(facts.size).map_err(|_| Error::FdTooSmall { needed, size: facts.size })?;
     // Reading a page that was never written makes the kernel find memory for it.
     let unreserved = facts.size.saturating_sub(facts.reserved);
-    let reservation = budget::reserve(usize::try_from(unreserved).unwrap_or(usize::MAX))?;
+    let reservation = Budget::reserve(usize::try_from(unreserved).unwrap_or(usize::MAX))?;
     let access = match import {
         Import::ReadOnly => Access::Read,
         Import::Trusted => Access::Write,

@@ -14,7 +14,8 @@ pub(crate) struct Storage {
     /// The file behind the bytes, where there is one.
     #[cfg(target_os = "linux")]
     pub(crate) fd: Option<OwnedFd>,
-    /// Kept so that the memory counts as taken while it is.
+    /// Memory that the kernel gives out at first touch counts as taken from the start.
+    /// Declared last, so that it is given back after the memory.
     pub(crate) _reservation: Option<Reservation>,
 }
 

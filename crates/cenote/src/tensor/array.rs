@@ -57,6 +57,15 @@ impl Tensor {
 
 impl<'a> TensorMap<'a> {
     /// The elements as an array, contiguous or not, without copying them.
+    ///
+    /// ```
+    /// use cenote::Tensor;
+    ///
+    /// let tensor = Tensor::from_vec(vec![1i32, 2, 3, 4, 5, 6], &[2, 3])?;
+    /// let column = tensor.index(1, 2)?;
+    /// assert_eq!(column.map()?.as_array::<i32>()?, ndarray::array![3, 6].into_dyn());
+    /// # Ok::<(), cenote::Error>(())
+    /// ```
     pub fn as_array<T: Element>(&self) -> Result<ArrayViewD<'a, T>> {
         check_dtype::<T>(self.dtype)?;
         let steps = Steps::of(self.layout)?;

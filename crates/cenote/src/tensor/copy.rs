@@ -10,7 +10,15 @@ use crate::tensor::map::{cast, check_dtype};
 use crate::tensor::{Tensor, TensorMapMut, TensorOptions};
 
 impl Tensor {
-    /// The elements in row-major order, copied into a vector.
+    /// The elements in row-major order, copied into a vector. Works for every view.
+    ///
+    /// ```
+    /// use cenote::Tensor;
+    ///
+    /// let tensor = Tensor::from_vec(vec![1u8, 2, 3, 4], &[2, 2])?;
+    /// assert_eq!(tensor.transpose().to_vec::<u8>()?, [1, 3, 2, 4]);
+    /// # Ok::<(), cenote::Error>(())
+    /// ```
     pub fn to_vec<T: Element>(&self) -> Result<Vec<T>> {
         check_dtype::<T>(self.dtype)?;
         let mut elements = Vec::with_capacity(self.len());
@@ -24,7 +32,8 @@ impl Tensor {
         Ok(elements)
     }
 
-    /// A copy whose elements lie side by side in row-major order, in memory of the same kind.
+    /// A copy whose elements lie side by side in row-major order, in memory of the same kind. It
+    /// always copies, and [`copies`](crate::copies) counts it.
     ///
     /// An image stays an image, with the smallest row stride that its format allows.
     pub fn to_contiguous(&self) -> Result<Tensor> {

@@ -18,9 +18,10 @@ use crate::tensor::buffer::Buffer;
 
 impl Tensor {
     /// A new file descriptor for the memory of the whole buffer, to be sent to another process.
+    /// An error for heap memory, which has none.
     ///
     /// From then on nobody can write this memory, here or there. The descriptor says nothing
-    /// about shape or dtype; [`send`](Tensor::send) sends those too.
+    /// about shape or dtype, or which part a view shows; [`send`](Tensor::send) sends those too.
     ///
     /// ```
     /// use cenote::{DType, Tensor, TensorMemory};
@@ -40,17 +41,35 @@ impl Tensor {
 
     /// A read-only tensor over shared memory from elsewhere, from its first byte on.
     ///
-    /// The memory must be large enough and sealed against shrinking.
+    /// It must be a memfd, large enough, and sealed against shrinking (`F_SEAL_SHRINK`); anything
+    /// else is an error here and not later. The descriptor is kept while the tensor lives.
+    ///
+    /// Memory that [`clone_fd`](Tensor::clone_fd) or [`send`](Tensor::send) gave out cannot change.
+    /// Memory from other makers may lack the seal against writing: take it in only from those who
+    /// leave it alone.
     pub fn from_fd(fd: OwnedFd, shape: &[usize], dtype: DType) -> Result<Tensor> {
         Tensor::from_fd_layout(fd, Layout::contiguous(shape, dtype.size())?, dtype)
     }
 
-    /// A read-only tensor over shared memory from elsewhere, with offset and strides.
+    /// Like [`from_fd`](Tensor::from_fd), with offset and strides.
+    ///
+    /// ```
+    /// use cenote::{DType, Layout, Tensor, TensorMemory};
+    ///
+    /// let options = Tensor::options().memory(TensorMemory::Shm);
+    /// let all = options.create_from_slice(&[1u8, 2, 3, 4, 5, 6, 7, 8], &[8])?;
+    ///
+    /// let columns = Layout::strided(&[2, 2], &[4, 1], 2, 1)?; // two rows of 4 bytes, the last 2 of each
+    /// let part = Tensor::from_fd_layout(all.clone_fd()?, columns, DType::U8)?;
+    /// assert_eq!(part.to_vec::<u8>()?, [3, 4, 7, 8]);
+    /// # Ok::<(), cenote::Error>(())
+    /// ```
     pub fn from_fd_layout(fd: OwnedFd, layout: Layout, dtype: DType) -> Result<Tensor> {
         Tensor::import(fd, layout, dtype, Import::ReadOnly)
     }
 
-    /// A writable tensor over shared memory from elsewhere.
+    /// A writable tensor over shared memory from elsewhere. It need not be sealed; if it is sealed
+    /// against writing, this is an error.
     ///
     /// # Safety
     /// While the tensor or any clone or view of it lives, nobody else writes the memory, and

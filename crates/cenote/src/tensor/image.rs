@@ -62,7 +62,19 @@ impl Tensor {
     }
 
     /// The bytes from one row of the image to the next, or `None` where rows are tightly packed
-    /// (or there is no format).
+    /// (or there is no format). To do arithmetic with, take
+    /// [`effective_row_stride`](Tensor::effective_row_stride).
+    ///
+    /// ```
+    /// use cenote::{PixelFormat, Tensor};
+    ///
+    /// let packed = Tensor::image(100, 50, PixelFormat::Rgb8)?;
+    /// assert_eq!((packed.row_stride(), packed.effective_row_stride()), (None, Some(300)));
+    ///
+    /// let padded = Tensor::options().row_alignment(64).image(100, 50, PixelFormat::Rgb8)?;
+    /// assert_eq!((padded.row_stride(), padded.effective_row_stride()), (Some(320), Some(320)));
+    /// # Ok::<(), cenote::Error>(())
+    /// ```
     pub fn row_stride(&self) -> Option<usize> {
         let (width, _) = self.image_size()?;
         let packed = self.packed_row(width);
@@ -87,7 +99,8 @@ impl Tensor {
     }
 
     /// Says how many bytes lie between the starts of two rows, for memory that came from elsewhere
-    /// with padded rows. The format must have been set.
+    /// with padded rows. The format must have been set. An error if a row does not fit, or if the
+    /// rows would then reach beyond the buffer. No byte is moved.
     pub fn set_row_stride(&mut self, stride: usize) -> Result<()> {
         let format = self.format_for("set_row_stride")?;
         let (width, height) = format.size_of(self.shape())?;
@@ -135,9 +148,20 @@ impl Tensor {
         self.format.map_or(1, PixelFormat::plane_count)
     }
 
-    /// One plane of the image, as a view of rows of samples, without a format.
+    /// One plane of the image, as a view of rows of samples, without a format: `[rows, width]`, or
+    /// `[rows, width, channels]` where samples have several values.
     ///
     /// An image with one plane is its own plane 0.
+    ///
+    /// ```
+    /// use cenote::{PixelFormat, Tensor};
+    ///
+    /// let frame = Tensor::image(640, 480, PixelFormat::Nv12)?;
+    /// assert_eq!(frame.plane(0)?.shape(), [480, 640]);
+    /// assert_eq!(frame.plane(1)?.shape(), [240, 320, 2]); // U and V, side by side
+    /// assert!(frame.plane(2).is_err());
+    /// # Ok::<(), cenote::Error>(())
+    /// ```
     pub fn plane(&self, index: usize) -> Result<Tensor> {
         let count = self.plane_count();
         if index >= count {

@@ -74,7 +74,7 @@ impl<'a> TensorMap<'a> {
         self.layout.runs().map(move |run| &bytes[run])
     }
 
-    /// One element.
+    /// One element, contiguous or not. For many of them a slice or an array is faster.
     pub fn get<T: Element>(&self, index: &[usize]) -> Result<T> {
         check_dtype::<T>(self.dtype)?;
         let at = locate(self.layout, index)?;
@@ -101,7 +101,8 @@ impl TensorMapMut<'_> {
         cast_mut(self.as_mut_bytes()?)
     }
 
-    /// Calls `f` with each run of bytes that lie side by side, in row-major order.
+    /// Calls `f` with each run of bytes that lie side by side, in row-major order: what
+    /// [`TensorMap::runs`] is for reading.
     pub fn for_each_run(&mut self, mut f: impl FnMut(&mut [u8])) {
         for run in self.layout.runs() {
             f(&mut self.bytes[run]);

@@ -56,7 +56,8 @@ impl Tensor {
     /// Sends the tensor over a Unix socket: its shape, dtype, format and place, and a descriptor
     /// of its memory. No bytes are copied. Works for views.
     ///
-    /// From then on nobody can write this memory, here or there.
+    /// From then on nobody can write this memory, here or there. The receiver of a view gets the
+    /// descriptor of the whole buffer. An error for heap memory, which cannot be shared.
     ///
     /// ```
     /// use cenote::{Tensor, TensorMemory};
@@ -85,7 +86,9 @@ impl Tensor {
 
     /// Receives a tensor that [`send`](Tensor::send) sent. It can be read, not written.
     ///
-    /// Waits for one, unless the socket is non-blocking.
+    /// Waits for one, unless the socket is non-blocking. When the peer has closed the connection
+    /// the error is [`Error::Disconnected`]; what does not hold together is
+    /// [`Error::BadMessage`], and the connection should then be closed.
     pub fn recv(socket: impl AsFd) -> Result<Tensor> {
         let mut message = Message::zeroed();
         let bytes = bytemuck::bytes_of_mut(&mut message);

@@ -78,6 +78,25 @@ impl Tensor {
     /// shows plane 0, and [`plane`](Tensor::plane) reaches every one. A stride that is not given is
     /// the smallest that fits, or follows from that of plane 0; an offset that is not given is 0
     /// for the first plane in a file, and where the format puts it for the others.
+    ///
+    /// The files must be as [`from_fd`](Tensor::from_fd) wants them.
+    ///
+    /// ```
+    /// use cenote::{DType, PixelFormat, PlaneDescriptor, Tensor, TensorMemory};
+    ///
+    /// let options = Tensor::options().memory(TensorMemory::Shm);
+    /// let luma = options.create(&[480, 640], DType::U8)?;
+    /// let chroma = options.create(&[240, 640], DType::U8)?;
+    ///
+    /// let planes = vec![
+    ///     PlaneDescriptor::new(luma.clone_fd()?)?,
+    ///     PlaneDescriptor::new(chroma.clone_fd()?)?,
+    /// ];
+    /// let frame = Tensor::from_planes(640, 480, PixelFormat::Nv12, planes)?;
+    /// assert_eq!(frame.image_size(), Some((640, 480)));
+    /// assert_eq!(frame.plane(1)?.shape(), [240, 320, 2]);
+    /// # Ok::<(), cenote::Error>(())
+    /// ```
     pub fn from_planes(
         width: usize,
         height: usize,

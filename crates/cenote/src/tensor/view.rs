@@ -23,7 +23,7 @@ impl Tensor {
         }
     }
 
-    /// `len` elements of `axis`, from `start` on.
+    /// `len` elements of `axis`, from `start` on. The number of dimensions stays the same.
     pub fn narrow(&self, axis: usize, start: usize, len: usize) -> Result<Tensor> {
         Ok(self.with_layout(self.layout.narrow(axis, start, len)?))
     }
@@ -42,6 +42,14 @@ impl Tensor {
     }
 
     /// The elements at one index of `axis`, which is dropped.
+    ///
+    /// ```
+    /// use cenote::Tensor;
+    ///
+    /// let tensor = Tensor::from_vec(vec![1u8, 2, 3, 4, 5, 6], &[2, 3])?;
+    /// assert_eq!(tensor.index(1, 0)?.to_vec::<u8>()?, [1, 4]); // the first column
+    /// # Ok::<(), cenote::Error>(())
+    /// ```
     pub fn index(&self, axis: usize, index: usize) -> Result<Tensor> {
         Ok(self.with_layout(self.layout.index(axis, index)?))
     }
@@ -64,7 +72,8 @@ impl Tensor {
         Ok(self.with_layout(self.layout.permute(axes)?))
     }
 
-    /// The same elements in another shape. An error where that takes a copy.
+    /// The same elements in another shape. An error where that takes a copy:
+    /// [`to_contiguous`](Tensor::to_contiguous) makes one.
     pub fn reshape(&self, shape: &[usize]) -> Result<Tensor> {
         Ok(self.with_layout(self.layout.reshape(shape)?))
     }
@@ -74,7 +83,7 @@ impl Tensor {
         Ok(self.with_layout(self.layout.squeeze(axis)?))
     }
 
-    /// Inserts an axis of length 1.
+    /// Inserts an axis of length 1 before `axis`, or behind the last one if `axis` is `ndim`.
     pub fn unsqueeze(&self, axis: usize) -> Result<Tensor> {
         Ok(self.with_layout(self.layout.unsqueeze(axis)?))
     }
