@@ -164,7 +164,7 @@ impl Bins {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(test)]
 mod tests {
     use super::super::memory::Extras;
     use super::*;

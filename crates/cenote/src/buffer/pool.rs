@@ -300,7 +300,7 @@ fn cap_from(value: Option<&OsStr>) -> Result<usize> {
     })
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(test)]
 mod tests {
     use super::*;
 

@@ -68,7 +68,7 @@ fn stack_page() -> usize {
     (&raw const here as usize) >> 16
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(test)]
 mod tests {
     use super::*;
     use std::sync::Barrier;

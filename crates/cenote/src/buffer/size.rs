@@ -29,7 +29,7 @@ pub(super) fn parse(text: &str) -> Option<usize> {
     usize::try_from(bytes).ok()
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(test)]
 mod tests {
     use super::*;
 
