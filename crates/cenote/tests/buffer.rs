@@ -277,6 +277,13 @@ fn trim_clear_and_reserve_do_what_they_say() {
 }
 
 #[test]
+fn reserving_beyond_the_hard_limit_keeps_what_was_reserved() {
+    let pool = BufferPool::options().hard_limit(MIB).build();
+    assert_eq!(pool.reserve::<u8>(512 * KIB, 10).unwrap(), 2);
+    assert_eq!((pool.len(), pool.stats().evictions), (2, 0));
+}
+
+#[test]
 fn idle_blocks_decay_and_busy_ones_do_not() {
     let idle = Duration::from_millis(20);
     let pool = BufferPool::options().idle_after(Some(idle)).build();

@@ -189,8 +189,9 @@ impl Drop for FakeMemory {
 fn on_fake() -> (UnifiedBuffer, Arc<Counts>) {
     let fake = Fake::default();
     let counts = Arc::clone(&fake.counts);
-    let buffer = UnifiedBuffer::new(&[4], DType::U8).unwrap();
-    (buffer.with_device(Arc::new(fake)).unwrap(), counts)
+    let mut buffer = UnifiedBuffer::new(&[4], DType::U8).unwrap();
+    buffer.set_device(Arc::new(fake)).unwrap();
+    (buffer, counts)
 }
 
 fn transfers(counts: &Counts) -> (usize, usize) {
@@ -249,15 +250,14 @@ fn a_download_does_not_change_a_view() {
 
 #[test]
 fn a_transfer_that_fails_leaves_the_state_as_it_was() {
-    let buffer = UnifiedBuffer::new(&[4], DType::U8).unwrap();
-    let broken = Arc::new(Fake { broken: true, ..Fake::default() });
-    let mut buffer = buffer.with_device(broken).unwrap();
+    let mut buffer = UnifiedBuffer::new(&[4], DType::U8).unwrap();
+    buffer.set_device(Arc::new(Fake { broken: true, ..Fake::default() })).unwrap();
     buffer.host_mut::<u8>().unwrap().fill(1);
     assert!(buffer.device().is_err());
     assert!(buffer.device_mut().is_err());
     assert_eq!(buffer.host::<u8>().unwrap(), [1; 4]);
     assert!(matches!(buffer.state(), SyncState::HostOnly | SyncState::HostDirty));
-    let mut buffer = buffer.with_device(Arc::new(Fake::default())).unwrap();
+    buffer.set_device(Arc::new(Fake::default())).unwrap();
     assert_eq!(buffer.device_mut().unwrap().host_bytes().unwrap(), [1; 4]);
 }
 

@@ -78,6 +78,7 @@ impl Bins {
         let class = self.first_occupied(fit.class)?;
         let newest = self.bins[class].newest;
         let block = self.slots[newest as usize].block.as_ref()?;
+        // Only a vector that was given to the pool is larger than its class, and too large here.
         if fit.accepts(block.size()) { self.remove(newest) } else { None }
     }
 

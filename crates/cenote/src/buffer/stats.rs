@@ -57,15 +57,15 @@ impl BufferStats {
     #[must_use]
     pub fn since(&self, start: &BufferStats) -> BufferStats {
         BufferStats {
-            hits: self.hits - start.hits,
-            misses: self.misses - start.misses,
-            evictions: self.evictions - start.evictions,
-            rejects: self.rejects - start.rejects,
-            decays: self.decays - start.decays,
-            zero_bytes_skipped: self.zero_bytes_skipped - start.zero_bytes_skipped,
-            huge_pages_refused: self.huge_pages_refused - start.huge_pages_refused,
-            prefaults_refused: self.prefaults_refused - start.prefaults_refused,
-            locks_refused: self.locks_refused - start.locks_refused,
+            hits: self.hits.saturating_sub(start.hits),
+            misses: self.misses.saturating_sub(start.misses),
+            evictions: self.evictions.saturating_sub(start.evictions),
+            rejects: self.rejects.saturating_sub(start.rejects),
+            decays: self.decays.saturating_sub(start.decays),
+            zero_bytes_skipped: self.zero_bytes_skipped.saturating_sub(start.zero_bytes_skipped),
+            huge_pages_refused: self.huge_pages_refused.saturating_sub(start.huge_pages_refused),
+            prefaults_refused: self.prefaults_refused.saturating_sub(start.prefaults_refused),
+            locks_refused: self.locks_refused.saturating_sub(start.locks_refused),
             ..*self
         }
     }

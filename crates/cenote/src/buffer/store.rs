@@ -291,7 +291,7 @@ impl Store {
 
     /// Frees least recently used blocks until at most `bytes` bytes are retained.
     pub(super) fn trim(&self, bytes: usize) {
-        while self.stats().retained_bytes > bytes && self.evict_bytes(1) > 0 {}
+        self.evict_bytes(self.stats().retained_bytes.saturating_sub(bytes));
     }
 
     /// Frees least recently used blocks of at least `bytes` bytes together, if there are.
@@ -331,8 +331,8 @@ impl Store {
         }
     }
 
-    /// Makes `count` new blocks for requests of `bytes` and retains them as far as the cap allows
-    /// without evicting anything. Returns how many.
+    /// Makes `count` new blocks for requests of `bytes` and retains them, as far as cap and limit
+    /// allow without evicting anything. Returns how many.
     pub(super) fn reserve(self: &Arc<Self>, bytes: usize, count: usize) -> Result<usize> {
         let fit = Fit::new(bytes).ok_or_else(|| too_large(bytes))?;
         let shard = self.shard();
@@ -350,7 +350,9 @@ impl Store {
     fn has_room(&self, size: usize) -> bool {
         let cap = self.cap();
         let stats = self.stats();
+        let allocated = self.allocated.load(Relaxed);
         size <= self.settings.largest_retained
+            && size <= self.settings.limit.saturating_sub(allocated)
             && size <= cap.bytes.saturating_sub(stats.retained_bytes)
             && stats.retained < cap.blocks
     }

@@ -112,14 +112,15 @@ impl UnifiedBuffer {
     }
 
     /// Puts the device side on `device`. What an earlier device holds is downloaded first.
-    pub fn with_device(mut self, device: Arc<dyn Device>) -> Result<UnifiedBuffer> {
+    pub fn set_device(&mut self, device: Arc<dyn Device>) -> Result<()> {
+        self.shared()?;
         if self.state != SyncState::Uninitialized {
             self.update_host()?;
             self.state = SyncState::HostOnly;
         }
         self.memory = None;
         self.device = device;
-        Ok(self)
+        Ok(())
     }
 
     /// Locks the host side in memory, as far as the system allows.
