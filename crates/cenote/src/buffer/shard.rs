@@ -42,8 +42,8 @@ struct State {
     bins: Bins,
     /// A tick and the time at which it was current.
     mark: (u64, Instant),
-    /// Dead once the pool is gone: then nothing is retained any more.
-    store: Weak<Store>,
+    /// Dead while the pool is being dropped, and none once it has closed this shard.
+    store: Option<Weak<Store>>,
 }
 
 impl State {
@@ -54,7 +54,7 @@ impl State {
             stats: BufferStats::default(),
             bins: Bins::new(),
             mark: (0, Instant::now()),
-            store,
+            store: Some(store),
         }
     }
 
@@ -73,7 +73,18 @@ impl State {
     /// The pool, if it lives and it is time to look for idle blocks.
     #[inline]
     fn look(&self) -> Option<Arc<Store>> {
-        if self.tick.is_multiple_of(TICKS_PER_LOOK) { self.store.upgrade() } else { None }
+        if self.tick.is_multiple_of(TICKS_PER_LOOK) { self.store() } else { None }
+    }
+
+    /// The pool, if it lives.
+    fn store(&self) -> Option<Arc<Store>> {
+        self.store.as_ref()?.upgrade()
+    }
+
+    /// Whether neither the pool nor a buffer will come back. True for one caller only: `close`, or
+    /// whoever returns the last buffer after it.
+    fn is_deserted(&self) -> bool {
+        self.store.is_none() && self.stats.live == 0
     }
 }
 
@@ -93,10 +104,10 @@ impl Shard {
     /// Parts with its pool: returns all blocks. The last buffer to come back makes it a spare.
     pub(super) fn close(&'static self) -> Bins {
         let mut state = self.lock();
-        state.store = Weak::new();
+        state.store = None;
         state.credit = Credit::default();
         let bins = std::mem::replace(&mut state.bins, Bins::new());
-        if state.stats.live == 0 {
+        if state.is_deserted() {
             spare::put(self);
         }
         bins
@@ -161,14 +172,12 @@ impl Shard {
 
     #[cold]
     fn overdue(&'static self, state: &State, block: Block) -> Overdue {
-        match state.store.upgrade() {
+        if state.is_deserted() {
+            spare::put(self);
+        }
+        match state.store() {
             Some(store) => Overdue::Retain(store, block),
-            None => {
-                if state.stats.live == 0 {
-                    spare::put(self);
-                }
-                Overdue::Free(block)
-            }
+            None => Overdue::Free(block),
         }
     }
 
@@ -176,11 +185,10 @@ impl Shard {
     pub(super) fn part(&'static self, block: &Block) -> Option<Arc<Store>> {
         let mut state = self.lock();
         state.stats.leave(block.size(), block.asked());
-        let store = state.store.upgrade();
-        if store.is_none() && state.stats.live == 0 {
+        if state.is_deserted() {
             spare::put(self);
         }
-        store
+        state.store()
     }
 
     /// Retains a block with credit from the ledger on top of its own, as the newest of the pool.
@@ -278,5 +286,32 @@ impl Overdue {
             Overdue::Retain(store, block) => store.retain(shard, block),
             Overdue::Free(block) => drop(block),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use super::super::BufferPool;
+    use super::*;
+
+    #[test]
+    fn a_shard_is_set_aside_once_however_pool_and_buffers_end() {
+        for round in 0..2000 {
+            let pool = BufferPool::with_max_retained_bytes(64 * (round % 2));
+            let (one, two) = (pool.acquire::<u8>(9).unwrap(), pool.acquire::<u8>(9).unwrap());
+            thread::scope(|scope| {
+                scope.spawn(move || drop(one));
+                scope.spawn(move || drop(pool));
+                drop(two.write_fn(|_| 0).detach());
+            });
+        }
+        let shards = spare::all();
+        for (index, shard) in shards.iter().enumerate() {
+            assert!(!shards[..index].iter().any(|other| std::ptr::eq(*other, *shard)));
+        }
+        // One at a time is in use here, and few by the tests that run beside this one.
+        assert!(shards.len() < 1000, "shards are not used again: {}", shards.len());
     }
 }

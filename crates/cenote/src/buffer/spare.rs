@@ -20,3 +20,8 @@ pub(super) fn put(shard: &'static Shard) {
 pub(super) fn take() -> Option<&'static Shard> {
     spare().pop()
 }
+
+#[cfg(test)]
+pub(super) fn all() -> Vec<&'static Shard> {
+    spare().clone()
+}
