@@ -4,7 +4,7 @@
 //!
 //! loom's threads share one thread of the system, so they name their shards instead of sitting down.
 
-use loom::thread;
+use loom::{model, thread};
 use std::sync::Arc;
 
 use super::block::Fill;
@@ -15,12 +15,6 @@ use super::store::{Settings, Store};
 
 /// Every block in these models has this size.
 const SIZE: usize = 64;
-
-fn model(run: impl Fn() + Send + Sync + 'static) {
-    let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = builder.preemption_bound.or(Some(3));
-    builder.check(run);
-}
 
 /// A pool with shards 0 and 1 and room for `blocks` blocks.
 fn store(blocks: usize) -> Arc<Store> {
@@ -84,6 +78,24 @@ fn a_thread_takes_what_the_other_returns() {
         let other = thread::spawn(move || drop(acquire(&taker, 1)));
         drop(acquire(&store, 0));
         other.join().unwrap();
+        check(&store, 1);
+    });
+}
+
+#[test]
+fn three_threads_take_return_and_steal() {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = builder.preemption_bound.or(Some(2));
+    builder.check(|| {
+        let store = store(1);
+        let buffer = acquire(&store, 0);
+        drop(acquire(&store, 1));
+        let dropper = thread::spawn(move || drop(buffer));
+        let taker = Arc::clone(&store);
+        let taker = thread::spawn(move || drop(acquire(&taker, 1)));
+        drop(acquire(&store, 0));
+        dropper.join().unwrap();
+        taker.join().unwrap();
         check(&store, 1);
     });
 }
