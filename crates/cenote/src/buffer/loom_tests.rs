@@ -84,7 +84,7 @@ fn a_thread_takes_what_the_other_returns() {
 
 #[test]
 fn three_threads_take_return_and_steal() {
-    let mut builder = loom::model::Builder::new();
+    let mut builder = model::Builder::new();
     builder.preemption_bound = builder.preemption_bound.or(Some(2));
     builder.check(|| {
         let store = store(1);
