@@ -563,10 +563,10 @@ type Shelf = Mutex<Vec<(Buffer<u64>, u64)>>;
 
 fn filled(pool: &BufferPool, len: usize, mark: u64, zeroed: bool) -> Buffer<u64> {
     if !zeroed {
-        return Buffer::from_fn(pool, len, |_| mark).unwrap();
+        return Buffer::from_slice(pool, &vec![mark; len]).unwrap();
     }
     let mut zeros = pool.acquire_zeroed::<u64>(len).unwrap();
-    assert!(zeros.iter().all(|&zero| zero == 0));
+    assert!(*zeros == vec![0; len]);
     zeros.fill(mark);
     zeros
 }
@@ -578,7 +578,7 @@ fn exchange(shelf: &Shelf, buffer: Buffer<u64>, mark: u64) {
     let taken = (shelf.len() > 4).then(|| shelf.swap_remove(0));
     drop(shelf);
     if let Some((buffer, mark)) = taken {
-        assert!(buffer.iter().all(|&found| found == mark), "two buffers share memory");
+        assert!(*buffer == vec![mark; buffer.len()], "two buffers share memory");
     }
 }
 

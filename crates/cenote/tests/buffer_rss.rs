@@ -14,7 +14,9 @@ fn resident() -> usize {
 }
 
 fn touch(pool: &BufferPool, size: usize) -> Buffer<u8> {
-    Buffer::from_fn(pool, size, |index| index.to_le_bytes()[0]).unwrap()
+    let mut buffer = pool.acquire_zeroed(size).unwrap();
+    buffer.fill(1);
+    buffer
 }
 
 #[test]

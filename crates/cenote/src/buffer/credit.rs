@@ -31,6 +31,13 @@ impl Credit {
         self.blocks -= price.blocks;
     }
 
+    /// What is left without `part`, which must be covered.
+    #[inline]
+    pub(super) fn minus(mut self, part: Credit) -> Credit {
+        self.spend(part);
+        self
+    }
+
     /// What is left after as much of `other` as possible was taken.
     pub(super) fn less(self, other: Credit) -> Credit {
         Credit {

@@ -35,10 +35,16 @@ pub(super) struct Shard {
 struct State {
     /// Counts returned blocks. Never behind a stamp in `bins`.
     tick: u64,
-    /// What may be retained beyond what `bins` holds.
-    credit: Credit,
-    /// Its `retained` fields are unused; `bins` knows better.
+    /// The credit of this shard: what `bins` holds is spent, the rest is unused.
+    share: Credit,
+    /// The blocks of this shard: what `bins` does not hold is lent.
+    owned: Credit,
+    /// Bytes that the holders of lent blocks asked for.
+    asked: usize,
+    /// Only what is counted; the rest follows from the above.
     stats: BufferStats,
+    /// Taking and putting change what it holds and, but for a few counts, nothing else: before a
+    /// lock can be released all that was written must be, so each field costs time.
     bins: Bins,
     /// A tick and the time at which it was current.
     mark: (u64, Instant),
@@ -50,7 +56,9 @@ impl State {
     fn new(store: Weak<Store>) -> State {
         State {
             tick: 0,
-            credit: Credit::default(),
+            share: Credit::default(),
+            owned: Credit::default(),
+            asked: 0,
             stats: BufferStats::default(),
             bins: Bins::new(),
             mark: (0, Instant::now()),
@@ -58,16 +66,33 @@ impl State {
         }
     }
 
-    /// Retains a block, if there is credit for it.
+    /// Unused credit.
+    #[inline]
+    fn credit(&self) -> Credit {
+        self.share.minus(self.bins.held())
+    }
+
+    /// Blocks in use, and their bytes.
+    fn lent(&self) -> Credit {
+        self.owned.minus(self.bins.held())
+    }
+
+    /// Retains a block of this shard; if there is no credit for that, parts with it.
     #[inline]
     fn retain(&mut self, block: Block) -> Result<(), Block> {
-        if !self.credit.covers(block.price()) {
+        if !self.credit().covers(block.price()) {
+            self.owned.spend(block.price());
             return Err(block);
         }
-        self.credit.spend(block.price());
         self.tick += 1;
         self.bins.put(block, self.tick);
         Ok(())
+    }
+
+    /// Gets a block that is lent at once, for a request of `bytes`.
+    fn welcome(&mut self, block: &Block, bytes: usize) {
+        self.owned.add(block.price());
+        self.asked += bytes;
     }
 
     /// The pool, if it lives and it is time to look for idle blocks.
@@ -84,7 +109,7 @@ impl State {
     /// Whether neither the pool nor a buffer will come back. True for one caller only: `close`, or
     /// whoever returns the last buffer after it.
     fn is_deserted(&self) -> bool {
-        self.store.is_none() && self.stats.live == 0
+        self.store.is_none() && self.lent().blocks == 0
     }
 }
 
@@ -105,7 +130,8 @@ impl Shard {
     pub(super) fn close(&'static self) -> Bins {
         let mut state = self.lock();
         state.store = None;
-        state.credit = Credit::default();
+        state.share = Credit::default();
+        state.owned = state.lent();
         let bins = std::mem::replace(&mut state.bins, Bins::new());
         if state.is_deserted() {
             spare::put(self);
@@ -123,24 +149,27 @@ impl Shard {
     pub(super) fn take(&'static self, fit: Fit) -> Option<Block> {
         let state = &mut *self.lock();
         let mut block = state.bins.take(fit)?;
-        state.credit.add(block.price());
         state.stats.hits += 1;
-        state.stats.enter(block.size(), fit.bytes);
+        state.asked += fit.bytes;
         block.lend(fit.bytes, self);
         Some(block)
     }
 
     /// Takes a block for another shard's request, and the credit that it frees with it.
     pub(super) fn cede(&self, fit: Fit) -> Option<Block> {
-        self.lock().bins.take(fit)
+        let state = &mut *self.lock();
+        let block = state.bins.take(fit)?;
+        state.share.spend(block.price());
+        state.owned.spend(block.price());
+        Some(block)
     }
 
     /// Counts a block that another shard ceded to this one.
     pub(super) fn receive(&'static self, block: &mut Block, bytes: usize) {
         let mut state = self.lock();
-        state.credit.add(block.price());
+        state.share.add(block.price());
         state.stats.hits += 1;
-        state.stats.enter(block.size(), bytes);
+        state.welcome(block, bytes);
         block.lend(bytes, self);
     }
 
@@ -148,7 +177,7 @@ impl Shard {
     pub(super) fn miss(&'static self, block: &mut Block, bytes: usize, refused: Extras) {
         let mut state = self.lock();
         state.stats.misses += 1;
-        state.stats.enter(block.size(), bytes);
+        state.welcome(block, bytes);
         state.stats.refuse(refused);
         block.lend(bytes, self);
     }
@@ -157,7 +186,7 @@ impl Shard {
     #[inline]
     pub(super) fn release(&'static self, block: Block) {
         let mut state = self.lock();
-        state.stats.leave(block.size(), block.asked());
+        state.asked -= block.asked();
         let overdue = match state.retain(block) {
             Ok(()) => match state.look() {
                 Some(store) => Overdue::Look(store),
@@ -184,7 +213,8 @@ impl Shard {
     /// A block leaves the pool for good. Returns the pool, if it still lives.
     pub(super) fn part(&'static self, block: &Block) -> Option<Arc<Store>> {
         let mut state = self.lock();
-        state.stats.leave(block.size(), block.asked());
+        state.asked -= block.asked();
+        state.owned.spend(block.price());
         if state.is_deserted() {
             spare::put(self);
         }
@@ -195,7 +225,8 @@ impl Shard {
     /// Returns the block if that is still not enough.
     pub(super) fn retain(&self, block: Block, credit: Credit, tick: u64) -> Result<(), Block> {
         let mut state = self.lock();
-        state.credit.add(credit);
+        state.share.add(credit);
+        state.owned.add(block.price());
         state.tick = state.tick.max(tick);
         state.retain(block)
     }
@@ -203,8 +234,8 @@ impl Shard {
     /// Gives up unused credit, at most `wanted`.
     pub(super) fn collect(&self, wanted: Credit) -> Credit {
         let mut state = self.lock();
-        let given = state.credit.at_most(wanted);
-        state.credit.spend(given);
+        let given = state.credit().at_most(wanted);
+        state.share.spend(given);
         given
     }
 
@@ -222,8 +253,10 @@ impl Shard {
 
     /// Gives up its oldest block, and the credit that it held.
     pub(super) fn evict(&self) -> Option<Block> {
-        let mut state = self.lock();
+        let state = &mut *self.lock();
         let block = state.bins.take_oldest()?;
+        state.share.spend(block.price());
+        state.owned.spend(block.price());
         state.stats.evictions += 1;
         Some(block)
     }
@@ -238,7 +271,7 @@ impl Shard {
         }
         while state.bins.oldest().is_some_and(|stamp| stamp <= tick) {
             let Some(block) = state.bins.take_oldest() else { break };
-            state.credit.add(block.price());
+            state.owned.spend(block.price());
             state.stats.decays += 1;
             blocks.push(block);
         }
@@ -249,10 +282,7 @@ impl Shard {
     /// All its credit, unused and spent.
     #[cfg(all(test, loom))]
     pub(super) fn credit(&self) -> Credit {
-        let state = self.lock();
-        let mut sum = state.credit;
-        sum.add(state.bins.held());
-        sum
+        self.lock().share
     }
 
     /// Changes its counters.
@@ -263,8 +293,15 @@ impl Shard {
     /// Its part of the pool's statistics.
     pub(super) fn stats(&self) -> BufferStats {
         let state = self.lock();
-        let held = state.bins.held();
-        BufferStats { retained: held.blocks, retained_bytes: held.bytes, ..state.stats }
+        let (held, lent) = (state.bins.held(), state.lent());
+        BufferStats {
+            live: lent.blocks,
+            live_bytes: lent.bytes,
+            waste_bytes: lent.bytes - state.asked,
+            retained: held.blocks,
+            retained_bytes: held.bytes,
+            ..state.stats
+        }
     }
 }
 

@@ -88,22 +88,6 @@ impl BufferStats {
         self.retained_bytes += part.retained_bytes;
     }
 
-    /// Counts a block of `size` bytes given out for a request of `bytes`.
-    #[inline]
-    pub(super) fn enter(&mut self, size: usize, bytes: usize) {
-        self.live += 1;
-        self.live_bytes += size;
-        self.waste_bytes += size - bytes;
-    }
-
-    /// Undoes [`enter`](BufferStats::enter).
-    #[inline]
-    pub(super) fn leave(&mut self, size: usize, bytes: usize) {
-        self.live -= 1;
-        self.live_bytes -= size;
-        self.waste_bytes -= size - bytes;
-    }
-
     /// Counts what a large block did not get.
     pub(super) fn refuse(&mut self, refused: Extras) {
         self.huge_pages_refused += u64::from(refused.huge_pages);
