@@ -93,11 +93,12 @@ impl<T: Element> UninitBuffer<T> {
         let start = self.as_ptr().cast::<T>();
         let room = self.len;
         let written = write(&mut self);
-        if written.as_ptr() != start || written.len() > room {
+        let is_prefix = written.as_ptr() == start && written.len() <= room;
+        if !is_prefix && !written.is_empty() {
             return Err(Error::NotThePrefix);
         }
-        // A `&mut [T]` to these very elements cannot exist unless they are initialised: the buffer
-        // was lent to `write` alone.
+        // Nothing at all needs no writing. And a `&mut [T]` to these very elements cannot exist
+        // unless they are initialised: the buffer was lent to `write` alone.
         self.len = written.len();
         // SAFETY: as just said, `written` covers the first `len` elements.
         Ok(unsafe { self.assume_init() })
