@@ -64,14 +64,12 @@ impl Layout {
     /// ```
     pub fn contiguous(shape: &[usize], item_size: usize) -> Result<Layout> {
         check_shape(shape, item_size)?;
-        let mut layout = Layout::scalar(0, item_size);
-        for &len in shape {
-            layout.insert_axis(layout.ndim, len, 0);
-        }
+        let mut layout = Layout { ndim: shape.len(), ..Layout::scalar(0, item_size) };
         let mut stride = item_size;
-        for axis in (0..shape.len()).rev() {
+        for (axis, &len) in shape.iter().enumerate().rev() {
+            layout.shape[axis] = len;
             layout.strides[axis] = signed(stride);
-            stride *= shape[axis];
+            stride *= len;
         }
         Ok(layout)
     }
