@@ -133,9 +133,9 @@ type Work<'a> = Box<dyn Fn(u32) + Sync + 'a>;
 fn allocators(size: usize) -> Vec<(&'static str, Work<'static>)> {
     vec![
         ("malloc", allocator(System, size)),
-        #[cfg(target_os = "linux")]
+        #[cfg(all(target_os = "linux", not(loom)))]
         ("mimalloc", allocator(mimalloc::MiMalloc, size)),
-        #[cfg(target_os = "linux")]
+        #[cfg(all(target_os = "linux", not(loom)))]
         ("jemalloc", allocator(tikv_jemallocator::Jemalloc, size)),
     ]
 }
