@@ -1,6 +1,5 @@
 //! Shared memory: sealed memfds, mapped once.
 
-use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::OnceLock;
 
@@ -14,20 +13,18 @@ use crate::memory::storage::Storage;
 use crate::os::memfd::{self, Facts};
 use crate::region::{Access, Map, Region};
 
-/// Whether the kernel has memfds that can be sealed against later writers (Linux 5.1). Asked once.
+/// Whether the kernel has memfds that can be sealed against later writers (Linux 5.1). Asked until
+/// it has: a refusal may be for want of file descriptors or memory, which pass.
 pub(crate) fn availability() -> Result<(), Unavailable> {
-    static PROBE: OnceLock<Option<i32>> = OnceLock::new();
-    let errno = PROBE.get_or_init(|| {
-        let probe = memfd::create("cenote-probe", 1).and_then(memfd::forbid_writing);
-        probe.err().map(|error| error.raw_os_error().unwrap_or(0))
-    });
-    match *errno {
-        None => Ok(()),
-        Some(errno) => Err(Unavailable::Refused {
-            op: "sealing a memfd",
-            source: io::Error::from_raw_os_error(errno),
-        }),
+    static SEEN: OnceLock<()> = OnceLock::new();
+    if SEEN.get().is_some() {
+        return Ok(());
     }
+    memfd::create("cenote-probe", 1)
+        .and_then(memfd::forbid_writing)
+        .map_err(|source| Unavailable::Refused { op: "making a sealed memfd", source })?;
+    SEEN.get_or_init(|| ());
+    Ok(())
 }
 
 /// Allocates shared memory that can neither shrink nor grow, with all its bytes reserved.

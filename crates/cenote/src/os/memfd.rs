@@ -7,6 +7,7 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::fs::{self, FallocateFlags, MemfdFlags, OFlags, SealFlags};
 use rustix::io::Errno;
+use rustix::process::{Resource, getrlimit};
 
 /// Reserving in pieces lets a process that gets many signals make progress: an interrupted
 /// fallocate of tmpfs undoes itself.
@@ -47,6 +48,10 @@ fn open(name: &str) -> io::Result<OwnedFd> {
 }
 
 fn reserve(fd: &OwnedFd, len: u64) -> io::Result<()> {
+    // Beyond its limit on file sizes a process gets SIGXFSZ instead of an error.
+    if getrlimit(Resource::Fsize).current.is_some_and(|limit| len > limit) {
+        return Err(Errno::FBIG.into());
+    }
     let mut done = 0;
     while done < len {
         let step = RESERVE_STEP.min(len - done);
@@ -81,7 +86,10 @@ pub(crate) fn examine(fd: impl AsFd) -> io::Result<Facts> {
         readable: !path_only && access != OFlags::WRONLY,
         writable: !path_only && access == OFlags::RDWR,
         seals: fs::fcntl_get_seals(fd).ok(),
-        kind: kind_name(fs::FileType::from_raw_mode(stat.st_mode)),
+        kind: match path_only {
+            true => "only a path (O_PATH)",
+            false => kind_name(fs::FileType::from_raw_mode(stat.st_mode)),
+        },
     })
 }
 

@@ -58,12 +58,15 @@ pub(crate) struct Received {
     /// Bytes that arrived before the peer closed the connection; the whole message otherwise.
     pub(crate) len: usize,
     pub(crate) fds: Vec<OwnedFd>,
-    /// More descriptors were sent than a message may carry.
-    pub(crate) too_many_fds: bool,
+    /// More descriptors were sent than a message may carry, or than this process has room for.
+    pub(crate) lost_fds: bool,
+    /// The peer's packet was longer than the message.
+    pub(crate) too_long: bool,
 }
 
 /// Fills `bytes` from the socket and collects the descriptors that come with them.
 ///
+/// Of a socket of packets it takes one, whatever its length: the next belongs to the next message.
 /// A non-blocking socket with nothing to read gives `WouldBlock`.
 pub(crate) fn recv(socket: BorrowedFd<'_>, bytes: &mut [u8]) -> io::Result<Received> {
     let mut received = Received::default();
@@ -75,8 +78,16 @@ pub(crate) fn recv(socket: BorrowedFd<'_>, bytes: &mut [u8]) -> io::Result<Recei
             Ok(0) => break,
             part => received.len += part?,
         }
+        // A peer could go on sending descriptors with every byte.
+        if received.lost_fds || (received.len < bytes.len() && !is_stream(socket)?) {
+            break;
+        }
     }
     Ok(received)
+}
+
+fn is_stream(socket: BorrowedFd<'_>) -> io::Result<bool> {
+    Ok(net::sockopt::socket_type(socket)? == net::SocketType::STREAM)
 }
 
 fn recv_part(
@@ -98,8 +109,8 @@ fn recv_part(
             received.fds.extend(fds);
         }
     }
-    received.too_many_fds |=
-        received.fds.len() > MAX_FDS || part.flags.contains(ReturnFlags::CTRUNC);
+    received.lost_fds |= received.fds.len() > MAX_FDS || part.flags.contains(ReturnFlags::CTRUNC);
+    received.too_long |= part.flags.contains(ReturnFlags::TRUNC);
     Ok(part.bytes)
 }
 

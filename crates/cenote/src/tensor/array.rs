@@ -97,8 +97,13 @@ struct Steps(Vec<isize>);
 impl Steps {
     fn of(layout: &Layout) -> Result<Steps> {
         let item = layout.item_size().cast_signed();
-        let step = |&stride: &isize| (stride % item == 0).then_some(stride / item);
-        let steps = layout.strides().iter().map(step).collect::<Option<_>>();
+        // The stride of an axis of length 1 may be anything, and is never used.
+        let step = |(&stride, &len): (&isize, &usize)| match len {
+            1 => Some(0),
+            _ => (stride % item == 0).then_some(stride / item),
+        };
+        let axes = layout.strides().iter().zip(layout.shape());
+        let steps = axes.map(step).collect::<Option<_>>();
         steps.map(Steps).ok_or_else(|| Error::NotContiguous {
             shape: layout.shape().into(),
             strides: layout.strides().into(),

@@ -40,7 +40,8 @@ impl Buffer {
 
     /// The bytes for writing, if nobody else could be looking at them.
     pub(crate) fn bytes_mut(this: &mut Arc<Buffer>) -> Result<&mut [u8], NotWritable> {
-        let buffer = Arc::get_mut(this).ok_or(NotWritable::Shared)?;
+        let reason = Buffer::not_writable(this);
+        let buffer = Arc::get_mut(this).ok_or(reason.unwrap_or(NotWritable::Shared))?;
         if *buffer.published.get_mut() {
             return Err(NotWritable::Published);
         }

@@ -6,6 +6,7 @@ use crate::copies::{self, CopyReason};
 use crate::dtype::Element;
 use crate::error::{Error, Result};
 use crate::layout::Layout;
+use crate::tensor::buffer::Buffer;
 use crate::tensor::map::{cast, check_dtype};
 use crate::tensor::{Tensor, TensorMapMut, TensorOptions};
 
@@ -54,7 +55,8 @@ impl Tensor {
     /// # Ok::<(), cenote::Error>(())
     /// ```
     pub fn make_mut(&mut self) -> Result<TensorMapMut<'_>> {
-        if self.not_writable().is_some() {
+        // Not `not_writable`, which without `&mut` could miss what another thread did last.
+        if Buffer::bytes_mut(&mut self.buffer).is_err() {
             *self = self.copied(CopyReason::MakeMut)?;
         }
         self.map_mut()
@@ -66,19 +68,26 @@ impl Tensor {
             (Some(format), Some((width, height))) => options.image(width, height, format)?,
             _ => options.create(self.shape(), self.dtype)?,
         };
-        copy.fill_from(self)?;
-        copies::count(reason, self.nbytes());
+        let bytes = copy.fill_from(self)?;
+        copies::count(reason, bytes);
+        // One channel may be an axis or not. (Planes that lay apart now count as rows.)
+        if copy.shape() != self.shape() && copy.len() == self.len() {
+            copy.layout = copy.layout.reshape(self.shape())?;
+        }
         Ok(copy)
     }
 
     /// Copies the elements of `source`, which has the same shape, or the same size and format.
-    fn fill_from(&mut self, source: &Tensor) -> Result<()> {
+    /// Tells how many bytes that were.
+    fn fill_from(&mut self, source: &Tensor) -> Result<usize> {
+        let mut copied = 0;
         for plane in 0..source.plane_count() {
             let from = source.samples(plane)?;
             let to = *self.samples(plane)?.layout();
             copy_runs(self.whole_buffer_mut()?, &to, &from)?;
+            copied += from.nbytes();
         }
-        Ok(())
+        Ok(copied)
     }
 
     fn whole_buffer_mut(&mut self) -> Result<&mut [u8]> {

@@ -33,6 +33,9 @@ impl Tensor {
     /// # Ok::<(), cenote::Error>(())
     /// ```
     pub fn set_format(&mut self, format: PixelFormat) -> Result<()> {
+        if self.far_planes.is_some() && self.format == Some(format) {
+            return Ok(());
+        }
         if self.dtype != format.dtype() {
             return Err(Error::FormatDType {
                 format: format.name(),
@@ -40,7 +43,9 @@ impl Tensor {
                 found: self.dtype.name(),
             });
         }
-        self.check_image(format, &self.layout)?;
+        let layout = with_usable_row_stride(format, &self.layout)?;
+        self.check_image(format, &layout)?;
+        self.layout = layout;
         self.format = Some(format);
         self.far_planes = None;
         Ok(())
@@ -216,9 +221,10 @@ impl Tensor {
         Tensor::from_far_planes(format, planes)
     }
 
-    /// An image of planes that lie anywhere. There are as many as the format has, and each has the
-    /// shape that the format gives it.
+    /// An image of planes that lie anywhere, after checking that there are as many as the format
+    /// has, and that each is rows of the samples that the format puts there.
     pub(super) fn from_far_planes(format: PixelFormat, mut planes: Vec<Tensor>) -> Result<Tensor> {
+        check_far_planes(format, &planes)?;
         let far = planes.split_off(1);
         let Some(mut first) = planes.pop() else {
             let expected = format.plane_count();
@@ -287,6 +293,65 @@ pub(super) fn image_layout(
         _ => [row, item, 0],
     };
     Layout::strided(shape, &strides[..shape.len()], offset, format.dtype().size())
+}
+
+/// A layout in which a single row has a stride that fits. The stride of an axis of length 1 is never
+/// used and may be anything, so it is no reason to refuse an image.
+fn with_usable_row_stride(format: PixelFormat, layout: &Layout) -> Result<Layout> {
+    let (width, height) = format.size_of(layout.shape())?;
+    let rows = row_axis(format);
+    let stride = usize::try_from(layout.strides()[rows]).unwrap_or(0);
+    if layout.shape()[rows] > 1 || format.check_row_stride(width, stride).is_ok() {
+        return Ok(*layout);
+    }
+    let stride = match usize::try_from(layout.strides()[0]) {
+        // One row in each of several planes: as far apart as the planes are.
+        Ok(planes) if rows == 1 => planes,
+        _ => format.min_row_stride(width)?,
+    };
+    let usable = image_layout(format, layout.shape(), height, stride, layout.offset())?;
+    Ok(if same_elements(&usable, layout) { usable } else { *layout })
+}
+
+/// Checks planes that did not come out of one image together.
+fn check_far_planes(format: PixelFormat, planes: &[Tensor]) -> Result<()> {
+    let Some(&[height, width]) = planes.first().map(Tensor::shape) else {
+        return Err(Error::FormatShape {
+            format: format.name(),
+            shape: planes.first().map_or(&[][..], Tensor::shape).into(),
+            expected: "[height, width] for plane 0",
+        });
+    };
+    let places = format.planes(width, height, format.min_row_stride(width)?)?;
+    if places.len() != planes.len() {
+        let (expected, given) = (places.len(), planes.len());
+        return Err(Error::PlaneCount { format: format.name(), expected, given });
+    }
+    places.iter().zip(planes).try_for_each(|(place, plane)| check_far_plane(format, place, plane))
+}
+
+fn check_far_plane(format: PixelFormat, place: &Plane, plane: &Tensor) -> Result<()> {
+    if plane.dtype != format.dtype() {
+        return Err(Error::FormatDType {
+            format: format.name(),
+            expected: format.dtype().name(),
+            found: plane.dtype.name(),
+        });
+    }
+    let stride = plane.strides().first().and_then(|&stride| usize::try_from(stride).ok());
+    let place = Plane { stride: stride.unwrap_or(0), ..*place };
+    let regular = plane_layout(&Plane { offset: 0, ..place }, 0, format.dtype().size())?;
+    if place.stride >= place.row_bytes
+        && regular.shape() == plane.shape()
+        && same_elements(&regular, &plane.layout)
+    {
+        return Ok(());
+    }
+    Err(Error::FormatLayout {
+        format: format.name(),
+        shape: plane.shape().into(),
+        strides: plane.strides().into(),
+    })
 }
 
 /// The layouts of the planes of an image, after checking that `layout` is one.

@@ -95,11 +95,15 @@ impl Tensor {
         let whole = bytes.len();
         let received = socket::recv(socket.as_fd(), bytes)
             .map_err(|source| Error::os("receiving a tensor", source))?;
+        let bad = |what| Err(Error::BadMessage { what });
+        if received.lost_fds {
+            return bad("more file descriptors than a tensor has, or than this process can open");
+        }
+        if received.too_long {
+            return bad("it is longer than a tensor's message");
+        }
         if received.len < whole {
             return Err(Error::Disconnected { mid_message: received.len > 0 });
-        }
-        if received.too_many_fds {
-            return Err(Error::BadMessage { what: "too many file descriptors" });
         }
         message.build(received.fds)
     }

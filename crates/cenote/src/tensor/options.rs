@@ -60,8 +60,8 @@ impl TensorOptions {
         self
     }
 
-    /// Asks for the rows of an [`image`](TensorOptions::image) to start at multiples of
-    /// `alignment` bytes, a power of two, as hardware often wants.
+    /// Asks for the rows of an [`image`](TensorOptions::image), those of its first plane, to start
+    /// at multiples of `alignment` bytes, a power of two, as hardware often wants.
     pub fn row_alignment(mut self, alignment: usize) -> Self {
         self.row_alignment = Some(alignment);
         self

@@ -162,22 +162,26 @@ fn import_apart(
     regular: &[Plane],
     planes: Vec<PlaneDescriptor>,
 ) -> Result<Tensor> {
-    let mut imported: Vec<((u64, u64), usize, Tensor)> = Vec::with_capacity(planes.len());
+    // The file of each plane so far, and how its place there compares with the regular one.
+    let mut imported: Vec<((u64, u64), Plane, usize, Tensor)> = Vec::with_capacity(planes.len());
     for (plane, place) in planes.into_iter().zip(regular) {
         let file = file_of(&plane)?;
         let earlier = imported.iter().find(|(other, ..)| *other == file);
-        let default = earlier.map_or(Some(0), |(_, base, _)| base.checked_add(place.offset));
+        // Planes come in the order of their regular offsets, so the difference is not negative.
+        let default = earlier.map_or(Some(0), |(_, first, offset, _)| {
+            offset.checked_add(place.offset - first.offset)
+        });
         let offset = plane.offset.or(default).unwrap_or(usize::MAX);
         let stride = plane_stride(&plane, place, width, format)?;
-        let place = Plane { offset, stride, ..*place };
-        let layout = plane_layout(&place, 0, format.dtype().size())?;
+        let found = Plane { offset, stride, ..*place };
+        let layout = plane_layout(&found, 0, format.dtype().size())?;
         let tensor = match earlier {
-            Some((_, _, earlier)) => Tensor::over(earlier.buffer.clone(), layout, format.dtype())?,
+            Some((.., earlier)) => Tensor::over(earlier.buffer.clone(), layout, format.dtype())?,
             None => Tensor::import(plane.fd, layout, format.dtype(), Import::ReadOnly)?,
         };
-        imported.push((file, offset, tensor));
+        imported.push((file, *place, offset, tensor));
     }
-    let planes = imported.into_iter().map(|(_, _, tensor)| tensor).collect();
+    let planes = imported.into_iter().map(|(.., tensor)| tensor).collect();
     Tensor::from_far_planes(format, planes)
 }
 
