@@ -15,6 +15,10 @@ pub enum CopyReason {
     CopiedIn,
     /// The elements were asked for as a vector or an array.
     CopiedOut,
+    /// The device side of a `UnifiedBuffer` was brought up to date.
+    Upload,
+    /// The host side of a `UnifiedBuffer` was brought up to date.
+    Download,
 }
 
 /// How often, and how much, was copied in this process for one reason.
@@ -30,8 +34,14 @@ pub struct Copies {
 }
 
 /// In the order of their discriminants.
-const REASONS: [CopyReason; 4] =
-    [CopyReason::MakeMut, CopyReason::ToContiguous, CopyReason::CopiedIn, CopyReason::CopiedOut];
+const REASONS: [CopyReason; 6] = [
+    CopyReason::MakeMut,
+    CopyReason::ToContiguous,
+    CopyReason::CopiedIn,
+    CopyReason::CopiedOut,
+    CopyReason::Upload,
+    CopyReason::Download,
+];
 
 static COUNTS: [(AtomicU64, AtomicU64); REASONS.len()] =
     [const { (AtomicU64::new(0), AtomicU64::new(0)) }; REASONS.len()];

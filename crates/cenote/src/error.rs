@@ -457,6 +457,38 @@ pub enum Error {
         given: usize,
     },
 
+    /// More elements than a buffer has room for.
+    #[error("the buffer has room for {capacity} elements, {needed} are needed")]
+    BufferFull {
+        /// Elements that it has room for.
+        capacity: usize,
+        /// Elements that it would have to hold.
+        needed: usize,
+    },
+
+    /// The elements that were written are not those of the buffer.
+    #[error("`write_with` must return the part that it wrote, from the first element on")]
+    NotThePrefix,
+
+    /// A buffer that is no longer there.
+    #[error("the buffer was already released to its pool")]
+    Released,
+
+    /// A buffer that somebody still looks at.
+    #[error("the buffer cannot be released while {views} views of it are alive; drop them first")]
+    ViewsAlive {
+        /// Views that are alive.
+        views: usize,
+    },
+
+    /// A buffer of another pool.
+    #[error("the buffer belongs to another pool; release it there, or drop it")]
+    OtherPool,
+
+    /// A buffer that holds nothing yet.
+    #[error("nothing was written to this buffer yet; write the host or the device side first")]
+    Unwritten,
+
     /// The operating system refused.
     #[error("{op} failed")]
     Os {
@@ -513,6 +545,9 @@ pub enum Limit {
     /// The address space, or a limit on it.
     #[error("the address space of this process")]
     AddressSpace,
+    /// The hard limit that a buffer pool was made with.
+    #[error("the hard limit of this buffer pool")]
+    Pool,
 }
 
 /// Why a tensor must not be written.

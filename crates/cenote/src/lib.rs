@@ -14,6 +14,7 @@
 //! - [`TensorMemory`] is where its bytes live, and [`Selection`] why there.
 //! - [`DType`] and [`Element`] are what its elements are, [`Layout`] how they lie.
 //! - [`PixelFormat`] makes an image of it.
+//! - [`BufferPool`] is host memory that is used again; [`buffer`] has the rest of that.
 //! - [`Error`] is what every fallible call returns; [`copies`] counts what was copied.
 //!
 //! Three rules are worth knowing before the first call:
@@ -29,6 +30,7 @@
 //! Strides and offsets are in bytes throughout. File descriptors, sockets and shared memory are on
 //! Linux only.
 
+pub mod buffer;
 mod copies;
 mod dtype;
 mod error;
@@ -37,8 +39,10 @@ mod layout;
 mod memory;
 mod os;
 mod region;
+mod sync;
 mod tensor;
 
+pub use buffer::{Buffer, BufferPool, MemoryPool, UnifiedBuffer, UninitBuffer};
 pub use copies::{Copies, CopyReason, copies};
 pub use dtype::{DType, Element};
 pub use error::{Dims, Error, Limit, NotWritable, Result, Unavailable};
@@ -60,4 +64,7 @@ mod pages {
 
     #[doc = include_str!("../../../guide/tensors.md")]
     struct Tensors;
+
+    #[doc = include_str!("../../../guide/buffer-pools.md")]
+    struct BufferPools;
 }

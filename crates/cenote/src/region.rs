@@ -66,6 +66,11 @@ impl<T> Lender<T> {
         // SAFETY: the pointer came from a box and is freed only in `drop`.
         unsafe { self.0.as_ref() }
     }
+
+    fn get_mut(&mut self) -> &mut T {
+        // SAFETY: as in `get`; `&mut self` makes it the only reference.
+        unsafe { self.0.as_mut() }
+    }
 }
 
 impl<T> Drop for Lender<T> {
@@ -115,6 +120,16 @@ impl Region {
         // SAFETY: the slice is borrowed from the lender's owner, which is neither moved nor
         // touched until the lender is dropped together with the region.
         unsafe { Region::owned(ptr, len, false, Box::new(lender)) }
+    }
+
+    /// Bytes that `owner` holds and nobody else can reach. They may be written.
+    pub(crate) fn handed_over(owner: impl AsMut<[u8]> + Send + 'static) -> Region {
+        let mut lender = Lender::new(owner);
+        let bytes = lender.get_mut().as_mut();
+        let (ptr, len) = (NonNull::from(&mut *bytes).cast(), bytes.len());
+        // SAFETY: the slice is borrowed mutably from the lender's owner, which is neither moved
+        // nor touched until the lender is dropped together with the region.
+        unsafe { Region::owned(ptr, len, true, Box::new(lender)) }
     }
 
     /// Bytes that belong to somebody else, given back by calling `release`.

@@ -25,6 +25,7 @@ use std::sync::Arc;
 
 pub use buffer::BufferIdentity;
 pub use map::{TensorMap, TensorMapMut};
+pub(crate) use map::{cast, cast_mut, check_dtype};
 pub use options::TensorOptions;
 #[cfg(target_os = "linux")]
 pub use plane::PlaneDescriptor;
@@ -38,7 +39,7 @@ use crate::memory::select::{Origin, Selection};
 use crate::memory::storage::Storage;
 use crate::region::Region;
 use buffer::Buffer;
-use options::check_len;
+pub(crate) use options::check_len;
 
 /// An array of elements of one type, in memory of any kind.
 ///
@@ -136,6 +137,16 @@ impl Tensor {
     ) -> Result<Tensor> {
         let layout = Layout::contiguous(shape, dtype.size())?;
         Tensor::adopt(Region::lent(owner), layout, dtype)
+    }
+
+    /// Makes a tensor of bytes that `owner` alone can reach, and drops it with the last handle.
+    pub(crate) fn from_buffer(
+        owner: impl AsMut<[u8]> + Send + 'static,
+        shape: &[usize],
+        dtype: DType,
+    ) -> Result<Tensor> {
+        let layout = Layout::contiguous(shape, dtype.size())?;
+        Tensor::adopt(Region::handed_over(owner), layout, dtype)
     }
 
     /// Makes a read-only tensor of memory that somebody else owns, and calls `release` when the

@@ -292,6 +292,7 @@ impl Drop for TurnGuard<'_> {
 #[cfg(test)]
 mod tests {
     use std::cell::Cell;
+    use std::sync::Mutex;
 
     use super::*;
 
@@ -316,7 +317,15 @@ mod tests {
     fn budget(left: usize) -> &'static Budget {
         LEFT.set(left);
         TOUCHED.set(5 * MIB);
-        Box::leak(Box::new(Budget::new(fake)))
+        keep(Budget::new(fake))
+    }
+
+    /// A budget outlives its reservations. Kept in a static, so that it is no leak.
+    fn keep(budget: Budget) -> &'static Budget {
+        static KEPT: Mutex<Vec<&'static Budget>> = Mutex::new(Vec::new());
+        let budget: &'static Budget = Box::leak(Box::new(budget));
+        KEPT.lock().unwrap().push(budget);
+        budget
     }
 
     /// Pages of this process, reserved or not, are touched.
@@ -451,7 +460,7 @@ mod tests {
         fn unknown() -> Measurement {
             Measurement { left: u64::MAX, limit: Limit::Machine, touched: None }
         }
-        let budget: &'static Budget = Box::leak(Box::new(Budget::new(unknown)));
+        let budget = keep(Budget::new(unknown));
         let _one = budget.grant(usize::MAX / 2).unwrap();
         let _two = budget.grant(usize::MAX / 2).unwrap();
         // The counters do not overflow even so.
@@ -463,7 +472,7 @@ mod tests {
         fn constant() -> Measurement {
             Measurement { left: 100 << 20, limit: Limit::Cgroup, touched: Some(0) }
         }
-        let budget: &'static Budget = Box::leak(Box::new(Budget::new(constant)));
+        let budget = keep(Budget::new(constant));
         let counts: Vec<usize> = std::thread::scope(|scope| {
             let threads: Vec<_> = (0..4).map(|_| scope.spawn(|| fill(budget, MIB))).collect();
             // Nothing is given back before all have been refused.

@@ -129,6 +129,18 @@ impl Map {
         self.advise(Advice::LinuxPopulateWrite)
     }
 
+    /// Keeps the pages in memory.
+    pub(crate) fn lock(&self) -> io::Result<()> {
+        // SAFETY: the range is ours, and locking does not change what it contains.
+        Ok(unsafe { mm::mlock(self.ptr.as_ptr().cast(), self.len) }?)
+    }
+
+    /// Undoes [`lock`](Map::lock).
+    pub(crate) fn unlock(&self) -> io::Result<()> {
+        // SAFETY: as above.
+        Ok(unsafe { mm::munlock(self.ptr.as_ptr().cast(), self.len) }?)
+    }
+
     fn advise(&self, advice: Advice) -> io::Result<()> {
         // SAFETY: the range is ours, and neither advice changes what it contains.
         Ok(unsafe { mm::madvise(self.ptr.as_ptr().cast(), self.len, advice) }?)

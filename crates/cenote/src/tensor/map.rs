@@ -117,7 +117,7 @@ impl TensorMapMut<'_> {
     }
 }
 
-pub(super) fn check_dtype<T: Element>(found: DType) -> Result<()> {
+pub(crate) fn check_dtype<T: Element>(found: DType) -> Result<()> {
     if T::DTYPE == found {
         return Ok(());
     }
@@ -138,11 +138,11 @@ fn locate(layout: &Layout, index: &[usize]) -> Result<usize> {
 }
 
 /// Looks at bytes as elements. The dtype has been checked; alignment and values have not.
-pub(super) fn cast<T: Element>(bytes: &[u8]) -> Result<&[T]> {
+pub(crate) fn cast<T: Element>(bytes: &[u8]) -> Result<&[T]> {
     checked::try_cast_slice(bytes).map_err(cast_error::<T>)
 }
 
-pub(super) fn cast_mut<T: Element>(bytes: &mut [u8]) -> Result<&mut [T]> {
+pub(crate) fn cast_mut<T: Element>(bytes: &mut [u8]) -> Result<&mut [T]> {
     checked::try_cast_slice_mut(bytes).map_err(cast_error::<T>)
 }
 

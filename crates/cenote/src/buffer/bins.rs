@@ -1,0 +1,214 @@
+//! The blocks that one shard retains, sorted into a bin for each class.
+//!
+//! A bin is a list through `slots`, newest first; a bit for each bin says whether it is empty.
+//! Taking and putting are constant time, and touch no memory that another shard uses: a slot fills
+//! a cache line.
+
+use super::block::Block;
+use super::class::{self, Fit};
+use super::credit::Credit;
+
+/// "No slot".
+const NONE: u32 = u32::MAX;
+
+const WORDS: usize = class::COUNT.div_ceil(64);
+
+/// A place for one block. An unused slot is linked into the list of spares through `older`.
+#[derive(Debug)]
+#[repr(align(64))]
+struct Slot {
+    block: Option<Block>,
+    /// When it was put here, in ticks of the shard.
+    stamp: u64,
+    newer: u32,
+    older: u32,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Bin {
+    newest: u32,
+    oldest: u32,
+}
+
+#[derive(Debug)]
+pub(super) struct Bins {
+    bins: [Bin; class::COUNT],
+    /// Bit `c` is set when bin `c` holds something.
+    occupied: [u64; WORDS],
+    slots: Vec<Slot>,
+    spare: u32,
+    held: Credit,
+}
+
+impl Bins {
+    pub(super) fn new() -> Bins {
+        Bins {
+            bins: [Bin { newest: NONE, oldest: NONE }; class::COUNT],
+            occupied: [0; WORDS],
+            slots: Vec::new(),
+            spare: NONE,
+            held: Credit::default(),
+        }
+    }
+
+    /// Blocks and bytes in here.
+    pub(super) fn held(&self) -> Credit {
+        self.held
+    }
+
+    /// Puts a block in. Stamps never decrease.
+    #[inline]
+    pub(super) fn put(&mut self, block: Block, stamp: u64) {
+        let class = block.class();
+        self.held.add(block.price());
+        let older = self.bins[class].newest;
+        let slot = Slot { block: Some(block), stamp, newer: NONE, older };
+        let index = self.fill_slot(slot);
+        match older {
+            NONE => self.bins[class].oldest = index,
+            older => self.slots[older as usize].newer = index,
+        }
+        self.bins[class].newest = index;
+        self.occupied[class / 64] |= 1 << (class % 64);
+    }
+
+    /// Takes the smallest block that the request accepts, the most recently used of those.
+    #[inline]
+    pub(super) fn take(&mut self, fit: Fit) -> Option<Block> {
+        let class = self.first_occupied(fit.class)?;
+        let newest = self.bins[class].newest;
+        let block = self.slots[newest as usize].block.as_ref()?;
+        // Only a vector that was given to the pool is larger than its class, and too large here.
+        if fit.accepts(block.size()) { self.remove(newest) } else { None }
+    }
+
+    /// The stamp of the block that has been here longest.
+    pub(super) fn oldest(&self) -> Option<u64> {
+        Some(self.slots[self.oldest_slot()? as usize].stamp)
+    }
+
+    /// Takes the block that has been here longest.
+    pub(super) fn take_oldest(&mut self) -> Option<Block> {
+        let index = self.oldest_slot()?;
+        self.remove(index)
+    }
+
+    fn oldest_slot(&self) -> Option<u32> {
+        let occupied =
+            std::iter::successors(self.first_occupied(0), |&class| self.first_occupied(class + 1));
+        occupied
+            .map(|class| self.bins[class].oldest)
+            .min_by_key(|&index| self.slots[index as usize].stamp)
+    }
+
+    /// The first bin from `class` on that holds something.
+    #[inline]
+    fn first_occupied(&self, class: usize) -> Option<usize> {
+        let first = class / 64;
+        let mut mask = !0 << (class % 64);
+        for (word, bits) in self.occupied.iter().enumerate().skip(first) {
+            let bits = bits & mask;
+            if bits != 0 {
+                return Some(64 * word + bits.trailing_zeros() as usize);
+            }
+            mask = !0;
+        }
+        None
+    }
+
+    #[inline]
+    fn fill_slot(&mut self, slot: Slot) -> u32 {
+        match self.spare {
+            NONE => self.grow(slot),
+            index => {
+                let place = &mut self.slots[index as usize];
+                self.spare = place.older;
+                *place = slot;
+                index
+            }
+        }
+    }
+
+    #[cold]
+    fn grow(&mut self, slot: Slot) -> u32 {
+        let index = u32::try_from(self.slots.len()).expect("fewer than 2^32 blocks");
+        self.slots.push(slot);
+        index
+    }
+
+    /// Unlinks a slot and returns its block.
+    #[inline]
+    fn remove(&mut self, index: u32) -> Option<Block> {
+        let slot = &mut self.slots[index as usize];
+        let block = slot.block.take()?;
+        let (newer, older) = (slot.newer, slot.older);
+        slot.older = self.spare;
+        self.spare = index;
+        self.unlink(block.class(), newer, older);
+        self.held.spend(block.price());
+        Some(block)
+    }
+
+    #[inline]
+    fn unlink(&mut self, class: usize, newer: u32, older: u32) {
+        match newer {
+            NONE => self.bins[class].newest = older,
+            newer => self.slots[newer as usize].older = older,
+        }
+        match older {
+            NONE => self.bins[class].oldest = newer,
+            older => self.slots[older as usize].newer = newer,
+        }
+        if self.bins[class].newest == NONE {
+            self.occupied[class / 64] &= !(1 << (class % 64));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::memory::Extras;
+    use super::*;
+
+    fn fit(bytes: usize) -> Fit {
+        Fit::new(bytes).unwrap()
+    }
+
+    fn bins_with(sizes: &[usize]) -> Bins {
+        let mut bins = Bins::new();
+        for (stamp, &size) in sizes.iter().enumerate() {
+            bins.put(Block::new(fit(size), Extras::default()).unwrap().0, stamp as u64);
+        }
+        bins
+    }
+
+    #[test]
+    fn the_smallest_block_that_fits_is_taken() {
+        let mut bins = bins_with(&[4096, 1024, 2048]);
+        assert_eq!(bins.take(fit(1000)).unwrap().capacity(), 1024);
+        assert_eq!(bins.take(fit(1000)).unwrap().capacity(), 2048);
+        assert_eq!(bins.take(fit(1000)).unwrap().capacity(), 4096);
+        assert!(bins.take(fit(1000)).is_none());
+        assert_eq!(bins.held(), Credit::default());
+    }
+
+    #[test]
+    fn blocks_leave_oldest_first() {
+        let mut bins = bins_with(&[64, 4096, 64, 128]);
+        let left: Vec<usize> =
+            std::iter::from_fn(|| bins.take_oldest()).map(|block| block.capacity()).collect();
+        assert_eq!(left, [64, 4096, 64, 128]);
+        assert_eq!(bins.oldest(), None);
+    }
+
+    #[test]
+    fn slots_are_used_again() {
+        let mut bins = bins_with(&[64; 10]);
+        for stamp in 10..1000 {
+            let block = bins.take_oldest().unwrap();
+            bins.put(block, stamp);
+        }
+        assert_eq!(bins.slots.len(), 10);
+        assert_eq!(bins.held(), Credit { bytes: 640, blocks: 10 });
+    }
+}

@@ -1,0 +1,89 @@
+//! Size classes: eight to an octave, so that rounding a request up wastes at most an eighth.
+//!
+//! Class `8·e + k` holds `(8 + k) · 2^(e+3)` bytes: 64, 72, 80 … 120, 128, 144 … . Both directions
+//! are a shift and a mask.
+
+/// The smallest class holds this many bytes.
+const SMALLEST: usize = 64;
+
+/// Octaves that the address space has room for; 64 TiB are enough.
+const OCTAVES: usize = if usize::BITS < 47 { usize::BITS as usize - 7 } else { 40 };
+
+/// Number of classes.
+pub(super) const COUNT: usize = 8 * OCTAVES;
+
+/// A block that is too large by more than an eighth of the request may still be this much larger.
+const SLACK: usize = 64 << 10;
+
+/// Bytes in a block of this class.
+pub(super) const fn size(class: usize) -> usize {
+    (8 + class % 8) << (class / 8 + 3)
+}
+
+/// The largest class of at most `bytes` bytes.
+#[inline]
+pub(super) fn floor(bytes: usize) -> Option<usize> {
+    let octave = (bytes.checked_ilog2()? as usize).checked_sub(6)?;
+    let class = 8 * octave + ((bytes >> (octave + 3)) & 7);
+    (class < COUNT).then_some(class)
+}
+
+/// What a request accepts: any block from its own class up to its bound on waste.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Fit {
+    /// Bytes asked for; never zero.
+    pub(super) bytes: usize,
+    /// The class that a new block would get.
+    pub(super) class: usize,
+}
+
+impl Fit {
+    /// The smallest class that holds `bytes`; none if no block can be that large.
+    #[inline]
+    pub(super) fn new(bytes: usize) -> Option<Fit> {
+        let class = match bytes {
+            0..=SMALLEST => 0,
+            _ => floor(bytes - 1)? + 1,
+        };
+        (class < COUNT).then_some(Fit { bytes, class })
+    }
+
+    /// Whether a block of `size` bytes in all is not too large.
+    #[inline]
+    pub(super) fn accepts(&self, size: usize) -> bool {
+        size - self.bytes <= self.bytes / 8 + SLACK
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn classes_grow_and_round_trip() {
+        for class in 0..COUNT {
+            assert_eq!(floor(size(class)), Some(class));
+            assert_eq!(Fit::new(size(class)).unwrap().class, class);
+            if class > 0 {
+                assert!(size(class) > size(class - 1));
+                assert_eq!(Fit::new(size(class - 1) + 1).unwrap().class, class);
+                assert_eq!(floor(size(class) - 1), Some(class - 1));
+            }
+        }
+    }
+
+    #[test]
+    fn rounding_up_wastes_an_eighth_at_most() {
+        for bytes in (65..4096).chain((1 << 30)..(1 << 30) + 4096) {
+            let rounded = size(Fit::new(bytes).unwrap().class);
+            assert!(rounded >= bytes && rounded - bytes <= bytes / 8, "{bytes} -> {rounded}");
+        }
+    }
+
+    #[test]
+    fn what_no_block_can_hold_has_no_class() {
+        assert!(Fit::new(usize::MAX).is_none());
+        assert!(Fit::new(size(COUNT - 1) + 1).is_none());
+        assert_eq!(floor(63), None);
+    }
+}

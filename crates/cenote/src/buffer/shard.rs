@@ -1,0 +1,354 @@
+//! A shard: the part of a pool that one thread uses almost alone.
+//!
+//! In the steady state a thread takes a block from its own shard and gives it back there: one lock
+//! that nobody else wants, on cache lines that nobody else writes. What the pool may retain in all
+//! is split into *credit*. A shard spends credit when it retains a block and earns it back when the
+//! block is taken, so it needs the pool's ledger only when its working set grows.
+//!
+//! Buffers refer to their shard for as long as they live, and many outlive the pool. So shards are
+//! never freed: one whose pool and buffers are gone waits in [`spare`] for the next pool.
+
+use std::sync::{Arc, PoisonError, Weak};
+use std::time::{Duration, Instant};
+
+use super::bins::Bins;
+use super::block::Block;
+use super::class::Fit;
+use super::credit::Credit;
+use super::memory::Extras;
+use super::spare;
+use super::stats::BufferStats;
+use super::store::Store;
+use crate::sync::{Mutex, MutexGuard};
+
+/// Returned blocks between two looks at the clock.
+const TICKS_PER_LOOK: u64 = 1024;
+
+/// On cache lines of its own, two of them because processors fetch neighbours in pairs.
+#[derive(Debug)]
+#[repr(align(128))]
+pub(super) struct Shard {
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    /// Counts returned blocks. Never behind a stamp in `bins`.
+    tick: u64,
+    /// The credit of this shard: what `bins` holds is spent, the rest is unused.
+    share: Credit,
+    /// The blocks of this shard: what `bins` does not hold is lent.
+    owned: Credit,
+    /// Bytes that the holders of lent blocks asked for.
+    asked: usize,
+    /// Only what is counted; the rest follows from the above.
+    stats: BufferStats,
+    /// Taking and putting change what it holds and, but for a few counts, nothing else: before a
+    /// lock can be released all that was written must be, so each field costs time.
+    bins: Bins,
+    /// A tick and the time at which it was current.
+    mark: (u64, Instant),
+    /// Dead while the pool is being dropped, and none once it has closed this shard.
+    store: Option<Weak<Store>>,
+}
+
+impl State {
+    fn new(store: Weak<Store>) -> State {
+        State {
+            tick: 0,
+            share: Credit::default(),
+            owned: Credit::default(),
+            asked: 0,
+            stats: BufferStats::default(),
+            bins: Bins::new(),
+            mark: (0, Instant::now()),
+            store: Some(store),
+        }
+    }
+
+    /// Unused credit.
+    #[inline]
+    fn credit(&self) -> Credit {
+        self.share.minus(self.bins.held())
+    }
+
+    /// Blocks in use, and their bytes.
+    fn lent(&self) -> Credit {
+        self.owned.minus(self.bins.held())
+    }
+
+    /// Retains a block of this shard; if there is no credit for that, parts with it.
+    #[inline]
+    fn retain(&mut self, block: Block) -> Result<(), Block> {
+        if !self.credit().covers(block.price()) {
+            self.owned.spend(block.price());
+            return Err(block);
+        }
+        self.tick += 1;
+        self.bins.put(block, self.tick);
+        Ok(())
+    }
+
+    /// Gets a block that is lent at once, for a request of `bytes`.
+    fn welcome(&mut self, block: &Block, bytes: usize) {
+        self.owned.add(block.price());
+        self.asked += bytes;
+    }
+
+    /// The pool, if it lives and it is time to look for idle blocks.
+    #[inline]
+    fn look(&self) -> Option<Arc<Store>> {
+        if self.tick.is_multiple_of(TICKS_PER_LOOK) { self.store() } else { None }
+    }
+
+    /// The pool, if it lives.
+    fn store(&self) -> Option<Arc<Store>> {
+        self.store.as_ref()?.upgrade()
+    }
+
+    /// Whether neither the pool nor a buffer will come back. True for one caller only: `close`, or
+    /// whoever returns the last buffer after it.
+    fn is_deserted(&self) -> bool {
+        self.store.is_none() && self.lent().blocks == 0
+    }
+}
+
+impl Shard {
+    /// A shard for a pool: a spare one, or a new one.
+    pub(super) fn open(store: Weak<Store>) -> &'static Shard {
+        let state = State::new(store);
+        match spare::take() {
+            Some(shard) => {
+                *shard.lock() = state;
+                shard
+            }
+            None => Box::leak(Box::new(Shard { state: Mutex::new(state) })),
+        }
+    }
+
+    /// Parts with its pool: returns all blocks. The last buffer to come back makes it a spare.
+    pub(super) fn close(&'static self) -> Bins {
+        let mut state = self.lock();
+        state.store = None;
+        state.share = Credit::default();
+        state.owned = state.lent();
+        let bins = std::mem::replace(&mut state.bins, Bins::new());
+        if state.is_deserted() {
+            spare::put(self);
+        }
+        bins
+    }
+
+    // A panic inside these short sections would be a bug of ours; the counts stay usable.
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes a block for a request made through this shard.
+    #[inline]
+    pub(super) fn take(&'static self, fit: Fit) -> Option<Block> {
+        let state = &mut *self.lock();
+        let mut block = state.bins.take(fit)?;
+        state.stats.hits += 1;
+        state.asked += fit.bytes;
+        block.lend(fit.bytes, self);
+        Some(block)
+    }
+
+    /// Takes a block for another shard's request, and the credit that it frees with it.
+    pub(super) fn cede(&self, fit: Fit) -> Option<Block> {
+        let state = &mut *self.lock();
+        let block = state.bins.take(fit)?;
+        state.share.spend(block.price());
+        state.owned.spend(block.price());
+        Some(block)
+    }
+
+    /// Counts a block that another shard ceded to this one.
+    pub(super) fn receive(&'static self, block: &mut Block, bytes: usize) {
+        let mut state = self.lock();
+        state.share.add(block.price());
+        state.stats.hits += 1;
+        state.welcome(block, bytes);
+        block.lend(bytes, self);
+    }
+
+    /// Counts a new block.
+    pub(super) fn miss(&'static self, block: &mut Block, bytes: usize, refused: Extras) {
+        let mut state = self.lock();
+        state.stats.misses += 1;
+        state.welcome(block, bytes);
+        state.stats.refuse(refused);
+        block.lend(bytes, self);
+    }
+
+    /// Takes back a block that was lent.
+    #[inline]
+    pub(super) fn release(&'static self, block: Block) {
+        let mut state = self.lock();
+        state.asked -= block.asked();
+        let overdue = match state.retain(block) {
+            Ok(()) => match state.look() {
+                Some(store) => Overdue::Look(store),
+                None => return,
+            },
+            Err(block) => self.overdue(&state, block),
+        };
+        // What remains to be done may take long or need the lock.
+        drop(state);
+        overdue.finish(self);
+    }
+
+    #[cold]
+    fn overdue(&'static self, state: &State, block: Block) -> Overdue {
+        if state.is_deserted() {
+            spare::put(self);
+        }
+        match state.store() {
+            Some(store) => Overdue::Retain(store, block),
+            None => Overdue::Free(block),
+        }
+    }
+
+    /// A block leaves the pool for good. Returns the pool, if it still lives.
+    pub(super) fn part(&'static self, block: &Block) -> Option<Arc<Store>> {
+        let mut state = self.lock();
+        state.asked -= block.asked();
+        state.owned.spend(block.price());
+        if state.is_deserted() {
+            spare::put(self);
+        }
+        state.store()
+    }
+
+    /// Retains a block with credit from the ledger on top of its own, as the newest of the pool.
+    /// Returns the block if that is still not enough.
+    pub(super) fn retain(&self, block: Block, credit: Credit, tick: u64) -> Result<(), Block> {
+        let mut state = self.lock();
+        state.share.add(credit);
+        state.owned.add(block.price());
+        state.tick = state.tick.max(tick);
+        state.retain(block)
+    }
+
+    /// Gives up unused credit, at most `wanted`.
+    pub(super) fn collect(&self, wanted: Credit) -> Credit {
+        let mut state = self.lock();
+        let given = state.credit().at_most(wanted);
+        state.share.spend(given);
+        given
+    }
+
+    /// The stamp of its oldest block, and its tick.
+    pub(super) fn ages(&self) -> (Option<u64>, u64) {
+        let state = self.lock();
+        (state.bins.oldest(), state.tick)
+    }
+
+    /// Moves its clock forward.
+    pub(super) fn catch_up(&self, tick: u64) {
+        let mut state = self.lock();
+        state.tick = state.tick.max(tick);
+    }
+
+    /// Gives up its oldest block, and the credit that it held.
+    pub(super) fn evict(&self) -> Option<Block> {
+        let state = &mut *self.lock();
+        let block = state.bins.take_oldest()?;
+        state.share.spend(block.price());
+        state.owned.spend(block.price());
+        state.stats.evictions += 1;
+        Some(block)
+    }
+
+    /// Takes out the blocks that were not used for `idle`, if it is time to look for them.
+    pub(super) fn decay(&self, now: Instant, idle: Duration) -> Vec<Block> {
+        let state = &mut *self.lock();
+        let (tick, since) = state.mark;
+        let mut blocks = Vec::new();
+        if now.saturating_duration_since(since) < idle {
+            return blocks;
+        }
+        while state.bins.oldest().is_some_and(|stamp| stamp <= tick) {
+            let Some(block) = state.bins.take_oldest() else { break };
+            state.owned.spend(block.price());
+            state.stats.decays += 1;
+            blocks.push(block);
+        }
+        state.mark = (state.tick, now);
+        blocks
+    }
+
+    /// All its credit, unused and spent.
+    #[cfg(all(test, loom))]
+    pub(super) fn credit(&self) -> Credit {
+        self.lock().share
+    }
+
+    /// Changes its counters.
+    pub(super) fn count(&self, change: impl FnOnce(&mut BufferStats)) {
+        change(&mut self.lock().stats);
+    }
+
+    /// Its part of the pool's statistics.
+    pub(super) fn stats(&self) -> BufferStats {
+        let state = self.lock();
+        let (held, lent) = (state.bins.held(), state.lent());
+        BufferStats {
+            live: lent.blocks,
+            live_bytes: lent.bytes,
+            waste_bytes: lent.bytes - state.asked,
+            retained: held.blocks,
+            retained_bytes: held.bytes,
+            ..state.stats
+        }
+    }
+}
+
+/// What a release could not do under the lock.
+enum Overdue {
+    /// Look for idle blocks.
+    Look(Arc<Store>),
+    /// Find credit for the block.
+    Retain(Arc<Store>, Block),
+    /// Free it: the pool is gone.
+    Free(Block),
+}
+
+impl Overdue {
+    #[cold]
+    fn finish(self, shard: &'static Shard) {
+        match self {
+            Overdue::Look(store) => store.decay(),
+            Overdue::Retain(store, block) => store.retain(shard, block),
+            Overdue::Free(block) => drop(block),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use super::super::BufferPool;
+    use super::*;
+
+    #[test]
+    fn a_shard_is_set_aside_once_however_pool_and_buffers_end() {
+        for round in 0..2000 {
+            let pool = BufferPool::with_max_retained_bytes(64 * (round % 2));
+            let (one, two) = (pool.acquire::<u8>(9).unwrap(), pool.acquire::<u8>(9).unwrap());
+            thread::scope(|scope| {
+                scope.spawn(move || drop(one));
+                scope.spawn(move || drop(pool));
+                drop(two.write_fn(|_| 0).detach());
+            });
+        }
+        let shards = spare::all();
+        for (index, shard) in shards.iter().enumerate() {
+            assert!(!shards[..index].iter().any(|other| std::ptr::eq(*other, *shard)));
+        }
+        // One at a time is in use here, and few by the tests that run beside this one.
+        assert!(shards.len() < 1000, "shards are not used again: {}", shards.len());
+    }
+}

@@ -1,0 +1,97 @@
+//! What a pool has done and what it holds.
+
+use super::memory::Extras;
+
+/// A snapshot of a [`BufferPool`](super::BufferPool).
+///
+/// The first group counts since the pool was made (or since a [`Scope`](super::Scope) began); the
+/// second describes the moment.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct BufferStats {
+    /// Requests served with a retained block.
+    pub hits: u64,
+    /// Requests that needed new memory.
+    pub misses: u64,
+    /// Retained blocks freed to make room for others, or for a lower cap.
+    pub evictions: u64,
+    /// Returned blocks that were freed because retaining them was not possible.
+    pub rejects: u64,
+    /// Retained blocks freed because nobody used them for a while.
+    pub decays: u64,
+    /// Zero bytes that zeroed requests did not have to write.
+    pub zero_bytes_skipped: u64,
+    /// Large blocks that did not get the huge pages asked for.
+    pub huge_pages_refused: u64,
+    /// Large blocks that could not be made present at once.
+    pub prefaults_refused: u64,
+    /// Large blocks that could not be locked in memory.
+    pub locks_refused: u64,
+
+    /// Buffers in use.
+    pub live: usize,
+    /// Bytes of the blocks in use.
+    pub live_bytes: usize,
+    /// Bytes of the blocks in use that nobody asked for.
+    pub waste_bytes: usize,
+    /// Blocks retained.
+    pub retained: usize,
+    /// Bytes of the blocks retained.
+    pub retained_bytes: usize,
+    /// The most bytes that were in use and retained together at any time.
+    pub peak_bytes: usize,
+}
+
+impl BufferStats {
+    /// The counts since `start`; the moment as it is.
+    ///
+    /// ```
+    /// # let pool = cenote::BufferPool::unbounded();
+    /// let start = pool.stats();
+    /// drop(pool.acquire::<f32>(1000)?);
+    /// drop(pool.acquire::<f32>(1000)?);
+    /// let during = pool.stats().since(&start);
+    /// assert_eq!((during.hits, during.misses), (1, 1));
+    /// # Ok::<(), cenote::Error>(())
+    /// ```
+    #[must_use]
+    pub fn since(&self, start: &BufferStats) -> BufferStats {
+        BufferStats {
+            hits: self.hits.saturating_sub(start.hits),
+            misses: self.misses.saturating_sub(start.misses),
+            evictions: self.evictions.saturating_sub(start.evictions),
+            rejects: self.rejects.saturating_sub(start.rejects),
+            decays: self.decays.saturating_sub(start.decays),
+            zero_bytes_skipped: self.zero_bytes_skipped.saturating_sub(start.zero_bytes_skipped),
+            huge_pages_refused: self.huge_pages_refused.saturating_sub(start.huge_pages_refused),
+            prefaults_refused: self.prefaults_refused.saturating_sub(start.prefaults_refused),
+            locks_refused: self.locks_refused.saturating_sub(start.locks_refused),
+            ..*self
+        }
+    }
+
+    /// Adds what one shard counted.
+    pub(super) fn add(&mut self, part: &BufferStats) {
+        self.hits += part.hits;
+        self.misses += part.misses;
+        self.evictions += part.evictions;
+        self.rejects += part.rejects;
+        self.decays += part.decays;
+        self.zero_bytes_skipped += part.zero_bytes_skipped;
+        self.huge_pages_refused += part.huge_pages_refused;
+        self.prefaults_refused += part.prefaults_refused;
+        self.locks_refused += part.locks_refused;
+        self.live += part.live;
+        self.live_bytes += part.live_bytes;
+        self.waste_bytes += part.waste_bytes;
+        self.retained += part.retained;
+        self.retained_bytes += part.retained_bytes;
+    }
+
+    /// Counts what a large block did not get.
+    pub(super) fn refuse(&mut self, refused: Extras) {
+        self.huge_pages_refused += u64::from(refused.huge_pages);
+        self.prefaults_refused += u64::from(refused.prefault);
+        self.locks_refused += u64::from(refused.lock);
+    }
+}

@@ -1,0 +1,409 @@
+//! The store: the shards of one pool, and the ledger that keeps their sum below the cap.
+//!
+//! The cap on what is retained is split into credit, and every bit of it is in exactly one place:
+//! free in the ledger, unused in a shard, or spent on a block that the shard retains. It changes
+//! places under the lock of that shard, and between shards only under the lock of the ledger. So the
+//! cap holds at every moment, although no counter is shared between threads.
+//!
+//! Locks are taken in the order ledger, shard. Memory is mapped and freed under neither.
+
+use std::fmt;
+use std::sync::{Arc, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::block::{Block, Fill};
+use super::class::Fit;
+use super::credit::Credit;
+use super::memory::Extras;
+use super::raw::RawBuffer;
+use super::seat::{self, SEATS};
+use super::shard::Shard;
+use super::stats::BufferStats;
+use crate::error::{Error, Limit, Result};
+use crate::sync::{AtomicUsize, Mutex, MutexGuard, Ordering::Relaxed, yield_now};
+
+/// From this size on a block gets what [`Settings::extras`] asks for.
+const LARGE: usize = 4 << 20;
+
+/// Is told that a request does not fit, and says whether to try again.
+pub(super) type OnLimit = dyn Fn(Shortage) -> bool + Send + Sync;
+
+/// A request that does not fit below the hard limit of its pool.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Shortage {
+    /// Bytes of the block that the request needs.
+    pub asked: usize,
+    /// Bytes that are in use.
+    pub live: usize,
+    /// The limit.
+    pub limit: usize,
+}
+
+/// What does not change during the life of a pool.
+pub(super) struct Settings {
+    /// Blocks larger than this are not retained.
+    pub(super) largest_retained: usize,
+    /// For large blocks.
+    pub(super) extras: Extras,
+    /// Retained blocks that nobody used for this long are freed.
+    pub(super) idle: Option<Duration>,
+    /// The most bytes in use and retained together.
+    pub(super) limit: usize,
+    pub(super) on_limit: Option<Box<OnLimit>>,
+}
+
+impl fmt::Debug for Settings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Settings").field("idle", &self.idle).finish_non_exhaustive()
+    }
+}
+
+#[derive(Debug)]
+struct Ledger {
+    cap: Credit,
+    /// Credit that no shard has.
+    free: Credit,
+    /// When the shards were last searched for idle blocks.
+    looked: Instant,
+}
+
+impl Ledger {
+    fn draw(&mut self, wanted: Credit) -> Credit {
+        let given = self.free.at_most(wanted);
+        self.free.spend(given);
+        given
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Store {
+    /// One for each seat, made when a thread on that seat first uses the pool.
+    shards: [OnceLock<&'static Shard>; SEATS],
+    settings: Settings,
+    ledger: Mutex<Ledger>,
+    /// Bytes in use and retained. Changes only when memory comes from the system or goes back.
+    allocated: AtomicUsize,
+    peak: AtomicUsize,
+}
+
+impl Store {
+    pub(super) fn new(cap: Credit, settings: Settings) -> Arc<Store> {
+        Arc::new(Store {
+            shards: [const { OnceLock::new() }; SEATS],
+            settings,
+            ledger: Mutex::new(Ledger { cap, free: cap, looked: Instant::now() }),
+            allocated: AtomicUsize::new(0),
+            peak: AtomicUsize::new(0),
+        })
+    }
+
+    /// A block for `bytes` bytes, filled as asked.
+    #[inline]
+    pub(super) fn acquire(self: &Arc<Self>, bytes: usize, fill: Fill) -> Result<RawBuffer> {
+        if bytes == 0 {
+            return Ok(RawBuffer::EMPTY);
+        }
+        self.acquire_from(self.shard(), bytes, fill)
+    }
+
+    #[inline]
+    pub(super) fn acquire_from(
+        &self,
+        shard: &'static Shard,
+        bytes: usize,
+        fill: Fill,
+    ) -> Result<RawBuffer> {
+        let fit = Fit::new(bytes).ok_or_else(|| too_large(bytes))?;
+        let block = match shard.take(fit) {
+            Some(block) => block,
+            None => self.miss(shard, fit)?,
+        };
+        let mut buffer = RawBuffer::new(block);
+        if fill != Fill::Uninit {
+            let skipped = buffer.prepare(fill) as u64;
+            shard.count(|stats| stats.zero_bytes_skipped += skipped);
+        }
+        Ok(buffer)
+    }
+
+    /// The shard of this thread.
+    #[inline]
+    fn shard(self: &Arc<Self>) -> &'static Shard {
+        self.shard_at(seat::number())
+    }
+
+    #[inline]
+    pub(super) fn shard_at(self: &Arc<Self>, seat: usize) -> &'static Shard {
+        self.shards[seat].get_or_init(|| Shard::open(Arc::downgrade(self)))
+    }
+
+    fn shards(&self) -> impl Iterator<Item = &'static Shard> {
+        self.shards.iter().filter_map(|shard| shard.get().copied())
+    }
+
+    fn ledger(&self) -> MutexGuard<'_, Ledger> {
+        self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Serves a request that its own shard could not.
+    #[cold]
+    fn miss(&self, shard: &'static Shard, fit: Fit) -> Result<Block> {
+        self.decay();
+        if let Some(block) = self.take_from_others(shard, fit) {
+            return Ok(block);
+        }
+        let (mut block, refused) = self.grow(fit)?;
+        shard.miss(&mut block, fit.bytes, refused);
+        Ok(block)
+    }
+
+    fn take_from_others(&self, shard: &'static Shard, fit: Fit) -> Option<Block> {
+        // While the block is between two shards its credit is in neither; the lock hides that.
+        let _ledger = self.ledger();
+        shard.catch_up(self.latest());
+        let mut block = self.shards().find_map(|other| other.cede(fit))?;
+        shard.receive(&mut block, fit.bytes);
+        Some(block)
+    }
+
+    /// New memory, and what it did not get of what the settings ask for.
+    fn grow(&self, fit: Fit) -> Result<(Block, Extras)> {
+        let size = Block::size_for(fit);
+        self.admit(size)?;
+        let extras = if size >= LARGE { self.settings.extras } else { Extras::default() };
+        let grown = Block::new(fit, extras).or_else(|_| {
+            self.trim(0);
+            Block::new(fit, extras)
+        });
+        grown.inspect_err(|_| self.forget(size))
+    }
+
+    /// Counts `size` more bytes as allocated, if the hard limit allows it.
+    fn admit(&self, size: usize) -> Result<()> {
+        while let Err(free) = self.try_admit(size) {
+            if self.evict_bytes(size - free) > 0 {
+                continue;
+            }
+            let limit = self.settings.limit;
+            let shortage = Shortage { asked: size, live: limit - free, limit };
+            if !self.settings.on_limit.as_ref().is_some_and(|ask| ask(shortage)) {
+                return Err(Error::OutOfMemory {
+                    asked: size,
+                    available: free,
+                    limit: Limit::Pool,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns what is left below the limit if that is not enough.
+    fn try_admit(&self, size: usize) -> Result<(), usize> {
+        let limit = self.settings.limit;
+        let admitted = self.allocated.fetch_update(Relaxed, Relaxed, |allocated| {
+            allocated.checked_add(size).filter(|&sum| sum <= limit)
+        });
+        let before = admitted.map_err(|allocated| limit.saturating_sub(allocated))?;
+        self.peak.fetch_max(before + size, Relaxed);
+        Ok(())
+    }
+
+    /// Retains a block for which its shard has no credit, or frees it.
+    #[cold]
+    pub(super) fn retain(&self, shard: &Shard, block: Block) {
+        let mut leaving = Vec::new();
+        if let Err(block) = self.try_retain(shard, block, &mut leaving) {
+            shard.count(|stats| stats.rejects += 1);
+            leaving.push(block);
+        }
+        self.free(leaving);
+    }
+
+    fn try_retain(
+        &self,
+        shard: &Shard,
+        block: Block,
+        leaving: &mut Vec<Block>,
+    ) -> Result<(), Block> {
+        let mut ledger = self.ledger();
+        let price = block.price();
+        if !ledger.cap.covers(price) || block.size() > self.settings.largest_retained {
+            return Err(block);
+        }
+        let mut credit = shard.collect(price);
+        let missing = price.less(credit);
+        credit.add(self.gather(&mut ledger, missing, leaving));
+        shard.retain(block, credit, self.latest())
+    }
+
+    /// Gathers credit: free, then unused, then that of the least recently used blocks.
+    ///
+    /// The cap must cover what is needed. Then this ends, because credit is never lost; it may
+    /// only slip from one place to another while we look.
+    fn gather(&self, ledger: &mut Ledger, need: Credit, leaving: &mut Vec<Block>) -> Credit {
+        let mut hand = ledger.draw(need);
+        loop {
+            for shard in self.shards() {
+                hand.add(shard.collect(need.less(hand)));
+            }
+            if hand.covers(need) {
+                return hand;
+            }
+            match self.evict_oldest() {
+                Some(block) => {
+                    hand.add(block.price());
+                    leaving.push(block);
+                }
+                None => yield_now(),
+            }
+        }
+    }
+
+    /// Takes out the least recently used block of all shards. Its credit is the caller's.
+    fn evict_oldest(&self) -> Option<Block> {
+        let oldest = |shard: &'static Shard| Some((shard.ages().0?, shard));
+        let (_, shard) = self.shards().filter_map(oldest).min_by_key(|&(stamp, _)| stamp)?;
+        shard.evict()
+    }
+
+    /// The latest tick of all shards. Whoever comes here moves its own clock up to it, so that
+    /// stamps can be compared.
+    fn latest(&self) -> u64 {
+        self.shards().map(|shard| shard.ages().1).max().unwrap_or(0)
+    }
+
+    /// Frees blocks that nobody used for a while, if nobody looked for a while.
+    #[cold]
+    pub(super) fn decay(&self) {
+        let Some(idle) = self.settings.idle else { return };
+        let now = Instant::now();
+        let mut ledger = self.ledger();
+        if now.saturating_duration_since(ledger.looked) < idle / 2 {
+            return;
+        }
+        ledger.looked = now;
+        drop(ledger);
+        for shard in self.shards() {
+            self.free(shard.decay(now, idle));
+        }
+    }
+
+    /// Frees least recently used blocks until at most `bytes` bytes are retained.
+    pub(super) fn trim(&self, bytes: usize) {
+        self.evict_bytes(self.stats().retained_bytes.saturating_sub(bytes));
+    }
+
+    /// Frees least recently used blocks of at least `bytes` bytes together, if there are.
+    fn evict_bytes(&self, bytes: usize) -> usize {
+        let mut leaving = Vec::new();
+        let mut sum = 0;
+        let mut ledger = self.ledger();
+        while sum < bytes {
+            let Some(block) = self.evict_oldest() else { break };
+            ledger.free.add(block.price());
+            sum += block.size();
+            leaving.push(block);
+        }
+        drop(ledger);
+        self.free(leaving);
+        sum
+    }
+
+    /// Frees blocks. No lock may be held: unmapping takes long.
+    fn free(&self, blocks: Vec<Block>) {
+        for block in blocks {
+            self.forget(block.size());
+        }
+    }
+
+    /// `size` bytes are no longer the pool's.
+    pub(super) fn forget(&self, size: usize) {
+        self.allocated.fetch_sub(size, Relaxed);
+    }
+
+    /// Takes in a block from elsewhere, within the limits.
+    pub(super) fn adopt(self: &Arc<Self>, block: Block) {
+        let shard = self.shard();
+        match self.try_admit(block.size()) {
+            Ok(()) => self.retain(shard, block),
+            Err(_) => shard.count(|stats| stats.rejects += 1),
+        }
+    }
+
+    /// Makes `count` new blocks for requests of `bytes` and retains them, as far as cap and limit
+    /// allow without evicting anything. Returns how many.
+    pub(super) fn reserve(self: &Arc<Self>, bytes: usize, count: usize) -> Result<usize> {
+        let fit = Fit::new(bytes).ok_or_else(|| too_large(bytes))?;
+        let shard = self.shard();
+        for made in 0..count {
+            if !self.has_room(Block::size_for(fit)) {
+                return Ok(made);
+            }
+            let (block, refused) = self.grow(fit)?;
+            shard.count(|stats| stats.refuse(refused));
+            self.retain(shard, block);
+        }
+        Ok(count)
+    }
+
+    fn has_room(&self, size: usize) -> bool {
+        let cap = self.cap();
+        let stats = self.stats();
+        let allocated = self.allocated.load(Relaxed);
+        size <= self.settings.largest_retained
+            && size <= self.settings.limit.saturating_sub(allocated)
+            && size <= cap.bytes.saturating_sub(stats.retained_bytes)
+            && stats.retained < cap.blocks
+    }
+
+    pub(super) fn cap(&self) -> Credit {
+        self.ledger().cap
+    }
+
+    /// Changes the cap in bytes; lowering it evicts at once.
+    pub(super) fn set_cap(&self, bytes: usize) {
+        let mut leaving = Vec::new();
+        let mut ledger = self.ledger();
+        let old = std::mem::replace(&mut ledger.cap.bytes, bytes);
+        ledger.free.bytes += bytes.saturating_sub(old);
+        let surplus = Credit { bytes: old.saturating_sub(bytes), blocks: 0 };
+        let gathered = self.gather(&mut ledger, surplus, &mut leaving);
+        ledger.free.add(gathered.less(surplus));
+        drop(ledger);
+        self.free(leaving);
+    }
+
+    pub(super) fn stats(&self) -> BufferStats {
+        let mut sum = BufferStats::default();
+        self.shards().for_each(|shard| sum.add(&shard.stats()));
+        sum.peak_bytes = self.peak.load(Relaxed);
+        sum
+    }
+}
+
+#[cfg(all(test, loom))]
+impl Store {
+    /// All credit there is: free, unused and spent.
+    pub(super) fn all_credit(&self) -> Credit {
+        let mut sum = self.ledger().free;
+        self.shards().for_each(|shard| sum.add(shard.credit()));
+        sum
+    }
+
+    pub(super) fn allocated(&self) -> usize {
+        self.allocated.load(Relaxed)
+    }
+}
+
+impl Drop for Store {
+    fn drop(&mut self) {
+        for shard in self.shards() {
+            drop(shard.close());
+        }
+    }
+}
+
+fn too_large(asked: usize) -> Error {
+    Error::OutOfMemory { asked, available: 0, limit: Limit::AddressSpace }
+}

@@ -1,0 +1,340 @@
+//! Buffers with two sides, one on the host and one on a device.
+//!
+//! Nobody can write a side without the buffer knowing: writing takes a mutable borrow, which is
+//! where the side is marked. (Views of the host side are read-only, and nothing is written while
+//! there are any.)
+
+use std::fmt;
+use std::ops::Deref;
+use std::sync::Arc;
+
+use super::device::{Device, DeviceMemory, HostDevice};
+use super::memory_pool::MemoryPool;
+use super::typed::Buffer;
+use crate::copies::{self, CopyReason};
+use crate::dtype::{DType, Element};
+use crate::error::{Error, NotWritable, Result};
+use crate::layout::Layout;
+use crate::tensor::{cast, cast_mut, check_dtype};
+
+/// Which side of a [`UnifiedBuffer`] holds the data.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum SyncState {
+    /// Neither: nothing was written yet.
+    Uninitialized,
+    /// The host side; there is no device side yet.
+    HostOnly,
+    /// The device side; the host side was never written.
+    DeviceOnly,
+    /// Both hold the same.
+    InStep,
+    /// The host side is newer.
+    HostDirty,
+    /// The device side is newer.
+    DeviceDirty,
+}
+
+impl SyncState {
+    /// Whether the host side must be downloaded before it is used.
+    fn host_is_behind(self) -> bool {
+        matches!(self, SyncState::DeviceOnly | SyncState::DeviceDirty)
+    }
+
+    /// Whether the device side must be uploaded before it is used.
+    fn device_is_behind(self) -> bool {
+        matches!(self, SyncState::HostOnly | SyncState::HostDirty)
+    }
+}
+
+/// The host bytes, with what was done to them that the pool must not get back.
+struct Host {
+    bytes: Buffer<u8>,
+    pinned: bool,
+}
+
+impl Drop for Host {
+    fn drop(&mut self) {
+        if self.pinned {
+            self.bytes.unpin();
+        }
+    }
+}
+
+/// Elements on the host and on a device, copied between them when a side is used that is behind.
+///
+/// ```
+/// use cenote::{DType, UnifiedBuffer, buffer::SyncState};
+///
+/// let mut buffer = UnifiedBuffer::new(&[2, 2], DType::F32)?;
+/// buffer.host_mut::<f32>()?.fill(1.0);
+/// assert_eq!(buffer.state(), SyncState::HostOnly);
+///
+/// buffer.device()?; // uploads
+/// assert_eq!(buffer.state(), SyncState::InStep);
+/// # Ok::<(), cenote::Error>(())
+/// ```
+pub struct UnifiedBuffer {
+    /// None once it was released.
+    host: Option<Arc<Host>>,
+    /// None until the device side is first used.
+    memory: Option<Box<dyn DeviceMemory>>,
+    device: Arc<dyn Device>,
+    layout: Layout,
+    dtype: DType,
+    state: SyncState,
+    /// The number of the pool that it came from.
+    pool: u64,
+}
+
+impl UnifiedBuffer {
+    /// A buffer from the [global pool](MemoryPool::global), with host memory for its device side.
+    /// It holds anything until it is written.
+    pub fn new(shape: &[usize], dtype: DType) -> Result<UnifiedBuffer> {
+        MemoryPool::global().acquire(shape, dtype)
+    }
+
+    pub(super) fn from_host(
+        bytes: Buffer<u8>,
+        layout: Layout,
+        dtype: DType,
+        pool: u64,
+    ) -> UnifiedBuffer {
+        UnifiedBuffer {
+            host: Some(Arc::new(Host { bytes, pinned: false })),
+            memory: None,
+            device: Arc::new(HostDevice),
+            layout,
+            dtype,
+            state: SyncState::Uninitialized,
+            pool,
+        }
+    }
+
+    /// Puts the device side on `device`. What an earlier device holds is downloaded first.
+    pub fn set_device(&mut self, device: Arc<dyn Device>) -> Result<()> {
+        self.shared()?;
+        if self.state != SyncState::Uninitialized {
+            self.update_host()?;
+            self.state = SyncState::HostOnly;
+        }
+        self.memory = None;
+        self.device = device;
+        Ok(())
+    }
+
+    /// Locks the host side in memory, as far as the system allows.
+    pub(super) fn pin(&mut self) {
+        if let Some(host) = self.host.as_mut().and_then(Arc::get_mut) {
+            host.pinned = host.bytes.pin();
+        }
+    }
+
+    /// The length of each dimension.
+    pub fn shape(&self) -> &[usize] {
+        self.layout.shape()
+    }
+
+    /// What its elements are.
+    pub fn dtype(&self) -> DType {
+        self.dtype
+    }
+
+    /// The number of bytes in its elements.
+    pub fn nbytes(&self) -> usize {
+        self.layout.nbytes()
+    }
+
+    /// Which side holds the data.
+    pub fn state(&self) -> SyncState {
+        self.state
+    }
+
+    /// Whether the device side is on a device, not on the host.
+    pub fn is_device(&self) -> bool {
+        self.device.is_device()
+    }
+
+    /// Whether the host side is locked in memory.
+    pub fn is_pinned(&self) -> bool {
+        self.host.as_ref().is_some_and(|host| host.pinned)
+    }
+
+    /// Whether it was released: then there are no elements any more.
+    pub fn is_released(&self) -> bool {
+        self.host.is_none()
+    }
+
+    /// The elements on the host, downloaded if the device side is newer.
+    pub fn host<T: Element>(&mut self) -> Result<&[T]> {
+        check_dtype::<T>(self.dtype)?;
+        cast(self.host_bytes()?)
+    }
+
+    /// The bytes on the host, downloaded if the device side is newer.
+    pub fn host_bytes(&mut self) -> Result<&[u8]> {
+        self.update_host()?;
+        Ok(&self.shared()?.bytes)
+    }
+
+    /// The elements on the host, to be written: from now on the host side is the newer one.
+    pub fn host_mut<T: Element>(&mut self) -> Result<&mut [T]> {
+        check_dtype::<T>(self.dtype)?;
+        cast_mut(self.host_bytes_mut()?)
+    }
+
+    /// The bytes on the host, to be written: from now on the host side is the newer one.
+    pub fn host_bytes_mut(&mut self) -> Result<&mut [u8]> {
+        if self.state != SyncState::Uninitialized {
+            self.update_host()?;
+        }
+        let has_device = self.memory.is_some();
+        let bytes = unshared(&mut self.host)?;
+        // Only now: a borrow that is refused writes nothing.
+        self.state = if has_device { SyncState::HostDirty } else { SyncState::HostOnly };
+        Ok(bytes)
+    }
+
+    /// A share of the host side, for reading. While there are any the host side cannot be written,
+    /// and the buffer cannot be released.
+    pub fn view(&mut self) -> Result<HostView> {
+        self.update_host()?;
+        Ok(HostView { host: Arc::clone(self.shared()?), dtype: self.dtype })
+    }
+
+    /// The device side, uploaded if the host side is newer.
+    pub fn device(&mut self) -> Result<&dyn DeviceMemory> {
+        self.update_device()?;
+        Ok(self.device_memory()?)
+    }
+
+    /// The device side, to be written: from now on it is the newer one.
+    pub fn device_mut(&mut self) -> Result<&mut dyn DeviceMemory> {
+        self.shared()?;
+        if self.state != SyncState::Uninitialized {
+            self.update_device()?;
+        }
+        let state = match self.state {
+            SyncState::Uninitialized | SyncState::DeviceOnly => SyncState::DeviceOnly,
+            _ => SyncState::DeviceDirty,
+        };
+        self.device_memory()?;
+        self.state = state;
+        self.device_memory()
+    }
+
+    /// Brings the side that is behind up to date.
+    pub fn sync(&mut self) -> Result<()> {
+        self.update_host()?;
+        self.update_device()
+    }
+
+    fn update_host(&mut self) -> Result<()> {
+        self.written()?;
+        if !self.state.host_is_behind() {
+            return Ok(());
+        }
+        let host = unshared(&mut self.host)?;
+        let memory = self.memory.as_mut().ok_or(Error::Unwritten)?;
+        memory.download(host)?;
+        copies::count(CopyReason::Download, host.len());
+        self.state = SyncState::InStep;
+        Ok(())
+    }
+
+    fn update_device(&mut self) -> Result<()> {
+        self.written()?;
+        if !self.state.device_is_behind() {
+            return Ok(());
+        }
+        let host = Arc::clone(self.shared()?);
+        self.device_memory()?.upload(&host.bytes)?;
+        copies::count(CopyReason::Upload, host.bytes.len());
+        self.state = SyncState::InStep;
+        Ok(())
+    }
+
+    fn written(&self) -> Result<()> {
+        self.shared()?;
+        if self.state == SyncState::Uninitialized { Err(Error::Unwritten) } else { Ok(()) }
+    }
+
+    fn shared(&self) -> Result<&Arc<Host>> {
+        self.host.as_ref().ok_or(Error::Released)
+    }
+
+    fn device_memory(&mut self) -> Result<&mut dyn DeviceMemory> {
+        if self.memory.is_none() {
+            self.memory = Some(self.device.allocate(self.layout.nbytes())?);
+        }
+        let memory = self.memory.as_mut().ok_or(Error::Unwritten)?;
+        Ok(memory.as_mut())
+    }
+
+    /// Gives both sides up, unless somebody looks at the host side.
+    pub(super) fn release(&mut self, pool: u64) -> Result<()> {
+        let host = self.host.take().ok_or(Error::Released)?;
+        if self.pool != pool {
+            self.host = Some(host);
+            return Err(Error::OtherPool);
+        }
+        match Arc::try_unwrap(host) {
+            Ok(host) => drop(host),
+            Err(host) => {
+                let views = Arc::strong_count(&host).saturating_sub(1).max(1);
+                self.host = Some(host);
+                return Err(Error::ViewsAlive { views });
+            }
+        }
+        self.memory = None;
+        self.state = SyncState::Uninitialized;
+        Ok(())
+    }
+}
+
+/// The host bytes of a buffer without views.
+fn unshared(host: &mut Option<Arc<Host>>) -> Result<&mut [u8]> {
+    let host = host.as_mut().ok_or(Error::Released)?;
+    let why = NotWritable::Shared;
+    Ok(&mut Arc::get_mut(host).ok_or(Error::NotWritable { why })?.bytes)
+}
+
+impl fmt::Debug for UnifiedBuffer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("UnifiedBuffer")
+            .field("shape", &self.shape())
+            .field("dtype", &self.dtype)
+            .field("state", &self.state)
+            .field("device", &self.device)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A share of the host side of a [`UnifiedBuffer`]: its bytes, which do not change while this lives.
+#[derive(Clone)]
+pub struct HostView {
+    host: Arc<Host>,
+    dtype: DType,
+}
+
+impl HostView {
+    /// The elements in row-major order.
+    pub fn as_slice<T: Element>(&self) -> Result<&[T]> {
+        check_dtype::<T>(self.dtype)?;
+        cast(self)
+    }
+}
+
+impl Deref for HostView {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.host.bytes
+    }
+}
+
+impl fmt::Debug for HostView {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "HostView<{}>({} bytes)", self.dtype, self.len())
+    }
+}

@@ -1,0 +1,20 @@
+//! Where every atomic, fence and lock of this crate comes from.
+//!
+//! Lock-free code imports from here and from nowhere else, so that the same source that ships also
+//! runs in loom, which tries every interleaving and every stale value the memory model allows:
+//! `RUSTFLAGS="--cfg loom" cargo test -p cenote --release --lib loom`. loom is a dev-dependency,
+//! hence the switch asks for `test` too. Names are added to both lists as code needs them.
+
+#[cfg(all(test, loom))]
+pub(crate) use loom::{
+    sync::atomic::{AtomicUsize, Ordering},
+    sync::{Mutex, MutexGuard},
+    thread::yield_now,
+};
+
+#[cfg(not(all(test, loom)))]
+pub(crate) use std::{
+    sync::atomic::{AtomicUsize, Ordering},
+    sync::{Mutex, MutexGuard},
+    thread::yield_now,
+};

@@ -1,0 +1,640 @@
+//! `BufferPool`: what it keeps, what it gives out, and what must never happen.
+#![allow(clippy::unwrap_used, reason = "a panic fails the test")]
+
+use std::collections::VecDeque;
+use std::mem::MaybeUninit;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::channel;
+use std::sync::{Arc, Barrier};
+use std::thread;
+use std::time::Duration;
+
+use cenote::{Buffer, BufferPool, Complex32, Complex64, Element, Error, Limit, bf16, f16};
+use proptest::prelude::*;
+
+const KIB: usize = 1 << 10;
+const MIB: usize = 1 << 20;
+
+/// Retains one block for each size, in this order.
+fn retain(pool: &BufferPool, sizes: &[usize]) {
+    let buffers: Vec<_> = sizes.iter().map(|&size| pool.acquire::<u8>(size).unwrap()).collect();
+    buffers.into_iter().for_each(drop);
+}
+
+// ---- the five traps -------------------------------------------------------------------------------
+
+#[test]
+fn one_element_never_takes_a_huge_block() {
+    let pool = BufferPool::unbounded();
+    retain(&pool, &[256 * MIB]);
+    let small = pool.acquire_zeroed::<f32>(1).unwrap();
+    assert_eq!(*small, [0.0]);
+    assert_eq!(pool.stats().hits, 0);
+    assert!(pool.stats().live_bytes <= 4 + 64 * KIB);
+    assert_eq!(pool.retained_bytes(), 256 * MIB);
+}
+
+#[test]
+fn a_block_beyond_the_cap_does_not_flush_the_pool() {
+    let pool = BufferPool::with_max_retained_bytes(MIB);
+    retain(&pool, &[4 * KIB; 10]);
+    retain(&pool, &[2 * MIB]);
+    assert_eq!(pool.len(), 10);
+    assert_eq!((pool.stats().rejects, pool.stats().evictions), (1, 0));
+}
+
+#[test]
+fn a_cold_large_block_does_not_starve_a_hot_loop() {
+    let pool = BufferPool::with_max_retained_bytes(MIB);
+    retain(&pool, &[MIB]);
+    for _ in 0..100 {
+        drop(pool.acquire::<f64>(512).unwrap());
+    }
+    assert_eq!((pool.stats().hits, pool.stats().evictions), (99, 1));
+}
+
+#[test]
+fn a_zero_length_request_touches_nothing() {
+    let pool = BufferPool::unbounded();
+    retain(&pool, &[64, 4 * KIB]);
+    let before = pool.stats();
+    assert!(pool.acquire::<f64>(0).unwrap().is_empty());
+    assert!(pool.acquire_zeroed::<u8>(0).unwrap().is_empty());
+    let mut empty = pool.acquire_with_capacity::<bool>(0).unwrap();
+    assert_eq!((empty.capacity(), empty.push(true)), (0, Err(true)));
+    drop(empty.detach());
+    pool.give(Vec::<u64>::new());
+    assert_eq!(pool.reserve::<u8>(0, 3).unwrap(), 0);
+    assert_eq!(pool.stats(), before);
+}
+
+// The fifth, a write through the host side that nobody notices, is in tests/unified.rs.
+
+// ---- what is given out ----------------------------------------------------------------------------
+
+fn element_is_pooled<T: Element>(pool: &BufferPool, one: T) {
+    let zeros = pool.acquire_zeroed::<T>(100).unwrap();
+    assert!(zeros.iter().all(|&zero| zero == T::default()));
+    assert_eq!(zeros.as_ptr().align_offset(64), 0);
+    drop(zeros);
+    let ones = Buffer::from_fn(pool, 100, |_| one).unwrap();
+    assert_eq!(*ones, [one; 100]);
+    assert_eq!(*Buffer::from_slice(pool, &ones[..7]).unwrap(), [one; 7]);
+}
+
+#[test]
+fn every_element_type_shares_the_blocks_of_the_others() {
+    let pool = BufferPool::unbounded();
+    drop(pool.acquire::<u8>(2000).unwrap());
+    drop(pool.reserve::<u8>(700, 1));
+    let misses = pool.stats().misses;
+    element_is_pooled(&pool, 1.0_f32);
+    element_is_pooled(&pool, 1.0_f64);
+    element_is_pooled(&pool, f16::ONE);
+    element_is_pooled(&pool, bf16::ONE);
+    element_is_pooled(&pool, -1_i8);
+    element_is_pooled(&pool, -1_i16);
+    element_is_pooled(&pool, -1_i32);
+    element_is_pooled(&pool, -1_i64);
+    element_is_pooled(&pool, 1_u8);
+    element_is_pooled(&pool, 1_u16);
+    element_is_pooled(&pool, 1_u32);
+    element_is_pooled(&pool, 1_u64);
+    element_is_pooled(&pool, true);
+    element_is_pooled(&pool, Complex32::new(1.0, -1.0));
+    element_is_pooled(&pool, Complex64::new(1.0, -1.0));
+    assert_eq!(pool.stats().misses, misses);
+}
+
+#[test]
+fn only_what_was_written_is_zeroed_again() {
+    let pool = BufferPool::unbounded();
+    let skipped = |pool: &BufferPool| pool.stats().zero_bytes_skipped;
+    drop(pool.acquire_zeroed::<u8>(MIB).unwrap());
+    assert_eq!(skipped(&pool), MIB as u64);
+
+    // Looking does not soil; writing does, from the first byte to the last that can be reached.
+    let mut buffer = pool.acquire_zeroed::<u8>(MIB).unwrap();
+    assert_eq!(skipped(&pool), 2 * MIB as u64);
+    buffer[1000] = 1;
+    drop(buffer);
+    let mut pushed = pool.acquire_with_capacity::<u8>(MIB).unwrap();
+    pushed.extend_from_slice(&[7; 100]).unwrap();
+    drop(pushed);
+    assert!(pool.acquire_zeroed::<u8>(MIB).unwrap().iter().all(|&byte| byte == 0));
+    assert_eq!(skipped(&pool), 2 * MIB as u64);
+
+    let mut pushed = pool.acquire_with_capacity::<u8>(MIB).unwrap();
+    pushed.extend_from_slice(&[7; 100]).unwrap();
+    drop(pushed);
+    assert!(pool.acquire_zeroed::<u8>(MIB).unwrap().iter().all(|&byte| byte == 0));
+    assert_eq!(skipped(&pool), 3 * MIB as u64 - 100);
+    assert_eq!(pool.stats().misses, 1);
+}
+
+#[test]
+fn pushing_ends_at_the_capacity_and_loses_nothing() {
+    let pool = BufferPool::unbounded();
+    let mut buffer = pool.acquire_with_capacity::<i64>(8).unwrap();
+    assert_eq!((buffer.len(), buffer.capacity()), (0, 8));
+    buffer.extend_from_slice(&[1, 2, 3, 4, 5, 6]).unwrap();
+    let error = buffer.extend_from_slice(&[7, 8, 9]).unwrap_err();
+    assert!(matches!(error, Error::BufferFull { capacity: 8, needed: 9 }), "{error}");
+    assert_eq!((buffer.push(7), buffer.push(8), buffer.push(9)), (Ok(()), Ok(()), Err(9)));
+    assert_eq!(*buffer, [1, 2, 3, 4, 5, 6, 7, 8]);
+    buffer.truncate(2);
+    assert_eq!(*buffer, [1, 2]);
+    buffer.clear();
+    assert!(buffer.is_empty());
+}
+
+#[test]
+fn write_with_takes_the_written_part_only() {
+    fn fill(out: &mut [MaybeUninit<u8>]) -> &mut [u8] {
+        for byte in &mut *out {
+            byte.write(3);
+        }
+        // SAFETY: all of them were written.
+        #[allow(unsafe_code)]
+        unsafe {
+            &mut *(std::ptr::from_mut(out) as *mut [u8])
+        }
+    }
+    let pool = BufferPool::unbounded();
+    let all = pool.acquire(5).unwrap().write_with(fill).unwrap();
+    assert_eq!(*all, [3; 5]);
+    let some = pool.acquire(5).unwrap().write_with(|out| &mut fill(out)[..2]).unwrap();
+    assert_eq!(*some, [3; 2]);
+    let rest = pool.acquire(5).unwrap().write_with(|out| &mut fill(out)[1..]);
+    assert!(matches!(rest, Err(Error::NotThePrefix)));
+    assert!(pool.acquire::<u8>(5).unwrap().write_with(|_| &mut []).unwrap().is_empty());
+    assert!(matches!(pool.acquire(5).unwrap().write_slice(&[1; 4]), Err(Error::WrongLen { .. })));
+    assert_eq!(pool.stats().live, 2);
+}
+
+#[test]
+fn a_detached_buffer_does_not_come_back() {
+    let pool = BufferPool::unbounded();
+    let buffer = Buffer::from_slice(&pool, &[1, 2, 3]).unwrap().detach();
+    assert_eq!(pool.stats().live, 0);
+    assert_eq!(*buffer, [1, 2, 3]);
+    drop(buffer);
+    assert!(pool.is_empty());
+}
+
+#[test]
+fn a_buffer_becomes_a_tensor_and_its_memory_comes_back() {
+    let pool = BufferPool::unbounded();
+    let buffer = Buffer::from_slice(&pool, &[true, false, true, true]).unwrap();
+    let place = buffer.as_ptr().cast::<u8>();
+    let mut tensor = buffer.into_tensor(&[2, 2]).unwrap();
+    assert_eq!(tensor.map().unwrap().as_bytes().unwrap().as_ptr(), place);
+    tensor.map_mut().unwrap().set(&[0, 1], true).unwrap();
+    let view = tensor.clone();
+    drop(tensor);
+    assert_eq!(view.to_vec::<bool>().unwrap(), [true; 4]);
+    assert_eq!((pool.len(), pool.stats().live), (0, 1));
+    drop(view);
+    assert_eq!((pool.len(), pool.stats().live), (1, 0));
+
+    let wrong = Buffer::from_slice(&pool, &[1_u8; 4]).unwrap().into_tensor(&[5]);
+    assert!(matches!(wrong, Err(Error::WrongLen { .. })));
+    assert!(pool.acquire_zeroed::<u8>(0).unwrap().into_tensor(&[0]).is_err());
+    assert_eq!(pool.len(), 1);
+}
+
+#[test]
+fn a_vector_serves_requests_that_it_fits() {
+    let pool = BufferPool::unbounded();
+    pool.give(vec![7_u32; 1000]);
+    assert_eq!(pool.retained_bytes(), 4000);
+    let zeros = pool.acquire_zeroed::<f64>(400).unwrap();
+    assert!(zeros.iter().all(|&zero| zero == 0.0));
+    assert_eq!((pool.stats().hits, pool.stats().misses), (1, 0));
+
+    // It is larger than its class by less than an eighth, but too large for the smallest request.
+    let pool = BufferPool::unbounded();
+    pool.give(Vec::<u8>::with_capacity(10 * MIB - 1));
+    drop(pool.acquire::<u8>(8 * MIB + 1).unwrap());
+    assert_eq!(pool.stats().hits, 0);
+}
+
+#[test]
+fn sizes_beyond_all_memory_are_errors() {
+    let pool = BufferPool::unbounded();
+    assert!(matches!(pool.acquire::<f64>(usize::MAX), Err(Error::SizeOverflow { .. })));
+    assert!(pool.acquire::<u8>(usize::MAX).is_err());
+    assert!(pool.acquire::<u8>(isize::MAX as usize).is_err());
+    assert!(pool.acquire_zeroed::<u8>(1 << 46).is_err());
+    assert!(pool.reserve::<u64>(usize::MAX, 1).is_err());
+    assert_eq!(pool.stats().live_bytes, 0);
+    drop(pool.acquire::<u8>(100).unwrap());
+}
+
+// ---- what is kept ---------------------------------------------------------------------------------
+
+#[test]
+fn the_least_recently_used_block_goes_first() {
+    let pool = BufferPool::with_max_retained_bytes(12 * KIB);
+    retain(&pool, &[4 * KIB, 2 * KIB, 4 * KIB]);
+    drop(pool.acquire::<u8>(2 * KIB).unwrap());
+    retain(&pool, &[8 * KIB]);
+    // Both of 4 KiB had to go; the one of 2 KiB was used later.
+    assert_eq!((pool.len(), pool.retained_bytes()), (2, 10 * KIB));
+    assert_eq!(pool.stats().evictions, 2);
+}
+
+#[test]
+fn lowering_the_cap_evicts_and_zero_retains_nothing() {
+    let pool = BufferPool::unbounded();
+    retain(&pool, &[4 * KIB; 8]);
+    pool.set_max_retained_bytes(9 * KIB);
+    assert_eq!((pool.len(), pool.max_retained_bytes()), (2, 9 * KIB));
+    pool.set_max_retained_bytes(0);
+    assert!(pool.is_empty());
+    retain(&pool, &[64; 3]);
+    assert!(pool.is_empty());
+    pool.set_max_retained_bytes(usize::MAX);
+    retain(&pool, &[64; 3]);
+    assert_eq!(pool.len(), 3);
+}
+
+#[test]
+fn trim_clear_and_reserve_do_what_they_say() {
+    let pool = BufferPool::with_max_retained_bytes(10 * KIB);
+    assert_eq!(pool.reserve::<f32>(1024, 5).unwrap(), 2);
+    assert_eq!((pool.len(), pool.retained_bytes()), (2, 8 * KIB));
+    let (_a, _b) = (pool.acquire::<u8>(4 * KIB).unwrap(), pool.acquire::<u8>(4 * KIB).unwrap());
+    assert_eq!((pool.stats().hits, pool.stats().misses), (2, 0));
+    retain(&pool, &[KIB, 2 * KIB, KIB]);
+    pool.trim(2 * KIB);
+    assert_eq!(pool.retained_bytes(), KIB);
+    pool.clear();
+    assert!(pool.is_empty());
+    assert_eq!(pool.stats().live, 2);
+}
+
+#[test]
+fn reserving_beyond_the_hard_limit_keeps_what_was_reserved() {
+    let pool = BufferPool::options().hard_limit(MIB).build();
+    assert_eq!(pool.reserve::<u8>(512 * KIB, 10).unwrap(), 2);
+    assert_eq!((pool.len(), pool.stats().evictions), (2, 0));
+}
+
+#[test]
+fn idle_blocks_decay_and_busy_ones_do_not() {
+    let idle = Duration::from_millis(20);
+    let pool = BufferPool::options().idle_after(Some(idle)).build();
+    retain(&pool, &[MIB, 4 * KIB]);
+    for _ in 0..8 {
+        thread::sleep(idle);
+        // The pool looks at the clock now and then.
+        (0..1024).for_each(|_| drop(pool.acquire::<u8>(4 * KIB).unwrap()));
+    }
+    assert_eq!((pool.stats().decays, pool.retained_bytes()), (1, 4 * KIB));
+    assert_eq!(pool.stats().misses, 2);
+}
+
+#[test]
+fn the_hard_limit_frees_retained_blocks_then_asks_then_fails() {
+    let asked = Arc::new(AtomicUsize::new(0));
+    let hostage = Arc::new(Mutex::new(None));
+    let (count, giver) = (Arc::clone(&asked), Arc::clone(&hostage));
+    let pool = BufferPool::options()
+        .hard_limit(MIB)
+        .on_limit(move |shortage| {
+            count.fetch_add(1, Ordering::Relaxed);
+            assert_eq!(shortage.limit, MIB);
+            giver.lock().unwrap().take().is_some()
+        })
+        .build();
+    retain(&pool, &[512 * KIB; 2]);
+    *hostage.lock().unwrap() = Some(pool.acquire::<u8>(768 * KIB).unwrap());
+    assert_eq!((asked.load(Ordering::Relaxed), pool.stats().evictions), (0, 2));
+
+    let buffer = pool.acquire::<u8>(896 * KIB).unwrap();
+    assert_eq!(asked.load(Ordering::Relaxed), 1);
+    let error = pool.acquire::<u8>(256 * KIB).unwrap_err();
+    assert!(matches!(error, Error::OutOfMemory { limit: Limit::Pool, .. }), "{error}");
+    assert_eq!(asked.load(Ordering::Relaxed), 2);
+    drop(buffer);
+    drop(pool.acquire::<u8>(256 * KIB).unwrap());
+    assert_eq!(pool.stats().peak_bytes, MIB);
+}
+
+#[test]
+fn statistics_tell_waste_and_peak() {
+    let pool = BufferPool::unbounded();
+    let buffer = pool.acquire::<u8>(1000).unwrap();
+    let stats = pool.stats();
+    assert_eq!((stats.live, stats.live_bytes, stats.waste_bytes), (1, 1024, 24));
+    drop(buffer);
+    retain(&pool, &[KIB, KIB]);
+    pool.clear();
+    let stats = pool.stats();
+    assert_eq!((stats.live_bytes, stats.waste_bytes, stats.peak_bytes), (0, 0, 2 * KIB));
+}
+
+#[test]
+fn wishes_for_large_blocks_are_granted_or_reported() {
+    let pool = BufferPool::options().huge_pages(true).prefault(true).lock(true).build();
+    drop(pool.acquire_zeroed::<u8>(MIB).unwrap());
+    let stats = pool.stats();
+    assert_eq!(stats.huge_pages_refused + stats.prefaults_refused + stats.locks_refused, 0);
+    let large = pool.acquire_zeroed::<u8>(4 * MIB).unwrap();
+    assert!(large.iter().all(|&byte| byte == 0));
+    let stats = pool.stats();
+    for refused in [stats.huge_pages_refused, stats.prefaults_refused, stats.locks_refused] {
+        assert!(refused <= 1 && (cfg!(target_os = "linux") || refused == 1));
+    }
+}
+
+// ---- a model --------------------------------------------------------------------------------------
+
+#[derive(Debug, Clone)]
+enum Op {
+    Acquire { bytes: usize, zeroed: bool },
+    Drop(usize),
+    Detach(usize),
+    SetCap(usize),
+    Trim(usize),
+    Clear,
+}
+
+fn ops() -> impl Strategy<Value = Vec<Op>> {
+    let bytes = prop_oneof![
+        4 => 1..5000_usize,
+        2 => 5000..100_000_usize,
+        1 => (1..3_usize).prop_map(|n| n * 512 * KIB),
+    ];
+    let op = prop_oneof![
+        8 => (bytes, any::<bool>()).prop_map(|(bytes, zeroed)| Op::Acquire { bytes, zeroed }),
+        8 => any::<usize>().prop_map(Op::Drop),
+        1 => any::<usize>().prop_map(Op::Detach),
+        1 => (0..200_000_usize).prop_map(Op::SetCap),
+        1 => Just(Op::SetCap(8 * MIB)),
+        1 => (0..200_000_usize).prop_map(Op::Trim),
+        1 => Just(Op::Clear),
+    ];
+    proptest::collection::vec(op, 1..120)
+}
+
+/// The pool, said as simply as possible: one list of block sizes, oldest first.
+#[derive(Default)]
+struct Model {
+    cap: usize,
+    retained: VecDeque<usize>,
+    live: usize,
+    hits: u64,
+    misses: u64,
+    evictions: u64,
+    rejects: u64,
+}
+
+impl Model {
+    /// Eight sizes to an octave, from 64 on.
+    fn block_for(bytes: usize) -> usize {
+        let mut size = 64;
+        while size < bytes {
+            let octave = 1 << (size as u64).ilog2();
+            size += octave / 8;
+        }
+        size
+    }
+
+    fn acquire(&mut self, bytes: usize) -> usize {
+        let fits = |&size: &usize| size >= bytes && size - bytes <= bytes / 8 + 64 * KIB;
+        let best = self.retained.iter().copied().filter(fits).min();
+        self.live += 1;
+        let Some(best) = best else {
+            self.misses += 1;
+            return Model::block_for(bytes);
+        };
+        self.hits += 1;
+        let newest = self.retained.iter().rposition(|&size| size == best).unwrap();
+        self.retained.remove(newest).unwrap()
+    }
+
+    fn release(&mut self, size: usize) {
+        self.live -= 1;
+        if size > self.cap {
+            self.rejects += 1;
+            return;
+        }
+        self.trim(self.cap - size);
+        self.retained.push_back(size);
+    }
+
+    fn trim(&mut self, bytes: usize) {
+        while self.bytes() > bytes {
+            self.retained.pop_front();
+            self.evictions += 1;
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        self.retained.iter().sum()
+    }
+}
+
+/// A buffer, the size of its block, and the byte that it is full of.
+type Held = (Buffer<u8>, usize, u8);
+
+fn acquire(pool: &BufferPool, model: &mut Model, bytes: usize, zeroed: bool, byte: u8) -> Held {
+    let size = model.acquire(bytes);
+    let mut buffer = if zeroed {
+        let zeros = pool.acquire_zeroed::<u8>(bytes).unwrap();
+        // Whole slices at once: these tests run unoptimised too.
+        assert!(*zeros == vec![0; bytes]);
+        zeros
+    } else {
+        pool.acquire(bytes).unwrap().write_slice(&vec![byte; bytes]).unwrap()
+    };
+    assert_eq!(buffer.capacity(), size);
+    buffer.fill(byte);
+    (buffer, size, byte)
+}
+
+fn take_one(held: &mut Vec<Held>, index: usize) -> Option<(Buffer<u8>, usize)> {
+    if held.is_empty() {
+        return None;
+    }
+    let (buffer, size, byte) = held.swap_remove(index % held.len());
+    assert!(*buffer == vec![byte; buffer.len()], "somebody wrote into a buffer in use");
+    Some((buffer, size))
+}
+
+fn step(pool: &BufferPool, model: &mut Model, held: &mut Vec<Held>, op: &Op, byte: u8) {
+    match *op {
+        Op::Acquire { bytes, zeroed } => held.push(acquire(pool, model, bytes, zeroed, byte)),
+        Op::Drop(index) => {
+            if let Some((buffer, size)) = take_one(held, index) {
+                drop(buffer);
+                model.release(size);
+            }
+        }
+        Op::Detach(index) => {
+            if let Some((buffer, _)) = take_one(held, index) {
+                drop(buffer.detach());
+                model.live -= 1;
+            }
+        }
+        Op::SetCap(bytes) => {
+            pool.set_max_retained_bytes(bytes);
+            model.cap = bytes;
+            model.trim(bytes);
+        }
+        Op::Trim(bytes) => {
+            pool.trim(bytes);
+            model.trim(bytes);
+        }
+        Op::Clear => {
+            pool.clear();
+            model.trim(0);
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn the_pool_does_what_the_model_does(ops in ops()) {
+        let pool = BufferPool::with_max_retained_bytes(100_000);
+        let mut model = Model { cap: 100_000, ..Model::default() };
+        let mut held = Vec::new();
+        for (op, byte) in ops.iter().zip((1..=255).cycle()) {
+            step(&pool, &mut model, &mut held, op, byte);
+            let stats = pool.stats();
+            prop_assert_eq!((stats.hits, stats.misses), (model.hits, model.misses));
+            prop_assert_eq!((stats.evictions, stats.rejects), (model.evictions, model.rejects));
+            prop_assert_eq!((stats.live, stats.retained), (model.live, model.retained.len()));
+            prop_assert_eq!(stats.retained_bytes, model.bytes());
+            prop_assert!(stats.retained_bytes <= pool.max_retained_bytes());
+        }
+    }
+}
+
+// ---- threads --------------------------------------------------------------------------------------
+
+#[test]
+fn a_buffer_may_outlive_its_pool_and_its_thread() {
+    let buffer = thread::spawn(|| {
+        let pool = BufferPool::unbounded();
+        Buffer::from_slice(&pool, &[1, 2, 3]).unwrap()
+    });
+    let buffer = buffer.join().unwrap();
+    assert_eq!(*buffer, [1, 2, 3]);
+    drop(buffer);
+}
+
+#[test]
+fn a_block_dropped_elsewhere_returns_to_the_thread_that_took_it() {
+    let pool = BufferPool::unbounded();
+    let buffer = pool.acquire::<u8>(KIB).unwrap();
+    thread::scope(|scope| scope.spawn(|| drop(buffer)).join().unwrap());
+    drop(pool.acquire::<u8>(KIB).unwrap());
+    assert_eq!((pool.stats().hits, pool.stats().misses), (1, 1));
+}
+
+#[test]
+fn blocks_of_threads_that_ended_are_used_and_evicted() {
+    let pool = BufferPool::with_max_retained_bytes(8 * KIB);
+    let both = Barrier::new(2);
+    thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                let buffer = pool.acquire::<u8>(4 * KIB).unwrap();
+                both.wait();
+                drop(buffer);
+            });
+        }
+    });
+    assert_eq!(pool.retained_bytes(), 8 * KIB);
+    let (a, b) = (pool.acquire::<u8>(4 * KIB).unwrap(), pool.acquire::<u8>(4 * KIB).unwrap());
+    assert_eq!(pool.stats().hits, 2);
+    drop((a, b));
+    drop(pool.acquire::<u8>(8 * KIB).unwrap());
+    assert_eq!((pool.len(), pool.retained_bytes()), (1, 8 * KIB));
+}
+
+/// A place where threads leave buffers for each other, each with what it is full of.
+type Shelf = Mutex<Vec<(Buffer<u64>, u64)>>;
+
+fn filled(pool: &BufferPool, len: usize, mark: u64, zeroed: bool) -> Buffer<u64> {
+    if !zeroed {
+        return Buffer::from_slice(pool, &vec![mark; len]).unwrap();
+    }
+    let mut zeros = pool.acquire_zeroed::<u64>(len).unwrap();
+    assert!(*zeros == vec![0; len]);
+    zeros.fill(mark);
+    zeros
+}
+
+/// Leaves a buffer on a shelf, and drops one that somebody left there.
+fn exchange(shelf: &Shelf, buffer: Buffer<u64>, mark: u64) {
+    let mut shelf = shelf.lock().unwrap();
+    shelf.push((buffer, mark));
+    let taken = (shelf.len() > 4).then(|| shelf.swap_remove(0));
+    drop(shelf);
+    if let Some((buffer, mark)) = taken {
+        assert!(*buffer == vec![mark; buffer.len()], "two buffers share memory");
+    }
+}
+
+fn worker(pool: &BufferPool, seed: u64, rounds: u64, shelves: &[Shelf]) {
+    let mut state = seed;
+    for round in 0..rounds {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        let random = (state >> 40) as usize;
+        let mark = seed << 32 | round;
+        let buffer = filled(pool, 1 + random % 5000, mark, random.is_multiple_of(4));
+        exchange(&shelves[random % shelves.len()], buffer, mark);
+        match round % 97 {
+            5 => pool.set_max_retained_bytes(random % (2 * MIB)),
+            50 => pool.trim(random % MIB),
+            _ => {}
+        }
+    }
+}
+
+#[test]
+fn eight_threads_share_one_pool_without_losing_a_byte_of_its_cap() {
+    let pool = BufferPool::with_max_retained_bytes(MIB);
+    let shelves: Vec<_> = (0..8).map(|_| Shelf::default()).collect();
+    thread::scope(|scope| {
+        for seed in 1..=8 {
+            let (pool, shelves) = (pool.clone(), &shelves);
+            scope.spawn(move || worker(&pool, seed, 3000, shelves));
+        }
+    });
+    drop(shelves);
+    let stats = pool.stats();
+    assert_eq!((stats.live, stats.live_bytes, stats.waste_bytes), (0, 0, 0));
+    assert!(stats.retained_bytes <= pool.max_retained_bytes());
+
+    // All of the cap is still there to be used, and no more.
+    pool.set_max_retained_bytes(MIB);
+    retain(&pool, &[4 * KIB; 300]);
+    assert_eq!(pool.retained_bytes(), MIB);
+}
+
+#[test]
+fn producers_and_consumers_share_a_pool() {
+    let pool = BufferPool::with_max_retained_bytes(64 * KIB);
+    let (send, recv) = channel::<Buffer<u8>>();
+    thread::scope(|scope| {
+        scope.spawn(move || recv.into_iter().for_each(drop));
+        for _ in 0..2 {
+            let (pool, send) = (pool.clone(), send.clone());
+            scope.spawn(move || {
+                for _ in 0..2000 {
+                    send.send(pool.acquire_zeroed(4 * KIB).unwrap()).unwrap();
+                }
+            });
+        }
+        drop(send);
+    });
+    let stats = pool.stats();
+    assert_eq!((stats.live, stats.hits + stats.misses), (0, 4000));
+    assert!(stats.retained_bytes <= 64 * KIB);
+}

@@ -1,0 +1,331 @@
+//! `MemoryPool` and `UnifiedBuffer`.
+#![allow(clippy::unwrap_used, reason = "a panic fails the test")]
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use cenote::buffer::{Device, DeviceMemory, SyncState};
+use cenote::{DType, Error, MemoryPool, NotWritable, Result, UnifiedBuffer};
+use proptest::prelude::*;
+
+const MIB: usize = 1 << 20;
+
+// ---- MemoryPool -----------------------------------------------------------------------------------
+
+#[test]
+fn buffers_are_used_again_by_whatever_needs_as_many_bytes() {
+    let pool = MemoryPool::new();
+    let mut first = pool.acquire(&[1000], DType::F32).unwrap();
+    first.host_mut::<f32>().unwrap().fill(1.0);
+    pool.release(&mut first).unwrap();
+    assert_eq!((pool.pool_size(), pool.total_bytes()), (1, 4096));
+
+    let mut second = pool.acquire(&[10, 50], DType::Complex64).unwrap();
+    assert_eq!(
+        (second.shape(), second.dtype(), second.nbytes()),
+        (&[10, 50][..], DType::Complex64, 4000)
+    );
+    // Used memory is not cleared, but nobody can mistake it for data.
+    assert!(matches!(second.host_bytes(), Err(Error::Unwritten)));
+    second.host_bytes_mut().unwrap();
+    drop(second);
+
+    let stats = pool.stats();
+    assert_eq!((stats.total_acquired, stats.total_released), (2, 2));
+    assert_eq!((stats.hits, stats.misses, stats.pool_size), (1, 1, 1));
+    pool.clear();
+    assert_eq!((pool.pool_size(), pool.total_bytes()), (0, 0));
+}
+
+#[test]
+fn releasing_twice_is_an_error_and_corrupts_nothing() {
+    let pool = MemoryPool::new();
+    let mut buffer = pool.acquire(&[10], DType::U8).unwrap();
+    pool.release(&mut buffer).unwrap();
+    assert!(buffer.is_released());
+    assert!(matches!(pool.release(&mut buffer), Err(Error::Released)));
+    assert!(matches!(buffer.host::<u8>(), Err(Error::Released)));
+    assert!(matches!(buffer.host_mut::<u8>(), Err(Error::Released)));
+    assert!(matches!(buffer.device(), Err(Error::Released)));
+    assert!(matches!(buffer.device_mut(), Err(Error::Released)));
+    drop(buffer);
+    assert_eq!(pool.pool_size(), 1);
+
+    let mut one = pool.acquire(&[10], DType::U8).unwrap();
+    let mut two = pool.acquire(&[10], DType::U8).unwrap();
+    one.host_mut::<u8>().unwrap().fill(1);
+    two.host_mut::<u8>().unwrap().fill(2);
+    assert_eq!(one.host::<u8>().unwrap(), [1; 10]);
+}
+
+#[test]
+fn releasing_while_a_view_is_alive_is_an_error_and_corrupts_nothing() {
+    let pool = MemoryPool::new();
+    let mut buffer = pool.acquire(&[4], DType::I16).unwrap();
+    buffer.host_mut::<i16>().unwrap().copy_from_slice(&[1, 2, 3, 4]);
+    let view = buffer.view().unwrap();
+    let again = view.clone();
+    let error = pool.release(&mut buffer).unwrap_err();
+    assert!(matches!(error, Error::ViewsAlive { views: 2 }), "{error}");
+    let error = buffer.host_mut::<i16>().unwrap_err();
+    assert!(matches!(error, Error::NotWritable { why: NotWritable::Shared }), "{error}");
+    assert_eq!(buffer.host::<i16>().unwrap(), [1, 2, 3, 4]);
+
+    drop(buffer);
+    assert_eq!(view.as_slice::<i16>().unwrap(), [1, 2, 3, 4]);
+    assert!(matches!(view.as_slice::<u16>(), Err(Error::WrongDType { .. })));
+    assert_eq!(pool.pool_size(), 0);
+    drop((view, again));
+    assert_eq!(pool.pool_size(), 1);
+}
+
+#[test]
+fn a_buffer_goes_back_to_its_own_pool_only() {
+    let (one, two) = (MemoryPool::new(), MemoryPool::new());
+    let mut buffer = one.acquire(&[4], DType::U8).unwrap();
+    assert!(matches!(two.release(&mut buffer), Err(Error::OtherPool)));
+    one.release(&mut buffer).unwrap();
+    assert_eq!((one.pool_size(), two.pool_size()), (1, 0));
+}
+
+#[test]
+fn the_limits_on_count_and_size_hold() {
+    let pool = MemoryPool::with_limits(2, MIB);
+    let buffers: Vec<_> = (0..4).map(|_| pool.acquire(&[100], DType::F64).unwrap()).collect();
+    drop(buffers);
+    assert_eq!(pool.pool_size(), 2);
+    drop(pool.acquire(&[2 * MIB], DType::U8).unwrap());
+    assert_eq!(pool.pool_size(), 2);
+}
+
+#[test]
+fn truth_values_are_always_valid() {
+    let pool = MemoryPool::new();
+    let mut bytes = pool.acquire(&[64], DType::U8).unwrap();
+    bytes.host_mut::<u8>().unwrap().fill(255);
+    drop(bytes);
+    let mut truth = pool.acquire(&[64], DType::Bool).unwrap();
+    assert_eq!(truth.host_mut::<bool>().unwrap(), [false; 64]);
+    truth.host_bytes_mut().unwrap()[3] = 7;
+    assert!(matches!(truth.host::<bool>(), Err(Error::InvalidValue { .. })));
+}
+
+#[test]
+fn bad_shapes_are_errors() {
+    let pool = MemoryPool::global();
+    assert!(pool.acquire(&[3, 0], DType::U8).is_err());
+    assert!(pool.acquire(&[usize::MAX, 2], DType::U8).is_err());
+    assert!(pool.acquire(&[usize::MAX / 8], DType::U8).is_err());
+    assert_eq!(pool.acquire(&[], DType::F64).unwrap().nbytes(), 8);
+}
+
+#[test]
+fn pinned_memory_is_pinned_or_says_that_it_is_not() {
+    let pool = MemoryPool::new();
+    let mut buffer = pool.acquire_pinned(&[100], DType::F32).unwrap();
+    buffer.host_mut::<f32>().unwrap().fill(1.0);
+    assert_eq!(buffer.host::<f32>().unwrap(), [1.0; 100]);
+    println!("pinned: {}", buffer.is_pinned());
+    assert!(cfg!(target_os = "linux") || !buffer.is_pinned());
+    pool.release(&mut buffer).unwrap();
+    assert!(!buffer.is_pinned());
+}
+
+// ---- UnifiedBuffer --------------------------------------------------------------------------------
+
+#[derive(Debug, Default)]
+struct Counts {
+    uploads: AtomicUsize,
+    downloads: AtomicUsize,
+    frees: AtomicUsize,
+}
+
+#[derive(Debug, Default)]
+struct Fake {
+    counts: Arc<Counts>,
+    broken: bool,
+}
+
+#[derive(Debug)]
+struct FakeMemory(Vec<u8>, Arc<Counts>, bool);
+
+impl Device for Fake {
+    fn allocate(&self, bytes: usize) -> Result<Box<dyn DeviceMemory>> {
+        Ok(Box::new(FakeMemory(vec![0; bytes], Arc::clone(&self.counts), self.broken)))
+    }
+}
+
+impl DeviceMemory for FakeMemory {
+    fn upload(&mut self, host: &[u8]) -> Result<()> {
+        if self.2 {
+            return Err(Error::Unwritten);
+        }
+        self.1.uploads.fetch_add(1, Ordering::Relaxed);
+        self.0.copy_from_slice(host);
+        Ok(())
+    }
+
+    fn download(&mut self, host: &mut [u8]) -> Result<()> {
+        self.1.downloads.fetch_add(1, Ordering::Relaxed);
+        host.copy_from_slice(&self.0);
+        Ok(())
+    }
+
+    fn handle(&self) -> u64 {
+        42
+    }
+
+    fn host_bytes(&mut self) -> Option<&mut [u8]> {
+        Some(&mut self.0)
+    }
+}
+
+impl Drop for FakeMemory {
+    fn drop(&mut self) {
+        self.1.frees.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+fn on_fake() -> (UnifiedBuffer, Arc<Counts>) {
+    let fake = Fake::default();
+    let counts = Arc::clone(&fake.counts);
+    let mut buffer = UnifiedBuffer::new(&[4], DType::U8).unwrap();
+    buffer.set_device(Arc::new(fake)).unwrap();
+    (buffer, counts)
+}
+
+fn transfers(counts: &Counts) -> (usize, usize) {
+    (counts.uploads.load(Ordering::Relaxed), counts.downloads.load(Ordering::Relaxed))
+}
+
+#[test]
+fn a_write_to_the_host_side_never_goes_unnoticed() {
+    let (mut buffer, counts) = on_fake();
+    buffer.host_mut::<u8>().unwrap().fill(1);
+    buffer.device().unwrap();
+    assert_eq!(buffer.state(), SyncState::InStep);
+
+    buffer.host_mut::<u8>().unwrap()[2] = 9;
+    assert_eq!(buffer.state(), SyncState::HostDirty);
+    assert_eq!(buffer.device().unwrap().handle(), 42);
+    assert_eq!(transfers(&counts), (2, 0));
+    let device = buffer.device_mut().unwrap();
+    assert_eq!(device.host_bytes().unwrap(), [1, 1, 9, 1]);
+}
+
+#[test]
+fn each_side_is_brought_up_to_date_when_it_is_used_and_not_before() {
+    let (mut buffer, counts) = on_fake();
+    assert!(buffer.is_device());
+    assert_eq!(buffer.state(), SyncState::Uninitialized);
+    assert!(matches!(buffer.host::<u8>(), Err(Error::Unwritten)));
+    assert!(matches!(buffer.device(), Err(Error::Unwritten)));
+
+    buffer.device_mut().unwrap().host_bytes().unwrap().fill(5);
+    assert_eq!((buffer.state(), transfers(&counts)), (SyncState::DeviceOnly, (0, 0)));
+    assert_eq!(buffer.host::<u8>().unwrap(), [5; 4]);
+    assert_eq!((buffer.state(), transfers(&counts)), (SyncState::InStep, (0, 1)));
+    buffer.host::<u8>().unwrap();
+    buffer.device().unwrap();
+    buffer.sync().unwrap();
+    assert_eq!(transfers(&counts), (0, 1));
+
+    buffer.device_mut().unwrap();
+    assert_eq!(buffer.state(), SyncState::DeviceDirty);
+    buffer.sync().unwrap();
+    assert_eq!((buffer.state(), transfers(&counts)), (SyncState::InStep, (0, 2)));
+}
+
+#[test]
+fn a_download_does_not_change_a_view() {
+    let (mut buffer, _) = on_fake();
+    buffer.host_mut::<u8>().unwrap().fill(1);
+    let view = buffer.view().unwrap();
+    buffer.device_mut().unwrap().host_bytes().unwrap().fill(2);
+    assert!(matches!(buffer.host::<u8>(), Err(Error::NotWritable { .. })));
+    assert_eq!(*view, [1; 4]);
+    drop(view);
+    assert_eq!(buffer.host::<u8>().unwrap(), [2; 4]);
+}
+
+#[test]
+fn a_transfer_that_fails_leaves_the_state_as_it_was() {
+    let mut buffer = UnifiedBuffer::new(&[4], DType::U8).unwrap();
+    buffer.set_device(Arc::new(Fake { broken: true, ..Fake::default() })).unwrap();
+    buffer.host_mut::<u8>().unwrap().fill(1);
+    assert!(buffer.device().is_err());
+    assert!(buffer.device_mut().is_err());
+    assert_eq!(buffer.host::<u8>().unwrap(), [1; 4]);
+    assert!(matches!(buffer.state(), SyncState::HostOnly | SyncState::HostDirty));
+    buffer.set_device(Arc::new(Fake::default())).unwrap();
+    assert_eq!(buffer.device_mut().unwrap().host_bytes().unwrap(), [1; 4]);
+}
+
+#[test]
+fn device_memory_is_freed_with_the_buffer() {
+    let (mut buffer, counts) = on_fake();
+    buffer.device_mut().unwrap();
+    MemoryPool::global().release(&mut buffer).unwrap();
+    assert_eq!(counts.frees.load(Ordering::Relaxed), 1);
+}
+
+#[test]
+fn without_a_device_the_host_stands_in() {
+    let mut buffer = UnifiedBuffer::new(&[2, 2], DType::F32).unwrap();
+    assert!(!buffer.is_device());
+    buffer.host_mut::<f32>().unwrap().fill(1.5);
+    let device = buffer.device_mut().unwrap();
+    device.host_bytes().unwrap()[..4].copy_from_slice(&2.5_f32.to_ne_bytes());
+    assert_eq!(buffer.host::<f32>().unwrap(), [2.5, 1.5, 1.5, 1.5]);
+}
+
+#[derive(Debug, Clone)]
+enum Op {
+    ReadHost,
+    WriteHost(usize, u8),
+    ReadDevice,
+    WriteDevice(usize, u8),
+    Sync,
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    prop_oneof![
+        Just(Op::ReadHost),
+        (0..4_usize, any::<u8>()).prop_map(|(at, byte)| Op::WriteHost(at, byte)),
+        Just(Op::ReadDevice),
+        (0..4_usize, any::<u8>()).prop_map(|(at, byte)| Op::WriteDevice(at, byte)),
+        Just(Op::Sync),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn both_sides_always_show_the_last_write(ops in proptest::collection::vec(op(), 1..40)) {
+        let (mut buffer, _) = on_fake();
+        buffer.host_mut::<u8>().unwrap().fill(0);
+        let mut model = [0; 4];
+        for op in ops {
+            match op {
+                Op::ReadHost => prop_assert_eq!(buffer.host::<u8>().unwrap(), model),
+                Op::ReadDevice => {
+                    buffer.device().unwrap();
+                    prop_assert_ne!(buffer.state(), SyncState::HostDirty);
+                }
+                Op::WriteHost(at, byte) => {
+                    let host = buffer.host_mut::<u8>().unwrap();
+                    model[at] = byte;
+                    host[at] = byte;
+                    prop_assert_eq!(host, model);
+                }
+                Op::WriteDevice(at, byte) => {
+                    let device = buffer.device_mut().unwrap().host_bytes().unwrap();
+                    model[at] = byte;
+                    device[at] = byte;
+                    prop_assert_eq!(device, model);
+                }
+                Op::Sync => buffer.sync().unwrap(),
+            }
+        }
+        prop_assert_eq!(buffer.host::<u8>().unwrap(), model);
+    }
+}
