@@ -1,6 +1,6 @@
 //! What tensors cost, beside the floor that the operating system sets.
 //!
-//! `cargo bench --bench tensor` runs all of it in about 30 seconds. "Cold" allocations come fresh
+//! `cargo bench -p compare --bench tensor` runs all of it in about 30 seconds. "Cold" allocations come fresh
 //! from the kernel every time; nothing is pooled.
 #![allow(unsafe_code, reason = "the floors call mmap(2) directly")]
 #![allow(clippy::unwrap_used, reason = "a benchmark may panic")]

@@ -1,6 +1,6 @@
 //! What a buffer costs, beside malloc, mimalloc and jemalloc in the same run.
 //!
-//!     cargo bench -p cenote --bench buffer
+//!     cargo bench -p compare --bench buffer
 //!
 //! Rounds of all subjects are interleaved, so that a busy machine slows all of them alike. A figure
 //! is the median round, with the best round in brackets. Nothing touches the memory: this is the
