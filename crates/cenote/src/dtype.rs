@@ -128,11 +128,11 @@ impl fmt::Display for DType {
 impl FromStr for DType {
     type Err = Error;
 
-    /// Accepts both the Rust and the numpy name.
+    /// Accepts both the Rust and the numpy name, in any case.
     fn from_str(name: &str) -> Result<Self> {
         TABLE
             .iter()
-            .find(|row| row.2 == name || row.3 == name)
+            .find(|row| row.2.eq_ignore_ascii_case(name) || row.3.eq_ignore_ascii_case(name))
             .map(|row| row.0)
             .ok_or_else(|| Error::UnknownDType { given: name.into() })
     }

@@ -39,7 +39,7 @@ pub enum Error {
 
     /// The size in bytes does not fit the address space.
     #[error(
-        "shape {shape:?} of {item_size}-byte elements with these strides overflows the address space"
+        "a tensor of shape {shape:?} with {item_size}-byte elements overflows the address space"
     )]
     SizeOverflow {
         /// The shape asked for.
@@ -214,6 +214,34 @@ pub enum Error {
         dtype: &'static str,
     },
 
+    /// Memory that another process can write, asked for as elements that not every byte is.
+    #[error(
+        "the memory of this tensor can still be written by another process, so its bytes cannot \
+         be looked at as {dtype}; copy them out (`to_vec`), or have it sealed against writing"
+    )]
+    Changeable {
+        /// The dtype.
+        dtype: &'static str,
+    },
+
+    /// Byte strides that are no multiples of the element's size.
+    #[error("byte strides {strides:?} are not multiples of the {item_size} bytes of an element")]
+    OddStrides {
+        /// The byte strides.
+        strides: Box<[isize]>,
+        /// Bytes of one element.
+        item_size: usize,
+    },
+
+    /// Mutable access to elements that share bytes.
+    #[error("elements of shape {shape:?} with byte strides {strides:?} overlap each other")]
+    Overlapping {
+        /// The shape.
+        shape: Dims,
+        /// The byte strides.
+        strides: Box<[isize]>,
+    },
+
     /// Data of another length than the shape.
     #[error("shape {shape:?} has {expected} elements but {given} were given")]
     WrongLen {
@@ -330,6 +358,10 @@ pub enum Error {
         /// Why it is refused.
         why: &'static str,
     },
+
+    /// A socket that cannot carry file descriptors.
+    #[error("the socket is not a Unix socket, so it cannot carry a tensor")]
+    NotUnixSocket,
 
     /// A message from a peer that is not one of ours, or is damaged.
     #[error("the peer sent something that is not a tensor: {what}")]
@@ -490,7 +522,7 @@ pub enum Error {
     Unwritten,
 
     /// The operating system refused.
-    #[error("{op} failed")]
+    #[error("{op} failed: {source}")]
     Os {
         /// What was attempted.
         op: &'static str,
@@ -558,11 +590,14 @@ pub enum NotWritable {
     #[error("other handles or views of the same buffer are alive")]
     Shared,
     /// Its file descriptor was given out, or it was sent.
-    #[error("it was shared with another process")]
+    #[error("it was, or may have been, shared with another process")]
     Published,
     /// It came from another process.
     #[error("it was received from another process")]
     Received,
+    /// It is shared memory of the process that this one was forked from.
+    #[error("it is shared memory of the process that this one was forked from")]
+    Forked,
     /// The memory belongs to somebody else.
     #[error("its memory belongs to somebody else")]
     Foreign,

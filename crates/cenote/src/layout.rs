@@ -316,6 +316,11 @@ impl Layout {
         self.strides[self.ndim] = 0;
     }
 
+    /// The error for a layout that ought to be contiguous.
+    pub(crate) fn not_contiguous(&self) -> Error {
+        Error::NotContiguous { shape: self.shape().into(), strides: self.strides().into() }
+    }
+
     fn overflow(&self) -> Error {
         Error::SizeOverflow { shape: self.shape().into(), item_size: self.item_size }
     }

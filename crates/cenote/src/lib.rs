@@ -51,7 +51,7 @@ pub use half::{bf16, f16};
 pub use layout::{Layout, MAX_DIMS, Runs};
 pub use memory::TensorMemory;
 pub use memory::select::{FORCE_MEM_ENV, NotGranted, PassedOver, Selection, Wish};
-pub use num_complex::{Complex32, Complex64};
+pub use num_complex::Complex;
 #[cfg(target_os = "linux")]
 pub use tensor::PlaneDescriptor;
 pub use tensor::{BufferIdentity, Tensor, TensorMap, TensorMapMut, TensorOptions};

@@ -83,6 +83,7 @@ impl TensorMemory {
     pub fn availability(self) -> Result<(), Unavailable> {
         match self {
             TensorMemory::Mem => Ok(()),
+            _ if select::force_mem().unwrap_or(false) => Err(Unavailable::ForcedMem),
             TensorMemory::Shm => shm_availability(),
             TensorMemory::Dma | TensorMemory::Pbo => Err(Unavailable::NotSupported),
         }

@@ -95,11 +95,11 @@ impl Region {
         Ok(Region { ptr: heap.ptr(), len, writable: true, _keeper: Keeper::Heap(heap) })
     }
 
-    /// The first `len` bytes of a mapping, which must be at least that long.
+    /// All bytes of a mapping, which was made with `access`.
     #[cfg(target_os = "linux")]
-    pub(crate) fn map(map: Map, len: usize, access: Access) -> Region {
+    pub(crate) fn map(map: Map, access: Access) -> Region {
         let writable = access == Access::Write;
-        Region { ptr: map.ptr(), len, writable, _keeper: Keeper::Map(map) }
+        Region { ptr: map.ptr(), len: map.len(), writable, _keeper: Keeper::Map(map) }
     }
 
     /// The elements of a vector, without copying them.

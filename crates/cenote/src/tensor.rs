@@ -263,7 +263,8 @@ impl Tensor {
     /// ```
     pub fn map(&self) -> Result<TensorMap<'_>> {
         let bytes = self.buffer.storage().region.bytes();
-        Ok(TensorMap { bytes, layout: &self.layout, dtype: self.dtype })
+        let stable = self.buffer.storage().stable;
+        Ok(TensorMap { bytes, layout: &self.layout, dtype: self.dtype, stable })
     }
 
     /// Makes the elements accessible for writing.
@@ -288,7 +289,8 @@ impl Tensor {
     pub fn map_mut(&mut self) -> Result<TensorMapMut<'_>> {
         let bytes =
             Buffer::bytes_mut(&mut self.buffer).map_err(|why| Error::NotWritable { why })?;
-        Ok(TensorMapMut { bytes, layout: &self.layout, dtype: self.dtype })
+        let (layout, dtype, format) = (self.layout, self.dtype, self.format);
+        Ok(TensorMapMut { bytes, layout, dtype, format })
     }
 }
 

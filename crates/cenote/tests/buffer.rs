@@ -10,7 +10,7 @@ use std::sync::{Arc, Barrier};
 use std::thread;
 use std::time::Duration;
 
-use cenote::{Buffer, BufferPool, Complex32, Complex64, Element, Error, Limit, bf16, f16};
+use cenote::{Buffer, BufferPool, Complex, Element, Error, Limit, bf16, f16};
 use proptest::prelude::*;
 
 const KIB: usize = 1 << 10;
@@ -102,8 +102,8 @@ fn every_element_type_shares_the_blocks_of_the_others() {
     element_is_pooled(&pool, 1_u32);
     element_is_pooled(&pool, 1_u64);
     element_is_pooled(&pool, true);
-    element_is_pooled(&pool, Complex32::new(1.0, -1.0));
-    element_is_pooled(&pool, Complex64::new(1.0, -1.0));
+    element_is_pooled(&pool, Complex::<f32>::new(1.0, -1.0));
+    element_is_pooled(&pool, Complex::<f64>::new(1.0, -1.0));
     assert_eq!(pool.stats().misses, misses);
 }
 

@@ -44,6 +44,10 @@ const TABLE: &[(&str, fn())] = table![
     descriptors_that_cannot_be_read_are_refused
     memory_that_is_too_small_is_refused
     memory_that_could_shrink_is_refused
+    memory_that_shrinks_while_it_is_imported_is_refused
+    bools_in_memory_that_others_can_write_are_not_looked_at
+    more_elements_than_memory_are_an_error_value
+    only_unix_sockets_carry_tensors
     tensors_travel_over_streams_and_packets
     views_travel
     images_travel
@@ -78,6 +82,8 @@ fn main() -> ExitCode {
             Ok(())
         })
     };
+    // Looking at the limits of the process for the first time takes a descriptor for good.
+    drop(Tensor::options().memory(TensorMemory::Mem).create(&[1 << 20], DType::U8).unwrap());
     // One at a time: another test's descriptors would count as leaked.
     let arguments = Arguments { test_threads: Some(1), ..Arguments::from_args() };
     libtest_mimic::run(&arguments, TABLE.iter().map(trial).collect()).exit_code()
@@ -578,14 +584,72 @@ fn garbage_is_an_error() {
     assert!(matches!(version, Error::BadMessage { .. }) && version.to_string().contains("version"));
 }
 
+/// Truncates and seals at the worst moment, as a hostile peer would.
+fn memory_that_shrinks_while_it_is_imported_is_refused() {
+    for _ in 0..2000 {
+        let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+        let theirs = rustix::fs::memfd_create("racing", flags).unwrap();
+        rustix::fs::ftruncate(&theirs, 65_536).unwrap();
+        let ours = theirs.try_clone().unwrap();
+        let kept = theirs.try_clone().unwrap();
+        let imported = std::thread::scope(|scope| {
+            scope.spawn(move || {
+                rustix::fs::ftruncate(&theirs, 0).unwrap();
+                rustix::fs::fcntl_add_seals(&theirs, SealFlags::SHRINK).unwrap();
+            });
+            Tensor::from_fd(ours, &[65_536], DType::U8)
+        });
+        if imported.is_ok() {
+            assert!(rustix::fs::fstat(&kept).unwrap().st_size >= 65_536);
+        }
+    }
+}
+
+fn bools_in_memory_that_others_can_write_are_not_looked_at() {
+    let fd = sealed_memfd(&[1, 0, 1, 2], SealFlags::SHRINK);
+    let tensor = Tensor::from_fd(fd, &[4], DType::Bool).unwrap();
+    let map = tensor.map().unwrap();
+    assert!(matches!(map.as_slice::<bool>(), Err(Error::Changeable { .. })));
+    assert!(map.get::<bool>(&[0]).unwrap());
+    assert!(matches!(map.get::<bool>(&[3]), Err(Error::InvalidValue { .. })));
+    assert!(matches!(tensor.to_vec::<bool>(), Err(Error::InvalidValue { .. })));
+    let sealed = sealed_memfd(&[1, 0], SealFlags::SHRINK | SealFlags::FUTURE_WRITE);
+    let tensor = Tensor::from_fd(sealed, &[2], DType::Bool).unwrap();
+    assert_eq!(tensor.map().unwrap().as_slice::<bool>().unwrap(), [true, false]);
+}
+
+fn sealed_memfd(bytes: &[u8], seals: SealFlags) -> OwnedFd {
+    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+    let fd = rustix::fs::memfd_create("sealed", flags).unwrap();
+    rustix::io::pwrite(&fd, bytes, 0).unwrap();
+    rustix::fs::fcntl_add_seals(&fd, seals).unwrap();
+    fd
+}
+
+fn more_elements_than_memory_are_an_error_value() {
+    let one = counting(&[1]);
+    let endless = Layout::strided(&[1 << 45], &[0], 0, 1).unwrap();
+    let tensor = Tensor::from_fd_layout(one.clone_fd().unwrap(), endless, DType::U8).unwrap();
+    assert!(tensor.to_vec::<u8>().is_err());
+    assert!(tensor.to_contiguous().is_err());
+}
+
+fn only_unix_sockets_carry_tensors() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let tcp = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let mut tensor = counting(&[4]);
+    assert!(matches!(tensor.send(&tcp), Err(Error::NotUnixSocket)));
+    tensor.map_mut().unwrap();
+}
+
 fn truncated_messages_are_errors() {
     let (message, fds) = message_of(&counting(&[4]));
     for len in [1, 7, 8, 16, message.len() / 2, message.len() - 1] {
-        for pair in [streams, packets] {
-            for with in [&fds[..], &[]] {
-                let part = recv_raw(pair, &message[..len], with);
-                assert!(matches!(part, Err(Error::Disconnected { mid_message: true })), "{part:?}");
-            }
+        for with in [&fds[..], &[]] {
+            let part = recv_raw(streams, &message[..len], with);
+            assert!(matches!(part, Err(Error::Disconnected { mid_message: true })), "{part:?}");
+            let part = recv_raw(packets, &message[..len], with);
+            assert!(matches!(part, Err(Error::BadMessage { .. })), "{part:?}");
         }
     }
     // In pieces it is whole again.

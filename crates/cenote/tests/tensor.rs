@@ -11,8 +11,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use cenote::{
-    Complex32, Complex64, CopyReason, DType, Element, Error, Layout, NotWritable, PixelFormat,
-    Tensor, TensorMemory, TensorOptions, Unavailable, Wish, bf16, f16,
+    Complex, CopyReason, DType, Element, Error, Layout, NotWritable, PixelFormat, Tensor,
+    TensorMemory, TensorOptions, Unavailable, Wish, bf16, f16,
 };
 use libtest_mimic::{Arguments, Trial};
 use model::{Model, indices, view};
@@ -59,6 +59,9 @@ const TABLE: &[(&str, Test)] = table![
     rows_are_aligned_as_asked
     plane_offset_moves_inside_the_buffer
     planes_cover_the_image
+    planes_can_be_written_one_by_one
+    the_format_of_a_region_can_change
+    make_mut_keeps_the_row_stride
     roi_keeps_the_format
     roi_of_roi_is_roi
     contiguous_images_equal_a_naive_copy
@@ -257,8 +260,8 @@ fn typed_slices_of_every_dtype(memory: TensorMemory) {
     check(memory, of, [1u32, 2, u32::MAX, 4, 0, 6]);
     check(memory, of, [1u64, 2, u64::MAX, 4, 0, 6]);
     check(memory, of, [true, false, true, true, false, false]);
-    check(memory, of, [1.0f32, 2.0, 3.0, 4.0, 5.0, 6.0].map(|re| Complex32::new(re, -re)));
-    check(memory, of, [1.0f64, 2.0, 3.0, 4.0, 5.0, 6.0].map(|re| Complex64::new(re, -re)));
+    check(memory, of, [1.0f32, 2.0, 3.0, 4.0, 5.0, 6.0].map(|re| Complex::<f32>::new(re, -re)));
+    check(memory, of, [1.0f64, 2.0, 3.0, 4.0, 5.0, 6.0].map(|re| Complex::<f64>::new(re, -re)));
     seen.sort_unstable();
     assert!(seen.into_iter().eq(DType::all()), "a dtype is missing here");
 }
@@ -739,6 +742,46 @@ fn plane_offset_moves_inside_the_buffer(memory: TensorMemory) {
         Some(26)
     );
     assert!(image.with_plane_offset(11).is_err());
+}
+
+fn planes_can_be_written_one_by_one(memory: TensorMemory) {
+    for format in PixelFormat::all() {
+        let options = TensorOptions::new().memory(memory).row_alignment(64);
+        let mut image = options.image(7, 5, format).unwrap();
+        for plane in 0..format.plane_count() {
+            let value = u8::try_from(plane + 1).unwrap();
+            image.map_mut().unwrap().plane_mut(plane).unwrap().for_each_run(|row| row.fill(value));
+        }
+        for plane in 0..format.plane_count() {
+            let value = u8::try_from(plane + 1).unwrap();
+            let samples = image.plane(plane).unwrap();
+            let map = samples.map().unwrap();
+            assert!(map.runs().flatten().all(|&byte| byte == value), "{format} plane {plane}");
+        }
+        let beyond = image.map_mut().unwrap().plane_mut(format.plane_count()).map(drop);
+        assert!(matches!(beyond, Err(Error::NoSuchPlane { .. })), "{format}");
+    }
+}
+
+fn the_format_of_a_region_can_change(memory: TensorMemory) {
+    let frame = TensorOptions::new().memory(memory).image(64, 64, PixelFormat::Nv12).unwrap();
+    let mut region = frame.roi(16, 16, 32, 32).unwrap();
+    let chroma = region.plane(1).unwrap().plane_offset();
+    region.set_format(PixelFormat::Nv21).unwrap();
+    assert_eq!(region.image_size(), Some((32, 32)));
+    assert_eq!(region.plane(1).unwrap().plane_offset(), chroma);
+    assert!(region.set_format(PixelFormat::I420).is_err());
+    region.set_format(PixelFormat::Grey).unwrap();
+    assert_eq!((region.image_size(), region.plane_count()), (Some((32, 32)), 1));
+}
+
+fn make_mut_keeps_the_row_stride(memory: TensorMemory) {
+    let options = TensorOptions::new().memory(memory).row_alignment(64);
+    let mut image = options.image(100, 10, PixelFormat::Rgb8).unwrap();
+    let before = image.clone();
+    image.make_mut().unwrap();
+    assert_eq!((image.row_stride(), before.row_stride()), (Some(320), Some(320)));
+    assert_eq!(image.to_contiguous().unwrap().row_stride(), None);
 }
 
 fn planes_cover_the_image(memory: TensorMemory) {

@@ -233,10 +233,13 @@ impl Reservation {
     /// Ends the reservation of memory that the kernel has charged by now: measurements show it, and
     /// go on doing so until it is freed.
     pub(crate) fn settle(self) {
-        // The bytes are used, not given back: the fast path must not hand them out again.
+        // The bytes are used, not given back: the fast path must not hand them out again. The turn,
+        // because a ceiling that was computed before `reserved` sank must not be set after it.
+        let _turn = self.budget.turn.wait();
         let bytes = self.len as u64;
         let lower = |ceiling: u64| Some(ceiling.saturating_sub(bytes));
         let _ = self.budget.ceiling.fetch_update(Ordering::Relaxed, Ordering::Relaxed, lower);
+        drop(self);
     }
 }
 

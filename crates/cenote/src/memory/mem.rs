@@ -28,7 +28,7 @@ fn region(request: &Request<'_>, grants: &mut Grants) -> Result<Region> {
     let map = Map::anonymous(request.len, request.map_align())
         .map_err(|source| Error::os("mmap of heap memory", source))?;
     grants.advise(request.advice, &map);
-    Ok(Region::map(map, request.len, Access::Write))
+    Ok(Region::map(map, Access::Write))
 }
 
 #[cfg(not(target_os = "linux"))]

@@ -275,7 +275,7 @@ fn reason(error: Error) -> Unavailable {
 }
 
 /// Reads the environment each time: it costs little beside an allocation.
-fn force_mem() -> Result<bool> {
+pub(crate) fn force_mem() -> Result<bool> {
     let Some(value) = env::var_os(FORCE_MEM_ENV) else { return Ok(false) };
     match value.to_str() {
         Some("1" | "true") => Ok(true),

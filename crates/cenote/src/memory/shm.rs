@@ -38,8 +38,9 @@ pub(crate) fn allocate(request: &Request<'_>, grants: &mut Grants) -> Result<Sto
         .map_err(|source| Error::os("mapping shared memory", source))?;
     grants.advise(request.advice, &map);
     Ok(Storage {
-        region: Region::map(map, request.len, Access::Write),
+        region: Region::map(map, Access::Write),
         memory: TensorMemory::Shm,
+        stable: true,
         fd: Some(fd),
         _reservation: None,
     })
@@ -71,8 +72,9 @@ pub(crate) fn import(fd: OwnedFd, needed: usize, import: Import) -> Result<Stora
     let map = Map::shared(fd.as_fd(), len, 1, access)
         .map_err(|source| Error::os("mapping shared memory", source))?;
     Ok(Storage {
-        region: Region::map(map, len, access),
+        region: Region::map(map, access),
         memory: TensorMemory::Shm,
+        stable: import == Import::Trusted || is_write_sealed(&facts),
         fd: Some(fd),
         _reservation: Some(reservation),
     })
@@ -93,6 +95,12 @@ fn check(facts: &Facts, needed: usize, import: Import) -> Result<()> {
         Import::Trusted => check_writable(facts, seals),
         Import::ReadOnly => Ok(()),
     }
+}
+
+/// Whether new writers are forbidden. (Whoever had the memory mapped for writing before is trusted.)
+fn is_write_sealed(facts: &Facts) -> bool {
+    let write = SealFlags::WRITE | SealFlags::FUTURE_WRITE;
+    facts.seals.is_some_and(|seals| seals.intersects(write))
 }
 
 fn check_writable(facts: &Facts, seals: SealFlags) -> Result<()> {

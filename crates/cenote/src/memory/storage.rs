@@ -12,6 +12,8 @@ use std::os::fd::OwnedFd;
 pub(crate) struct Storage {
     pub(crate) region: Region,
     pub(crate) memory: TensorMemory,
+    /// Nobody can change the bytes while they are shared: they are this process's own, or sealed.
+    pub(crate) stable: bool,
     /// The file behind the bytes, where there is one.
     #[cfg(target_os = "linux")]
     pub(crate) fd: Option<OwnedFd>,
@@ -34,6 +36,7 @@ impl Storage {
         Storage {
             region,
             memory: TensorMemory::Mem,
+            stable: true,
             #[cfg(target_os = "linux")]
             fd: None,
             _reservation: reservation,

@@ -14,8 +14,12 @@
 //! another cgroup and limits can be changed at any time. A measurement reads five to ten
 //! small files, which takes some 100 to 300 µs.
 
-use std::fs;
+use std::fs::{self, File};
+use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+
+use rustix::io::Errno;
 
 use crate::error::Limit;
 
@@ -50,6 +54,7 @@ fn margin(total: u64) -> u64 {
 
 /// Measures what is left, now.
 pub(crate) fn headroom() -> Headroom {
+    keep_spare();
     let meminfo = read("/proc/meminfo");
     let cgroup = read("/proc/self/cgroup");
     let mountinfo = read("/proc/self/mountinfo");
@@ -73,8 +78,35 @@ pub(crate) fn anonymous() -> Option<u64> {
 
 /// The text of a file; empty if there is none.
 fn read(path: impl AsRef<Path>) -> String {
+    let path = path.as_ref();
+    let bytes = fs::read(path).or_else(|error| match Errno::from_io_error(&error) {
+        Some(Errno::MFILE | Errno::NFILE) => read_without_descriptors(path),
+        _ => Err(error),
+    });
     // Mount points may have any bytes in their names; one odd name must not hide all the others.
-    fs::read(path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default()
+    bytes.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default()
+}
+
+/// A descriptor that is given up for a moment when there is no other. A process that has run out of
+/// descriptors must not believe that it has no limits.
+static SPARE: Mutex<Option<File>> = Mutex::new(None);
+
+/// Takes a spare descriptor, once.
+fn keep_spare() {
+    // A forked child may find the lock taken for good: then it does without.
+    if let Ok(mut spare) = SPARE.try_lock()
+        && spare.is_none()
+    {
+        *spare = File::open("/dev/null").ok();
+    }
+}
+
+fn read_without_descriptors(path: &Path) -> io::Result<Vec<u8>> {
+    let mut spare = SPARE.try_lock().map_err(|_| io::ErrorKind::WouldBlock)?;
+    *spare = None;
+    let bytes = fs::read(path);
+    *spare = File::open("/dev/null").ok();
+    bytes
 }
 
 fn machine(meminfo: &str) -> Option<Headroom> {

@@ -75,6 +75,9 @@ pub(crate) fn forbid_writing(fd: impl AsFd) -> io::Result<()> {
 /// Looks at a file descriptor that came from anywhere.
 pub(crate) fn examine(fd: impl AsFd) -> io::Result<Facts> {
     let fd = fd.as_fd();
+    // Seals before size: a size read first could be of a file that was cut short and sealed since.
+    // Seals are for good, so what `SHRINK` protects is at least the size read after it was seen.
+    let seals = fs::fcntl_get_seals(fd).ok();
     let stat = fs::fstat(fd)?;
     let mode = fs::fcntl_getfl(fd)?;
     let access = mode & OFlags::ACCMODE;
@@ -85,7 +88,7 @@ pub(crate) fn examine(fd: impl AsFd) -> io::Result<Facts> {
         file: (stat.st_dev, stat.st_ino),
         readable: !path_only && access != OFlags::WRONLY,
         writable: !path_only && access == OFlags::RDWR,
-        seals: fs::fcntl_get_seals(fd).ok(),
+        seals,
         kind: match path_only {
             true => "only a path (O_PATH)",
             false => kind_name(fs::FileType::from_raw_mode(stat.st_mode)),

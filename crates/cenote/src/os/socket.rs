@@ -3,7 +3,9 @@
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
 
+use crate::error::{Error, Result};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{
@@ -18,8 +20,17 @@ pub(crate) const MAX_FDS: usize = 4;
 /// are closed rather than lost in truncation.
 const CONTROL_LEN: usize = rustix::cmsg_space!(ScmRights(2 * MAX_FDS));
 
-/// How long the rest of a message that has begun may take to arrive.
-const MID_MESSAGE: Timespec = Timespec { tv_sec: 5, tv_nsec: 0 };
+/// How long the rest of a message that has begun may take altogether, on a non-blocking socket.
+const MID_MESSAGE: Duration = Duration::from_secs(5);
+
+/// Descriptors travel over Unix sockets only: on any other they would be lost without a word.
+pub(crate) fn check_unix(socket: BorrowedFd<'_>) -> Result<()> {
+    match net::sockopt::socket_domain(socket) {
+        Ok(net::AddressFamily::UNIX) => Ok(()),
+        Ok(_) => Err(Error::NotUnixSocket),
+        Err(source) => Err(Error::os("looking at a socket", source)),
+    }
+}
 
 /// Sends all of `bytes`, with `fds` attached to its first byte.
 ///
@@ -27,10 +38,11 @@ const MID_MESSAGE: Timespec = Timespec { tv_sec: 5, tv_nsec: 0 };
 /// bytes are gone, the rest is waited for.
 pub(crate) fn send(socket: BorrowedFd<'_>, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> io::Result<()> {
     let mut sent = send_part(socket, bytes, fds)?;
+    let mut deadline = None;
     while sent < bytes.len() {
         match send_part(socket, &bytes[sent..], &[]) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                wait(socket, PollFlags::OUT)?;
+                wait(socket, PollFlags::OUT, &mut deadline)?;
             }
             part => sent += part?,
         }
@@ -60,8 +72,8 @@ pub(crate) struct Received {
     pub(crate) fds: Vec<OwnedFd>,
     /// More descriptors were sent than a message may carry, or than this process has room for.
     pub(crate) lost_fds: bool,
-    /// The peer's packet was longer than the message.
-    pub(crate) too_long: bool,
+    /// The peer's packet was longer or shorter than the message.
+    pub(crate) wrong_len: bool,
 }
 
 /// Fills `bytes` from the socket and collects the descriptors that come with them.
@@ -70,16 +82,21 @@ pub(crate) struct Received {
 /// A non-blocking socket with nothing to read gives `WouldBlock`.
 pub(crate) fn recv(socket: BorrowedFd<'_>, bytes: &mut [u8]) -> io::Result<Received> {
     let mut received = Received::default();
+    let mut deadline = None;
     while received.len < bytes.len() {
         match recv_part(socket, bytes, &mut received) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock && received.len > 0 => {
-                wait(socket, PollFlags::IN)?;
+                wait(socket, PollFlags::IN, &mut deadline)?;
             }
             Ok(0) => break,
             part => received.len += part?,
         }
         // A peer could go on sending descriptors with every byte.
-        if received.lost_fds || (received.len < bytes.len() && !is_stream(socket)?) {
+        if received.lost_fds {
+            break;
+        }
+        if received.len < bytes.len() && !is_stream(socket)? {
+            received.wrong_len = true;
             break;
         }
     }
@@ -110,12 +127,17 @@ fn recv_part(
         }
     }
     received.lost_fds |= received.fds.len() > MAX_FDS || part.flags.contains(ReturnFlags::CTRUNC);
-    received.too_long |= part.flags.contains(ReturnFlags::TRUNC);
+    received.wrong_len |= part.flags.contains(ReturnFlags::TRUNC);
     Ok(part.bytes)
 }
 
-fn wait(socket: BorrowedFd<'_>, what: PollFlags) -> io::Result<()> {
-    match poll(&mut [PollFd::from_borrowed_fd(socket, what)], Some(&MID_MESSAGE)) {
+/// Waits until the deadline, which begins with the first wait: a peer that sends byte by byte gets no
+/// more time than one that sends nothing.
+fn wait(socket: BorrowedFd<'_>, what: PollFlags, deadline: &mut Option<Instant>) -> io::Result<()> {
+    let deadline = *deadline.get_or_insert_with(|| Instant::now() + MID_MESSAGE);
+    let left = deadline.saturating_duration_since(Instant::now());
+    let left = Timespec::try_from(left).map_err(io::Error::other)?;
+    match poll(&mut [PollFd::from_borrowed_fd(socket, what)], Some(&left)) {
         Ok(0) => Err(io::ErrorKind::TimedOut.into()),
         Err(Errno::INTR) => Ok(()),
         ready => Ok(ready.map(drop)?),

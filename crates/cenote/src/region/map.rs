@@ -7,9 +7,9 @@
 #![allow(unsafe_code, reason = "mmap(2) hands out raw memory")]
 
 use std::ffi::c_void;
-use std::io;
 use std::os::fd::BorrowedFd;
 use std::ptr::{self, NonNull};
+use std::{io, mem};
 
 use rustix::mm::{self, Advice, MapFlags, ProtFlags};
 
@@ -73,12 +73,19 @@ impl Map {
         align: usize,
         map: impl Fn(*mut c_void, MapFlags) -> io::Result<*mut c_void>,
     ) -> io::Result<Map> {
+        // No slice may be longer, and a 32-bit kernel interface can map more.
+        isize::try_from(len).map_err(|_| io::ErrorKind::OutOfMemory)?;
         if align <= rustix::param::page_size() {
             return Map::adopt(map(ptr::null_mut(), MapFlags::empty())?, len);
         }
         let mut space = Map::reserve(len, align)?;
         space.trim_to(len, align);
-        map(space.ptr.as_ptr().cast(), MapFlags::FIXED)?;
+        if let Err(error) = map(space.ptr.as_ptr().cast(), MapFlags::FIXED) {
+            // mmap(2), POSIX: a failed MAP_FIXED may have unmapped the range, and another thread may
+            // have it by now. So it is not ours to unmap.
+            mem::forget(space);
+            return Err(error);
+        }
         Ok(space)
     }
 
@@ -117,6 +124,10 @@ impl Map {
 
     pub(crate) fn ptr(&self) -> NonNull<u8> {
         self.ptr
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.len
     }
 
     /// Asks for huge pages.
@@ -158,9 +169,12 @@ fn unmap(ptr: *mut u8, len: usize) {
     if len > 0 {
         // SAFETY: see above: the caller owns the pages and keeps no reference to them.
         let result = unsafe { mm::munmap(ptr.cast(), len) };
-        // It fails only for a range that is no mapping, or when splitting one exceeds the
-        // process's limit of mappings; then the pages stay reserved, which harms nobody.
-        debug_assert!(result.is_ok(), "munmap: {result:?}");
+        // It fails when splitting a mapping exceeds the process's limit of mappings. Then the
+        // address space stays taken, and the pages are given back.
+        if result.is_err() {
+            // SAFETY: as above; what the pages contain is of no interest to anybody.
+            let _ = unsafe { mm::madvise(ptr.cast(), len, Advice::LinuxDontNeed) };
+        }
     }
 }
 

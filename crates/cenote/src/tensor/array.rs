@@ -8,7 +8,7 @@ use crate::copies::{self, CopyReason};
 use crate::dtype::Element;
 use crate::error::{Error, Result};
 use crate::layout::Layout;
-use crate::tensor::map::{cast, cast_mut, check_dtype};
+use crate::tensor::map::{cast, cast_mut, check_dtype, check_stable};
 use crate::tensor::{Tensor, TensorMap, TensorMapMut};
 
 impl Tensor {
@@ -57,9 +57,9 @@ impl Tensor {
 
     /// The elements, copied into an array.
     pub fn to_array<T: Element>(&self) -> Result<ArrayD<T>> {
-        let array = self.map()?.as_array::<T>()?.to_owned();
-        copies::count(CopyReason::CopiedOut, self.nbytes());
-        Ok(array)
+        let elements = self.to_vec::<T>()?;
+        let shape = IxDyn(self.shape());
+        ArrayD::from_shape_vec(shape, elements).map_err(|_| self.layout.not_contiguous())
     }
 }
 
@@ -76,6 +76,7 @@ impl TensorMap<'_> {
     /// ```
     pub fn as_array<T: Element>(&self) -> Result<ArrayViewD<'_, T>> {
         check_dtype::<T>(self.dtype)?;
+        check_stable::<T>(self.stable)?;
         let steps = Steps::of(self.layout)?;
         let elements = cast(&self.bytes[self.layout.byte_range()])?;
         let array = ArrayViewD::from_shape(steps.shape(self.layout), elements);
@@ -89,10 +90,10 @@ impl TensorMapMut<'_> {
     /// The elements as a mutable array, contiguous or not.
     pub fn as_array_mut<T: Element>(&mut self) -> Result<ArrayViewMutD<'_, T>> {
         check_dtype::<T>(self.dtype)?;
-        let steps = Steps::of(self.layout)?;
+        let steps = Steps::of(&self.layout)?;
         let elements = cast_mut(&mut self.bytes[self.layout.byte_range()])?;
-        let array = ArrayViewMutD::from_shape(steps.shape(self.layout), elements);
-        let mut array = array.map_err(|_| steps.unfit(self.layout))?;
+        let array = ArrayViewMutD::from_shape(steps.shape(&self.layout), elements);
+        let mut array = array.map_err(|_| steps.unfit(&self.layout))?;
         steps.backwards().for_each(|axis| array.invert_axis(axis));
         Ok(array)
     }
@@ -112,10 +113,8 @@ impl Steps {
         };
         let axes = layout.strides().iter().zip(layout.shape());
         let steps = axes.map(step).collect::<Option<_>>();
-        steps.map(Steps).ok_or_else(|| Error::NotContiguous {
-            shape: layout.shape().into(),
-            strides: layout.strides().into(),
-        })
+        let (strides, item_size) = (layout.strides(), layout.item_size());
+        steps.map(Steps).ok_or_else(|| Error::OddStrides { strides: strides.into(), item_size })
     }
 
     fn shape(&self, layout: &Layout) -> ndarray::StrideShape<IxDyn> {
@@ -129,6 +128,6 @@ impl Steps {
 
     /// ndarray refuses mutable views in which two elements share a place.
     fn unfit(&self, layout: &Layout) -> Error {
-        Error::NotContiguous { shape: layout.shape().into(), strides: layout.strides().into() }
+        Error::Overlapping { shape: layout.shape().into(), strides: layout.strides().into() }
     }
 }

@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use crate::error::NotWritable;
 #[cfg(target_os = "linux")]
 use crate::error::Result;
+use crate::memory::TensorMemory;
 use crate::memory::select::Selection;
 use crate::memory::storage::Storage;
 
@@ -18,12 +19,16 @@ pub(crate) struct Buffer {
     /// Set once, when another process may have the bytes. Never cleared: there is no knowing
     /// when the last of them lets go.
     published: AtomicBool,
+    /// The process that made it. A forked child inherits the handles, and of shared memory the very
+    /// bytes, so there the sole handle is not the sole holder.
+    process: u32,
 }
 
 impl Buffer {
     pub(crate) fn new(storage: Storage, selection: Selection) -> Arc<Buffer> {
         let identity = BufferIdentity::next();
-        Arc::new(Buffer { storage, identity, selection, published: AtomicBool::new(false) })
+        let (published, process) = (AtomicBool::new(false), std::process::id());
+        Arc::new(Buffer { storage, identity, selection, published, process })
     }
 
     pub(crate) fn storage(&self) -> &Storage {
@@ -45,6 +50,9 @@ impl Buffer {
         if *buffer.published.get_mut() {
             return Err(NotWritable::Published);
         }
+        if buffer.is_inherited() {
+            return Err(NotWritable::Forked);
+        }
         buffer.storage.region.bytes_mut().ok_or(reason)
     }
 
@@ -54,9 +62,17 @@ impl Buffer {
             Some(this.storage.foreign())
         } else if this.published.load(Ordering::Relaxed) {
             Some(NotWritable::Published)
+        } else if this.is_inherited() {
+            Some(NotWritable::Forked)
         } else {
             (Arc::strong_count(this) > 1).then_some(NotWritable::Shared)
         }
+    }
+
+    /// Whether the bytes are those of the process that this one was forked from. Heap memory is copied
+    /// on write by the fork.
+    fn is_inherited(&self) -> bool {
+        self.storage.memory != TensorMemory::Mem && self.process != std::process::id()
     }
 
     /// Lends the file descriptor for giving away, after making sure that the bytes stay as they
@@ -76,12 +92,17 @@ impl Buffer {
             };
             return Err(Error::NoFd { memory, wanted, instead });
         };
-        // Relaxed: a writer needs `&mut Arc<Buffer>`, which it cannot get while `self` is
-        // borrowed, and handing the handle over orders this store before its look.
-        self.published.store(true, Ordering::Relaxed);
+        // The seal first: where it is refused, nothing was given away and the owner may go on writing.
         if self.storage.region.is_writable() {
+            if self.is_inherited() && !self.published.load(Ordering::Relaxed) {
+                // The parent would not know, and go on writing.
+                return Err(Error::NotWritable { why: NotWritable::Forked });
+            }
             memfd::forbid_writing(fd).map_err(|source| Error::os("sealing memory", source))?;
         }
+        // Relaxed: nobody can write while `self` is borrowed, for writing takes the sole handle, and
+        // becoming that (`Arc::get_mut` acquires what dropping the others released) comes after this.
+        self.published.store(true, Ordering::Relaxed);
         Ok(fd.as_fd())
     }
 }

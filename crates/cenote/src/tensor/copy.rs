@@ -1,11 +1,14 @@
 //! Copies: out of a tensor, and into memory of its own.
 
+use std::io;
+
 use bytemuck::checked;
 
 use crate::copies::{self, CopyReason};
-use crate::dtype::Element;
+use crate::dtype::{DType, Element};
 use crate::error::{Error, Result};
 use crate::layout::Layout;
+use crate::memory::budget::Budget;
 use crate::tensor::buffer::Buffer;
 use crate::tensor::map::{cast, check_dtype};
 use crate::tensor::{Tensor, TensorMapMut, TensorOptions};
@@ -22,11 +25,16 @@ impl Tensor {
     /// ```
     pub fn to_vec<T: Element>(&self) -> Result<Vec<T>> {
         check_dtype::<T>(self.dtype)?;
-        let mut elements = Vec::with_capacity(self.len());
+        // A view can have more elements than its buffer has bytes, and a peer can send one.
+        let _room = Budget::reserve(self.nbytes())?;
+        let mut elements = Vec::new();
+        let no_room = |_| Error::os("allocation of heap memory", io::ErrorKind::OutOfMemory);
+        elements.try_reserve_exact(self.len()).map_err(no_room)?;
         for run in self.map()?.runs() {
+            // A `bool` is read once and then checked: others may be writing.
             match cast::<T>(run) {
-                Ok(run) => elements.extend_from_slice(run),
-                Err(Error::Misaligned { .. }) => extend_unaligned(&mut elements, run)?,
+                Ok(run) if T::DTYPE != DType::Bool => elements.extend_from_slice(run),
+                Ok(_) | Err(Error::Misaligned { .. }) => extend_unaligned(&mut elements, run)?,
                 Err(error) => return Err(error),
             }
         }
@@ -37,13 +45,17 @@ impl Tensor {
     /// A copy whose elements lie side by side in row-major order, in memory of the same kind. It
     /// always copies, and [`copies`](crate::copies) counts it.
     ///
-    /// An image stays an image, with the smallest row stride that its format allows.
+    /// An image stays an image, with the smallest row stride that its format allows: rows of an
+    /// odd width are padded where samples are shared between pixels (NV12, I420, YUYV).
     pub fn to_contiguous(&self) -> Result<Tensor> {
         self.copied(CopyReason::ToContiguous)
     }
 
     /// Write access: to these very bytes where [`map_mut`](Tensor::map_mut) allows it, else to a
     /// copy that takes their place in this handle. Other handles keep the old bytes.
+    ///
+    /// The copy of an image keeps its row stride. Planes that lay apart follow each other in the
+    /// copy, which so has the [`shape`](crate::PixelFormat::shape) of the whole image.
     ///
     /// ```
     /// use cenote::{DType, Tensor};
@@ -65,8 +77,9 @@ impl Tensor {
 
     fn copied(&self, reason: CopyReason) -> Result<Tensor> {
         let options = TensorOptions::new().memory(self.memory());
+        let stride = self.effective_row_stride().filter(|_| reason == CopyReason::MakeMut);
         let mut copy = match (self.format, self.image_size()) {
-            (Some(format), Some((width, height))) => options.image(width, height, format)?,
+            (Some(format), Some(size)) => options.image_with_stride(size, format, stride)?,
             _ => options.create(self.shape(), self.dtype)?,
         };
         let bytes = copy.fill_from(self)?;

@@ -20,8 +20,9 @@ impl Tensor {
     /// A new file descriptor for the memory of the whole buffer, to be sent to another process.
     /// An error for heap memory, which has none.
     ///
-    /// From then on nobody can write this memory, here or there. The descriptor says nothing
-    /// about shape or dtype, or which part a view shows; [`send`](Tensor::send) sends those too.
+    /// From then on nobody can write this memory, here or there. (Memory that came from
+    /// elsewhere is as it came: if its maker did not seal it, others can still write it.) The
+    /// descriptor says nothing about shape or dtype, or which part a view shows; [`send`](Tensor::send) sends those too.
     ///
     /// ```
     /// use cenote::{DType, Tensor, TensorMemory};

@@ -33,7 +33,10 @@ impl Tensor {
     /// # Ok::<(), cenote::Error>(())
     /// ```
     pub fn set_format(&mut self, format: PixelFormat) -> Result<()> {
-        if self.far_planes.is_some() && self.format == Some(format) {
+        if self.far_planes.is_some() && format.plane_count() > 1 {
+            let planes = (0..self.plane_count()).map(|plane| self.plane(plane));
+            check_far_planes(format, &planes.collect::<Result<Vec<_>>>()?)?;
+            self.format = Some(format);
             return Ok(());
         }
         if self.dtype != format.dtype() {
@@ -170,8 +173,7 @@ impl Tensor {
     pub fn plane(&self, index: usize) -> Result<Tensor> {
         let count = self.plane_count();
         if index >= count {
-            let format = self.format.map_or("a tensor without a pixel format", PixelFormat::name);
-            return Err(Error::NoSuchPlane { format, planes: count, index });
+            return Err(no_such_plane(self.format, index));
         }
         if count == 1 { Ok(self.with_layout(self.layout)) } else { self.samples(index) }
     }
@@ -258,6 +260,18 @@ impl Tensor {
         }
         Ok(())
     }
+}
+
+/// The layout of one plane of a whole image.
+pub(super) fn plane_at(format: PixelFormat, layout: &Layout, index: usize) -> Result<Layout> {
+    let planes = plane_layouts(format, layout)?;
+    planes.get(index).copied().ok_or_else(|| no_such_plane(Some(format), index))
+}
+
+pub(super) fn no_such_plane(format: Option<PixelFormat>, index: usize) -> Error {
+    let planes = format.map_or(1, PixelFormat::plane_count);
+    let format = format.map_or("a tensor without a pixel format", PixelFormat::name);
+    Error::NoSuchPlane { format, planes, index }
 }
 
 /// The axis that counts rows: images with separate colour planes have them second.

@@ -3,11 +3,15 @@
 //! Mapping is where a memory that devices use gets its caches in order, so every access goes
 //! through a guard, whatever the memory. For heap and shared memory the guard costs nothing.
 
+use std::fmt;
+
 use bytemuck::checked;
 
 use crate::dtype::{DType, Element};
 use crate::error::{Error, Result};
+use crate::format::PixelFormat;
 use crate::layout::Layout;
+use crate::tensor::image::{no_such_plane, plane_at};
 
 /// Read access to the elements of a tensor, until dropped.
 ///
@@ -19,11 +23,12 @@ use crate::layout::Layout;
 /// assert_eq!(map.as_slice::<f32>()?, [1.0, 2.0, 3.0, 4.0]);
 /// # Ok::<(), cenote::Error>(())
 /// ```
-#[derive(Debug)]
 pub struct TensorMap<'a> {
     pub(super) bytes: &'a [u8],
     pub(super) layout: &'a Layout,
     pub(super) dtype: DType,
+    /// Nobody can change the bytes while we look.
+    pub(super) stable: bool,
 }
 
 /// Write access to the elements of a tensor, until dropped.
@@ -36,11 +41,11 @@ pub struct TensorMap<'a> {
 /// assert_eq!(tensor.to_vec::<u16>()?, [7; 6]);
 /// # Ok::<(), cenote::Error>(())
 /// ```
-#[derive(Debug)]
 pub struct TensorMapMut<'a> {
     pub(super) bytes: &'a mut [u8],
-    pub(super) layout: &'a Layout,
+    pub(super) layout: Layout,
     pub(super) dtype: DType,
+    pub(super) format: Option<PixelFormat>,
 }
 
 impl TensorMap<'_> {
@@ -51,8 +56,12 @@ impl TensorMap<'_> {
     }
 
     /// The elements in row-major order. An error if they are not contiguous, or not of type `T`.
+    ///
+    /// `bool` is checked byte by byte each time, and refused in memory that another process can
+    /// still write: a byte that is neither 0 nor 1 must never be seen as one.
     pub fn as_slice<T: Element>(&self) -> Result<&[T]> {
         check_dtype::<T>(self.dtype)?;
+        check_stable::<T>(self.stable)?;
         cast(self.as_bytes()?)
     }
 
@@ -85,12 +94,13 @@ impl TensorMap<'_> {
 impl TensorMapMut<'_> {
     /// Read access to the same elements.
     pub fn as_map(&self) -> TensorMap<'_> {
-        TensorMap { bytes: self.bytes, layout: self.layout, dtype: self.dtype }
+        let stable = true; // nobody else can write what we can
+        TensorMap { bytes: self.bytes, layout: &self.layout, dtype: self.dtype, stable }
     }
 
     /// The elements as bytes. An error if they are not contiguous.
     pub fn as_mut_bytes(&mut self) -> Result<&mut [u8]> {
-        check_contiguous(self.layout)?;
+        check_contiguous(&self.layout)?;
         Ok(&mut self.bytes[self.layout.byte_range()])
     }
 
@@ -108,12 +118,49 @@ impl TensorMapMut<'_> {
         }
     }
 
+    /// Write access to one plane of an image, as rows of samples.
+    ///
+    /// The chroma of a padded or odd-sized image does not lie where the rows of the whole image
+    /// do; this is the way to write it.
+    ///
+    /// ```
+    /// use cenote::{PixelFormat, TensorOptions};
+    ///
+    /// let mut frame = TensorOptions::new().row_alignment(64).image(100, 50, PixelFormat::I420)?;
+    /// let mut map = frame.map_mut()?;
+    /// map.plane_mut(1)?.for_each_run(|row| row.fill(128));
+    /// # Ok::<(), cenote::Error>(())
+    /// ```
+    pub fn plane_mut(&mut self, index: usize) -> Result<TensorMapMut<'_>> {
+        let layout = match self.format {
+            Some(format) => plane_at(format, &self.layout, index)?,
+            None if index == 0 => self.layout,
+            None => return Err(no_such_plane(None, index)),
+        };
+        Ok(TensorMapMut { bytes: self.bytes, layout, dtype: self.dtype, format: None })
+    }
+
     /// Sets one element.
     pub fn set<T: Element>(&mut self, index: &[usize], value: T) -> Result<()> {
         check_dtype::<T>(self.dtype)?;
-        let at = locate(self.layout, index)?;
+        let at = locate(&self.layout, index)?;
         self.bytes[at..at + size_of::<T>()].copy_from_slice(bytemuck::bytes_of(&value));
         Ok(())
+    }
+}
+
+/// Not the bytes: there may be millions.
+impl fmt::Debug for TensorMap<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut debug = f.debug_struct("TensorMap");
+        debug.field("dtype", &self.dtype).field("layout", &self.layout).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for TensorMapMut<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut debug = f.debug_struct("TensorMapMut");
+        debug.field("dtype", &self.dtype).field("layout", &self.layout).finish_non_exhaustive()
     }
 }
 
@@ -124,11 +171,19 @@ pub(crate) fn check_dtype<T: Element>(found: DType) -> Result<()> {
     Err(Error::WrongDType { asked: T::DTYPE.name(), found: found.name() })
 }
 
+/// Elements of which not every bit pattern is valid can be looked at only where nobody else writes.
+pub(super) fn check_stable<T: Element>(stable: bool) -> Result<()> {
+    if stable || T::DTYPE != DType::Bool {
+        return Ok(());
+    }
+    Err(Error::Changeable { dtype: T::DTYPE.name() })
+}
+
 fn check_contiguous(layout: &Layout) -> Result<()> {
     if layout.is_contiguous() {
         return Ok(());
     }
-    Err(Error::NotContiguous { shape: layout.shape().into(), strides: layout.strides().into() })
+    Err(layout.not_contiguous())
 }
 
 fn locate(layout: &Layout, index: &[usize]) -> Result<usize> {

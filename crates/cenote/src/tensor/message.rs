@@ -56,8 +56,9 @@ impl Tensor {
     /// Sends the tensor over a Unix socket: its shape, dtype, format and place, and a descriptor
     /// of its memory. No bytes are copied. Works for views.
     ///
-    /// From then on nobody can write this memory, here or there. The receiver of a view gets the
-    /// descriptor of the whole buffer. An error for heap memory, which cannot be shared.
+    /// From then on nobody can write this memory, here or there, even if sending fails. (Memory
+    /// that came from elsewhere is as it came: if its maker did not seal it, others can still
+    /// write it.) The receiver of a view gets the descriptor of the whole buffer. An error for heap memory, which cannot be shared.
     ///
     /// ```
     /// use cenote::{Tensor, TensorMemory};
@@ -72,6 +73,7 @@ impl Tensor {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn send(&self, socket: impl AsFd) -> Result<()> {
+        socket::check_unix(socket.as_fd())?;
         let views = self.views();
         let buffers = distinct_buffers(&views);
         let fds = buffers
@@ -99,8 +101,8 @@ impl Tensor {
         if received.lost_fds {
             return bad("more file descriptors than a tensor has, or than this process can open");
         }
-        if received.too_long {
-            return bad("it is longer than a tensor's message");
+        if received.wrong_len {
+            return bad("it is longer or shorter than a tensor's message");
         }
         if received.len < whole {
             return Err(Error::Disconnected { mid_message: received.len > 0 });
@@ -198,7 +200,11 @@ impl Message {
         };
         let views = self.view.get(..usize::from(self.views)).ok_or(bad("too many planes"))?;
         if fds.len() != usize::from(self.buffers) {
-            return Err(bad("file descriptors are missing"));
+            return Err(bad("it has another number of file descriptors than it says"));
+        }
+        let used = |index: usize| views.iter().any(|view| view.buffer as usize == index);
+        if !(0..fds.len()).all(used) {
+            return Err(bad("a file descriptor is used by no plane"));
         }
         let views = views_over(fds, views, dtype)?;
         assemble(views, format)

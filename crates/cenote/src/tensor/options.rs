@@ -109,14 +109,28 @@ impl TensorOptions {
     /// # Ok::<(), cenote::Error>(())
     /// ```
     pub fn image(&self, width: usize, height: usize, format: PixelFormat) -> Result<Tensor> {
+        self.image_with_stride((width, height), format, None)
+    }
+
+    /// An image with this row stride if the format allows it, else with the smallest that is
+    /// aligned as asked.
+    pub(crate) fn image_with_stride(
+        &self,
+        (width, height): (usize, usize),
+        format: PixelFormat,
+        stride: Option<usize>,
+    ) -> Result<Tensor> {
         let align = check_alignment(self.row_alignment.unwrap_or(1))?;
         let shape = format.shape(width, height)?;
         let overflow =
             || Error::SizeOverflow { shape: (*shape).into(), item_size: format.dtype().size() };
-        let row_stride =
-            format.min_row_stride(width)?.checked_next_multiple_of(align).ok_or_else(overflow)?;
-        let layout = image_layout(format, &shape, height, row_stride, 0)?;
-        let len = format.image_bytes(width, height, row_stride)?;
+        let smallest = format.min_row_stride(width)?.checked_next_multiple_of(align);
+        let stride = match stride.filter(|&stride| format.check_row_stride(width, stride).is_ok()) {
+            Some(stride) => stride,
+            None => smallest.ok_or_else(overflow)?,
+        };
+        let layout = image_layout(format, &shape, height, stride, 0)?;
+        let len = format.image_bytes(width, height, stride)?;
         let mut tensor = self.allocate(layout, len, format.dtype())?;
         tensor.set_format(format)?;
         Ok(tensor)

@@ -109,11 +109,18 @@ impl Tensor {
             let given = planes.len();
             return Err(Error::PlaneCount { format: format.name(), expected, given });
         }
-        let stride = match planes[0].stride {
+        let given = match planes[0].stride {
             Some(stride) => stride,
             None => format.min_row_stride(width)?,
         };
-        format.check_row_stride(width, stride)?;
+        // What the stride must be for the sake of the other planes does not matter if they have
+        // strides of their own.
+        let others = &planes[1..];
+        let alone = !others.is_empty() && others.iter().all(|plane| plane.stride.is_some());
+        let stride = match format.check_row_stride(width, given) {
+            Err(_) if alone => format.min_row_stride(width)?,
+            checked => checked.map(|()| given)?,
+        };
         let regular = format.planes(width, height, stride)?;
         if planes.len() == 1 || lie_regularly(&planes, &regular)? {
             return import_whole(width, height, format, stride, planes);
