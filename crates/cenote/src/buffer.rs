@@ -34,7 +34,7 @@ mod store;
 mod typed;
 mod unified;
 
-pub use device::{Device, DeviceMemory, HostDevice};
+pub use device::{DeviceAllocator, DeviceMemory, HostDevice};
 pub use memory_pool::{MemoryPool, MemoryPoolStats};
 pub use pool::{BufferPool, BufferPoolOptions, Scope};
 pub use stats::BufferStats;

@@ -3,7 +3,10 @@
 //! Every variant carries what was asked and what was found. This module stands leftmost in the
 //! order of imports, so its fields are plain numbers and names rather than the types that failed.
 
+use std::fmt;
 use std::io;
+use std::path::PathBuf;
+use std::time::Duration;
 
 /// A shape or a list of axes inside an error.
 pub type Dims = Box<[usize]>;
@@ -489,6 +492,182 @@ pub enum Error {
         given: usize,
     },
 
+    /// A name that is no device.
+    #[error("unknown device `{given}`; known are cpu, cuda and cuda:N")]
+    UnknownDevice {
+        /// What was given.
+        given: Box<str>,
+    },
+
+    /// A configuration that cannot be.
+    #[error("bad configuration: {field}: {rule}")]
+    BadConfig {
+        /// The field.
+        field: &'static str,
+        /// The rule it breaks.
+        rule: &'static str,
+    },
+
+    /// A directory that processes meet in cannot be used.
+    #[error("{op} {} failed", path.display())]
+    Directory {
+        /// What was attempted.
+        op: &'static str,
+        /// The directory.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+
+    /// The directory that processes of this user meet in is not this user's alone.
+    #[error(
+        "{} belongs to user {owner} with mode {mode:o}; it must be this user's, with mode 700. \
+         Remove it, or set CENOTE_DIR to a directory of your own",
+        path.display()
+    )]
+    UntrustedDir {
+        /// The directory.
+        path: PathBuf,
+        /// Its owner.
+        owner: u32,
+        /// Its mode.
+        mode: u32,
+    },
+
+    /// Group access was asked for without a directory that the group shares.
+    #[error("access for a group needs CENOTE_DIR to name a directory that the group shares")]
+    GroupNeedsDir,
+
+    /// A pool of this name has an owner already.
+    #[error("pool `{pool}` belongs to {program} (pid {pid}), which is running")]
+    PoolExists {
+        /// The pool.
+        pool: String,
+        /// The process id of its owner; 0 if it cannot be seen from here.
+        pid: i32,
+        /// The program of its owner.
+        program: String,
+    },
+
+    /// There is no such pool, or its owner is dead.
+    #[error("there is no pool `{pool}`")]
+    NoSuchPool {
+        /// The pool.
+        pool: String,
+    },
+
+    /// Connecting to the owner of a pool failed.
+    #[error("connecting to the owner of pool `{pool}` failed")]
+    Connect {
+        /// The pool.
+        pool: String,
+        /// What the system said.
+        source: io::Error,
+    },
+
+    /// The owner of a pool does not answer.
+    #[error("the owner of pool `{pool}` (pid {pid}) did not answer for {waited:?}: is it stopped?")]
+    NoAnswer {
+        /// The pool.
+        pool: String,
+        /// The process id of its owner; 0 if it is not known.
+        pid: i32,
+        /// How long it was waited for.
+        waited: Duration,
+    },
+
+    /// The owner of a pool refused to let this process attach.
+    #[error("attaching to pool `{pool}` was refused: {why}")]
+    AttachRefused {
+        /// The pool.
+        pool: String,
+        /// The reason.
+        why: &'static str,
+    },
+
+    /// Something that only the owner of a pool can do.
+    #[error("{op} is for the owner of pool `{pool}` (pid {pid}); this process is attached to read")]
+    NotOwner {
+        /// What was attempted.
+        op: &'static str,
+        /// The pool.
+        pool: String,
+        /// The process id of its owner.
+        pid: i32,
+    },
+
+    /// Every slot, or every byte, of a pool is in use.
+    #[error(
+        "pool `{pool}` has no room for {asked} bytes: {} of {} slots and {} of {} bytes in use{}",
+        slots.0, slots.1, bytes.0, bytes.1, list(holders)
+    )]
+    PoolFull {
+        /// The pool.
+        pool: String,
+        /// Bytes asked for.
+        asked: usize,
+        /// Slots in use, and the most there can be.
+        slots: (usize, usize),
+        /// Bytes in use, and the most there can be.
+        bytes: (usize, usize),
+        /// Who holds slots that the owner has let go of.
+        holders: Vec<Holder>,
+    },
+
+    /// A descriptor whose tensor is gone.
+    #[error("the tensor that the descriptor names is gone: pool `{pool}` has reused its memory")]
+    Stale {
+        /// The pool.
+        pool: String,
+    },
+
+    /// A descriptor of something that the pool cannot have.
+    #[error("the descriptor names slot {slot}, but pool `{pool}` has {max} slots")]
+    NoSuchSlot {
+        /// The pool.
+        pool: String,
+        /// The slot.
+        slot: u32,
+        /// The slots there are.
+        max: u32,
+    },
+
+    /// A descriptor of a segment that did not arrive.
+    #[error("segment {segment} of pool `{pool}` cannot be had; is its owner alive?")]
+    NoSuchSegment {
+        /// The pool.
+        pool: String,
+        /// The segment.
+        segment: u32,
+    },
+
+    /// This process holds as many tensors of a pool as it may.
+    #[error("this process holds {max} tensors of pool `{pool}`, which is all it may")]
+    TooManyLeases {
+        /// The pool.
+        pool: String,
+        /// The limit.
+        max: u32,
+    },
+
+    /// A file descriptor was asked of a tensor that shares its memory with others.
+    #[error("a tensor of a pool has no {wanted} of its own; send its `descriptor` instead")]
+    PooledFd {
+        /// What was asked for.
+        wanted: &'static str,
+    },
+
+    /// A descriptor was asked of a tensor that is in no pool.
+    #[error("the tensor is in no pool, so it has no descriptor")]
+    NoDescriptor,
+
+    /// A pool, or a tensor of one, was used in a forked child.
+    #[error("pool `{pool}` was inherited through fork; open it again in this process to use it")]
+    Forked {
+        /// The pool.
+        pool: String,
+    },
+
     /// More elements than a buffer has room for.
     #[error("the buffer has room for {capacity} elements, {needed} are needed")]
     BufferFull {
@@ -608,4 +787,29 @@ impl Error {
     pub(crate) fn os(op: &'static str, source: impl Into<io::Error>) -> Self {
         Error::Os { op, source: source.into() }
     }
+}
+
+/// A process that holds slots of a pool which the owner would like to reuse.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Holder {
+    /// Its process id; 0 if it cannot be seen from here.
+    pub pid: i32,
+    /// The name of its program.
+    pub program: String,
+    /// Slots that the owner let go of and this process holds.
+    pub retired_slots: usize,
+    /// How long ago the owner let go of the oldest of them.
+    pub longest: Duration,
+}
+
+impl fmt::Display for Holder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Holder { pid, program, retired_slots, longest } = self;
+        write!(f, "{program} (pid {pid}) holds {retired_slots}, the oldest for {longest:?}")
+    }
+}
+
+fn list(holders: &[Holder]) -> String {
+    holders.iter().map(|holder| format!("; {holder}")).collect()
 }

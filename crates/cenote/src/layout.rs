@@ -62,6 +62,7 @@ impl Layout {
     /// assert!(Layout::contiguous(&[usize::MAX, 3], 4).is_err());
     /// # Ok::<(), cenote::Error>(())
     /// ```
+    #[inline]
     pub fn contiguous(shape: &[usize], item_size: usize) -> Result<Layout> {
         check_shape(shape, item_size)?;
         let mut layout = Layout { ndim: shape.len(), ..Layout::scalar(0, item_size) };
@@ -104,6 +105,30 @@ impl Layout {
             layout.insert_axis(layout.ndim, len, stride);
         }
         layout.with_offset(offset)
+    }
+
+    /// A layout in words of 64 bits, as they travel between processes. Every one is checked.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn from_words(
+        shape: &[u64],
+        strides: &[i64],
+        offset: u64,
+        item_size: usize,
+    ) -> Result<Layout> {
+        let bad = |what| Error::BadMessage { what };
+        let (mut lens, mut steps) = ([0; MAX_DIMS], [0; MAX_DIMS]);
+        let ndim = shape.len();
+        if ndim > MAX_DIMS {
+            return Err(Error::TooManyDims { found: ndim, max: MAX_DIMS });
+        }
+        for (to, &from) in zip(&mut lens, shape) {
+            *to = usize::try_from(from).map_err(|_| bad("the shape is too large"))?;
+        }
+        for (to, &from) in zip(&mut steps, strides) {
+            *to = isize::try_from(from).map_err(|_| bad("a stride is too large"))?;
+        }
+        let offset = usize::try_from(offset).map_err(|_| bad("the offset is too large"))?;
+        Layout::strided(&lens[..ndim], &steps[..strides.len().min(MAX_DIMS)], offset, item_size)
     }
 
     /// The same layout with its first element at another byte offset.
@@ -161,6 +186,7 @@ impl Layout {
     }
 
     /// The bytes covered, from the lowest to one past the highest, gaps included.
+    #[inline]
     pub fn byte_range(&self) -> Range<usize> {
         let (mut start, mut end) = (self.offset, self.offset + self.item_size);
         for (len, stride) in self.axes() {
@@ -175,6 +201,7 @@ impl Layout {
     }
 
     /// Whether every byte covered lies inside a buffer of this many bytes.
+    #[inline]
     pub fn fits(&self, buffer_len: usize) -> Result<()> {
         let Range { start, end } = self.byte_range();
         if end > buffer_len {
@@ -339,6 +366,7 @@ impl fmt::Debug for Layout {
 }
 
 /// Refuses what no layout can have, whatever its strides.
+#[inline]
 fn check_shape(shape: &[usize], item_size: usize) -> Result<()> {
     if shape.len() > MAX_DIMS {
         return Err(Error::TooManyDims { found: shape.len(), max: MAX_DIMS });

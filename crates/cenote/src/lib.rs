@@ -14,6 +14,7 @@
 //! - [`TensorMemory`] is where its bytes live, and [`Selection`] why there.
 //! - [`DType`] and [`Element`] are what its elements are, [`Layout`] how they lie.
 //! - [`PixelFormat`] makes an image of it.
+//! - [`TensorPool`] allocates in nanoseconds, and shares with other processes (Linux).
 //! - [`BufferPool`] is host memory that is used again; [`buffer`] has the rest of that.
 //! - [`Error`] is what every fallible call returns; [`copies`] counts what was copied.
 //!
@@ -32,20 +33,24 @@
 
 pub mod buffer;
 mod copies;
+mod device;
 mod dtype;
 mod error;
 mod format;
 mod layout;
 mod memory;
 mod os;
+#[cfg(target_os = "linux")]
+mod pool;
 mod region;
 mod sync;
 mod tensor;
 
 pub use buffer::{Buffer, BufferPool, MemoryPool, UnifiedBuffer, UninitBuffer};
 pub use copies::{Copies, CopyReason, copies};
+pub use device::{Device, cuda_available, cuda_device_count};
 pub use dtype::{DType, Element};
-pub use error::{Dims, Error, Limit, NotWritable, Result, Unavailable};
+pub use error::{Dims, Error, Holder, Limit, NotWritable, Result, Unavailable};
 pub use format::{Few, FormatKind, FourCc, ImageShape, PixelFormat, Plane, Planes};
 pub use half::{bf16, f16};
 pub use layout::{Layout, MAX_DIMS, Runs};
@@ -53,8 +58,14 @@ pub use memory::TensorMemory;
 pub use memory::select::{FORCE_MEM_ENV, NotGranted, PassedOver, Selection, Wish};
 pub use num_complex::Complex;
 #[cfg(target_os = "linux")]
-pub use tensor::PlaneDescriptor;
+pub use pool::{
+    config::TensorPoolConfig,
+    place::{DIR_ENV, NAMESPACE_ENV, PoolAccess},
+    stats::PoolStats,
+};
 pub use tensor::{BufferIdentity, Tensor, TensorMap, TensorMapMut, TensorOptions};
+#[cfg(target_os = "linux")]
+pub use tensor::{PlaneDescriptor, PoolName, TensorDescriptor, TensorPool};
 
 /// Runs the Rust of the pages that live outside the crate.
 #[cfg(all(doctest, target_os = "linux"))]
@@ -64,6 +75,9 @@ mod pages {
 
     #[doc = include_str!("../../../guide/tensors.md")]
     struct Tensors;
+
+    #[doc = include_str!("../../../guide/pools.md")]
+    struct Pools;
 
     #[doc = include_str!("../../../guide/buffer-pools.md")]
     struct BufferPools;

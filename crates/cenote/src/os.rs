@@ -4,8 +4,16 @@
 //! say that they are unavailable.
 
 #[cfg(target_os = "linux")]
+pub(crate) mod fork;
+#[cfg(target_os = "linux")]
 pub(crate) mod headroom;
 #[cfg(target_os = "linux")]
 pub(crate) mod memfd;
 #[cfg(target_os = "linux")]
+pub(crate) mod packet;
+#[cfg(target_os = "linux")]
+pub(crate) mod peer;
+#[cfg(target_os = "linux")]
 pub(crate) mod socket;
+#[cfg(target_os = "linux")]
+pub(crate) mod unix;

@@ -12,9 +12,15 @@
 mod heap;
 #[cfg(target_os = "linux")]
 mod map;
+#[cfg(target_os = "linux")]
+mod words;
 
 use std::io;
+#[cfg(target_os = "linux")]
+use std::ops::Range;
 use std::ptr::NonNull;
+#[cfg(target_os = "linux")]
+use std::sync::Arc;
 use std::{fmt, slice};
 
 use bytemuck::NoUninit;
@@ -22,6 +28,8 @@ use bytemuck::NoUninit;
 pub(crate) use heap::Heap;
 #[cfg(target_os = "linux")]
 pub(crate) use map::{Access, Map};
+#[cfg(target_os = "linux")]
+pub(crate) use words::Words;
 
 /// A range of bytes that knows how to free itself.
 #[derive(Debug)]
@@ -39,6 +47,8 @@ enum Keeper {
     Heap(Heap),
     #[cfg(target_os = "linux")]
     Map(Map),
+    #[cfg(target_os = "linux")]
+    Part(Arc<Map>),
     Owner(Owner),
 }
 
@@ -100,6 +110,26 @@ impl Region {
     pub(crate) fn map(map: Map, access: Access) -> Region {
         let writable = access == Access::Write;
         Region { ptr: map.ptr(), len: map.len(), writable, _keeper: Keeper::Map(map) }
+    }
+
+    /// Part of a mapping that others hold parts of as well. `None` if it is not that long.
+    ///
+    /// # Safety
+    /// While the region lives, nobody else writes these bytes; and if `access` is to write,
+    /// nobody else has a region over any of them.
+    #[cfg(target_os = "linux")]
+    pub(crate) unsafe fn part(
+        map: Arc<Map>,
+        range: Range<usize>,
+        access: Access,
+    ) -> Option<Region> {
+        if range.start > range.end || range.end > map.len() {
+            return None;
+        }
+        // SAFETY: `range.start` lies in the mapping or at its end.
+        let ptr = unsafe { map.ptr().add(range.start) };
+        let writable = access == Access::Write;
+        Some(Region { ptr, len: range.len(), writable, _keeper: Keeper::Part(map) })
     }
 
     /// The elements of a vector, without copying them.

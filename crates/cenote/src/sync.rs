@@ -5,16 +5,20 @@
 //! `RUSTFLAGS="--cfg loom" cargo test -p cenote --release --lib loom`. loom is a dev-dependency,
 //! hence the switch asks for `test` too. Names are added to both lists as code needs them.
 
+#![cfg_attr(not(target_os = "linux"), allow(unused_imports, reason = "pools are on Linux only"))]
+
 #[cfg(all(test, loom))]
 pub(crate) use loom::{
-    sync::atomic::{AtomicUsize, Ordering},
+    hint::spin_loop,
+    sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence},
     sync::{Mutex, MutexGuard},
     thread::yield_now,
 };
 
 #[cfg(not(all(test, loom)))]
 pub(crate) use std::{
-    sync::atomic::{AtomicUsize, Ordering},
+    hint::spin_loop,
+    sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence},
     sync::{Mutex, MutexGuard},
     thread::yield_now,
 };

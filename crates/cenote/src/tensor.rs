@@ -9,7 +9,11 @@ mod array;
 mod buffer;
 mod copy;
 #[cfg(target_os = "linux")]
+mod descriptor;
+#[cfg(target_os = "linux")]
 mod fd;
+#[cfg(target_os = "linux")]
+mod home;
 mod image;
 mod map;
 #[cfg(target_os = "linux")]
@@ -17,6 +21,8 @@ mod message;
 mod options;
 #[cfg(target_os = "linux")]
 mod plane;
+#[cfg(target_os = "linux")]
+mod pool;
 mod view;
 
 use std::fmt;
@@ -24,12 +30,17 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 pub use buffer::BufferIdentity;
+#[cfg(target_os = "linux")]
+pub use descriptor::TensorDescriptor;
 pub use map::{TensorMap, TensorMapMut};
 pub(crate) use map::{cast, cast_mut, check_dtype};
 pub use options::TensorOptions;
 #[cfg(target_os = "linux")]
 pub use plane::PlaneDescriptor;
+#[cfg(target_os = "linux")]
+pub use pool::{PoolName, TensorPool};
 
+use crate::device::Device;
 use crate::dtype::{DType, Element};
 use crate::error::{Error, NotWritable, Result};
 use crate::format::PixelFormat;
@@ -38,7 +49,7 @@ use crate::memory::TensorMemory;
 use crate::memory::select::{Origin, Selection};
 use crate::memory::storage::Storage;
 use crate::region::Region;
-use buffer::Buffer;
+use buffer::Handle;
 pub(crate) use options::check_len;
 
 /// An array of elements of one type, in memory of any kind.
@@ -55,10 +66,11 @@ pub(crate) use options::check_len;
 /// ```
 #[derive(Clone)]
 pub struct Tensor {
-    buffer: Arc<Buffer>,
+    buffer: Handle,
     /// Lies inside the buffer: checked whenever it changes.
     layout: Layout,
     dtype: DType,
+    device: Device,
     format: Option<PixelFormat>,
     /// Planes 1.. of an image whose planes do not follow each other in one buffer.
     far_planes: Option<Arc<[Tensor]>>,
@@ -173,11 +185,12 @@ impl Tensor {
 
     fn adopt(region: Region, layout: Layout, dtype: DType) -> Result<Tensor> {
         let selection = Selection::given(TensorMemory::Mem, Origin::Adopted);
-        Tensor::over(Buffer::new(Storage::heap(region, None), selection), layout, dtype)
+        Tensor::over(Handle::new(Storage::heap(region, None), selection), layout, dtype)
     }
 
     /// Every tensor is made here: the layout is checked against dtype and buffer.
-    fn over(buffer: Arc<Buffer>, layout: Layout, dtype: DType) -> Result<Tensor> {
+    #[inline]
+    fn over(buffer: Handle, layout: Layout, dtype: DType) -> Result<Tensor> {
         if layout.item_size() != dtype.size() {
             return Err(Error::ItemSize {
                 layout: layout.item_size(),
@@ -186,7 +199,20 @@ impl Tensor {
             });
         }
         layout.fits(buffer.storage().region.len())?;
-        Ok(Tensor { buffer, layout, dtype, format: None, far_planes: None })
+        Ok(Tensor { buffer, layout, dtype, device: Device::cpu(), format: None, far_planes: None })
+    }
+
+    /// A tensor as a descriptor tells of it.
+    #[cfg(target_os = "linux")]
+    fn described(
+        buffer: Handle,
+        (layout, dtype, format, device): (Layout, DType, Option<PixelFormat>, Device),
+    ) -> Result<Tensor> {
+        let tensor = Tensor::over(buffer, layout, dtype)?.with_device(device);
+        match format {
+            Some(format) => tensor.with_format(format),
+            None => Ok(tensor),
+        }
     }
 
     /// The length of each dimension.
@@ -226,6 +252,18 @@ impl Tensor {
         self.dtype
     }
 
+    /// The device it is meant for. A tag: the bytes are where [`memory`](Tensor::memory) says.
+    pub fn device(&self) -> Device {
+        self.device
+    }
+
+    /// Tags it with a device.
+    #[must_use]
+    pub fn with_device(mut self, device: Device) -> Tensor {
+        self.device = device;
+        self
+    }
+
     /// The kind of memory it lives in.
     pub fn memory(&self) -> TensorMemory {
         self.buffer.storage().memory
@@ -244,7 +282,7 @@ impl Tensor {
 
     /// Why [`map_mut`](Tensor::map_mut) would refuse now, or `None` if it would not.
     pub fn not_writable(&self) -> Option<NotWritable> {
-        Buffer::not_writable(&self.buffer)
+        self.buffer.not_writable()
     }
 
     /// Makes the elements accessible for reading.
@@ -287,8 +325,7 @@ impl Tensor {
     /// # Ok::<(), cenote::Error>(())
     /// ```
     pub fn map_mut(&mut self) -> Result<TensorMapMut<'_>> {
-        let bytes =
-            Buffer::bytes_mut(&mut self.buffer).map_err(|why| Error::NotWritable { why })?;
+        let bytes = self.buffer.bytes_mut().map_err(|why| Error::NotWritable { why })?;
         let (layout, dtype, format) = (self.layout, self.dtype, self.format);
         Ok(TensorMapMut { bytes, layout, dtype, format })
     }

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use cenote::buffer::{Device, DeviceMemory, SyncState};
+use cenote::buffer::{DeviceAllocator, DeviceMemory, SyncState};
 use cenote::{DType, Error, MemoryPool, NotWritable, Result, UnifiedBuffer};
 use proptest::prelude::*;
 
@@ -149,7 +149,7 @@ struct Fake {
 #[derive(Debug)]
 struct FakeMemory(Vec<u8>, Arc<Counts>, bool);
 
-impl Device for Fake {
+impl DeviceAllocator for Fake {
     fn allocate(&self, bytes: usize) -> Result<Box<dyn DeviceMemory>> {
         Ok(Box::new(FakeMemory(vec![0; bytes], Arc::clone(&self.counts), self.broken)))
     }

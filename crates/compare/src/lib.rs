@@ -2,3 +2,4 @@
 //!
 //! - `cargo bench -p compare --bench tensor`
 //! - `cargo bench -p compare --bench buffer`
+//! - `cargo bench -p compare --bench pool`

@@ -8,7 +8,7 @@ use super::typed::Buffer;
 use crate::error::Result;
 
 /// Something that has memory of its own.
-pub trait Device: fmt::Debug + Send + Sync {
+pub trait DeviceAllocator: fmt::Debug + Send + Sync {
     /// Whether this is more than the host by another name.
     fn is_device(&self) -> bool {
         true
@@ -18,7 +18,7 @@ pub trait Device: fmt::Debug + Send + Sync {
     fn allocate(&self, bytes: usize) -> Result<Box<dyn DeviceMemory>>;
 }
 
-/// Memory of a [`Device`], freed when dropped.
+/// Memory of a [`DeviceAllocator`], freed when dropped.
 pub trait DeviceMemory: fmt::Debug + Send + Sync {
     /// Copies `host` here. It has the length that was allocated.
     fn upload(&mut self, host: &[u8]) -> Result<()>;
@@ -41,7 +41,7 @@ pub trait DeviceMemory: fmt::Debug + Send + Sync {
 #[derive(Debug, Clone, Copy, Default)]
 pub struct HostDevice;
 
-impl Device for HostDevice {
+impl DeviceAllocator for HostDevice {
     fn is_device(&self) -> bool {
         false
     }

@@ -8,7 +8,7 @@ use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
 
-use super::device::{Device, DeviceMemory, HostDevice};
+use super::device::{DeviceAllocator, DeviceMemory, HostDevice};
 use super::memory_pool::MemoryPool;
 use super::typed::Buffer;
 use crate::copies::{self, CopyReason};
@@ -79,7 +79,7 @@ pub struct UnifiedBuffer {
     host: Option<Arc<Host>>,
     /// None until the device side is first used.
     memory: Option<Box<dyn DeviceMemory>>,
-    device: Arc<dyn Device>,
+    device: Arc<dyn DeviceAllocator>,
     layout: Layout,
     dtype: DType,
     state: SyncState,
@@ -112,7 +112,7 @@ impl UnifiedBuffer {
     }
 
     /// Puts the device side on `device`. What an earlier device holds is downloaded first.
-    pub fn set_device(&mut self, device: Arc<dyn Device>) -> Result<()> {
+    pub fn set_device(&mut self, device: Arc<dyn DeviceAllocator>) -> Result<()> {
         self.shared()?;
         if self.state != SyncState::Uninitialized {
             self.update_host()?;

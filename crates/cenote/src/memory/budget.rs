@@ -232,6 +232,7 @@ pub(crate) struct Reservation {
 impl Reservation {
     /// Ends the reservation of memory that the kernel has charged by now: measurements show it, and
     /// go on doing so until it is freed.
+    #[cfg(any(test, target_os = "linux"))]
     pub(crate) fn settle(self) {
         // The bytes are used, not given back: the fast path must not hand them out again. The turn,
         // because a ceiling that was computed before `reserved` sank must not be set after it.

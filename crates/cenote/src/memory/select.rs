@@ -85,6 +85,8 @@ pub(crate) enum Origin {
     Adopted,
     #[cfg(target_os = "linux")]
     Imported,
+    #[cfg(target_os = "linux")]
+    Pooled,
 }
 
 /// A memory that was not used.
@@ -115,6 +117,8 @@ pub enum Wish {
     HugePages,
     /// Pages present before the first touch.
     Prefault,
+    /// Pages kept in memory.
+    Lock,
 }
 
 /// The wishes that were refused.
@@ -186,6 +190,8 @@ impl fmt::Display for Selection {
             Origin::Adopted => "adopted from its owner",
             #[cfg(target_os = "linux")]
             Origin::Imported => "imported from a file descriptor",
+            #[cfg(target_os = "linux")]
+            Origin::Pooled => "in a pool",
         };
         write!(f, "{} ({origin})", self.chosen)?;
         for PassedOver { memory, why } in &self.passed_over {

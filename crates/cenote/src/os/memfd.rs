@@ -13,6 +13,9 @@ use rustix::process::{Resource, getrlimit};
 /// fallocate of tmpfs undoes itself.
 const RESERVE_STEP: u64 = 64 << 20;
 
+/// See statfs(2).
+const HUGETLBFS_MAGIC: fs::FsWord = 0x9584_58f6;
+
 /// What is known about a file descriptor before it is mapped.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Facts {
@@ -25,6 +28,8 @@ pub(crate) struct Facts {
     pub(crate) writable: bool,
     /// `None`: not a file that can be sealed, so not shared memory.
     pub(crate) seals: Option<SealFlags>,
+    /// A memfd of huge pages.
+    pub(crate) huge_pages: bool,
     /// What kind of thing it is, in words.
     pub(crate) kind: &'static str,
 }
@@ -89,6 +94,7 @@ pub(crate) fn examine(fd: impl AsFd) -> io::Result<Facts> {
         readable: !path_only && access != OFlags::WRONLY,
         writable: !path_only && access == OFlags::RDWR,
         seals,
+        huge_pages: fs::fstatfs(fd).is_ok_and(|file| file.f_type == HUGETLBFS_MAGIC),
         kind: match path_only {
             true => "only a path (O_PATH)",
             false => kind_name(fs::FileType::from_raw_mode(stat.st_mode)),

@@ -7,11 +7,13 @@
 #![allow(unsafe_code, reason = "mmap(2) hands out raw memory")]
 
 use std::ffi::c_void;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr::{self, NonNull};
 use std::{io, mem};
 
 use rustix::mm::{self, Advice, MapFlags, ProtFlags};
+
+use crate::os::fork::Guarded;
 
 /// What the CPU may do with mapped pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,6 +36,8 @@ impl Access {
 pub(crate) struct Map {
     ptr: NonNull<u8>,
     len: usize,
+    /// Writable shared pages are made private in a forked child.
+    guard: Option<Guarded>,
 }
 
 // SAFETY: a mapping belongs to the process, not to a thread, and `Map` has no interior mutability.
@@ -52,17 +56,23 @@ impl Map {
     }
 
     /// Maps the first `len` bytes of a file, shared with everybody who has it.
+    ///
+    /// If it is writable, the caller keeps `fd` open for as long as the map lives.
     pub(crate) fn shared(
         fd: BorrowedFd<'_>,
         len: usize,
         align: usize,
         access: Access,
     ) -> io::Result<Map> {
-        Map::place(len, align, |at, flags| {
+        let mut map = Map::place(len, align, |at, flags| {
             let flags = flags | MapFlags::SHARED;
             // SAFETY: `at` is null, or (place's promise) the start of `len` bytes that we own.
             Ok(unsafe { mm::mmap(at, len, access.prot(), flags, fd, 0) }?)
-        })
+        })?;
+        if access == Access::Write {
+            map.guard = Some(Guarded::map(map.ptr, len, fd.as_raw_fd()));
+        }
+        Ok(map)
     }
 
     /// Runs `map` where its result is aligned to `align`.
@@ -91,7 +101,7 @@ impl Map {
 
     fn adopt(ptr: *mut c_void, len: usize) -> io::Result<Map> {
         let ptr = NonNull::new(ptr.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
-        Ok(Map { ptr, len })
+        Ok(Map { ptr, len, guard: None })
     }
 
     /// Address space without memory, large enough to hold `len` bytes at a multiple of `align`.
@@ -160,6 +170,8 @@ impl Map {
 
 impl Drop for Map {
     fn drop(&mut self) {
+        // First, so that a fork never sees an entry for pages that may be somebody else's.
+        self.guard = None;
         unmap(self.ptr.as_ptr(), self.len);
     }
 }

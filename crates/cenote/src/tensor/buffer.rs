@@ -1,14 +1,20 @@
 //! The buffer behind tensors: storage, its identity, and whether it has left this process.
 
+use std::ops::Deref;
+#[cfg(target_os = "linux")]
+use std::sync::atomic::fence;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
 use crate::error::NotWritable;
 #[cfg(target_os = "linux")]
 use crate::error::Result;
-use crate::memory::TensorMemory;
 use crate::memory::select::Selection;
 use crate::memory::storage::Storage;
+#[cfg(target_os = "linux")]
+use crate::os::fork;
+#[cfg(target_os = "linux")]
+use crate::tensor::home::Home;
 
 /// What all clones and views of a tensor share.
 #[derive(Debug)]
@@ -16,21 +22,54 @@ pub(crate) struct Buffer {
     storage: Storage,
     identity: BufferIdentity,
     selection: Selection,
-    /// Set once, when another process may have the bytes. Never cleared: there is no knowing
-    /// when the last of them lets go.
+    /// Set once, when another process may have the bytes. Never cleared while handles exist:
+    /// there is no knowing when the last of the others lets go.
     published: AtomicBool,
-    /// The process that made it. A forked child inherits the handles, and of shared memory the very
-    /// bytes, so there the sole handle is not the sole holder.
-    process: u32,
+    /// The pool that the bytes go back to.
+    #[cfg(target_os = "linux")]
+    home: Option<Home>,
+    /// The pool has the buffer itself, as a spare: its slot was given back.
+    #[cfg(target_os = "linux")]
+    at_home: AtomicBool,
+    /// The fork epoch it was made in. A forked child has the bytes of shared memory as private
+    /// copies, but the file behind them is still its parent's to write.
+    #[cfg(target_os = "linux")]
+    epoch: u64,
+}
+
+impl Handle {
+    /// A buffer of its own.
+    pub(crate) fn new(storage: Storage, selection: Selection) -> Handle {
+        Handle(Some(Arc::new(Buffer {
+            storage,
+            identity: BufferIdentity::new(),
+            selection,
+            published: AtomicBool::new(false),
+            #[cfg(target_os = "linux")]
+            home: None,
+            #[cfg(target_os = "linux")]
+            at_home: AtomicBool::new(false),
+            #[cfg(target_os = "linux")]
+            epoch: fork::epoch(),
+        })))
+    }
+
+    /// A buffer that goes back to a pool when the last handle is gone.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn pooled(storage: Storage, selection: Selection, home: Home) -> Handle {
+        Handle(Some(Arc::new(Buffer {
+            storage,
+            identity: BufferIdentity::new(),
+            selection,
+            published: AtomicBool::new(false),
+            home: Some(home),
+            at_home: AtomicBool::new(false),
+            epoch: fork::epoch(),
+        })))
+    }
 }
 
 impl Buffer {
-    pub(crate) fn new(storage: Storage, selection: Selection) -> Arc<Buffer> {
-        let identity = BufferIdentity::next();
-        let (published, process) = (AtomicBool::new(false), std::process::id());
-        Arc::new(Buffer { storage, identity, selection, published, process })
-    }
-
     pub(crate) fn storage(&self) -> &Storage {
         &self.storage
     }
@@ -43,36 +82,23 @@ impl Buffer {
         &self.selection
     }
 
-    /// The bytes for writing, if nobody else could be looking at them.
-    pub(crate) fn bytes_mut(this: &mut Arc<Buffer>) -> Result<&mut [u8], NotWritable> {
-        let reason = Buffer::not_writable(this).unwrap_or(NotWritable::Shared);
-        let buffer = Arc::get_mut(this).ok_or(reason)?;
-        if *buffer.published.get_mut() {
-            return Err(NotWritable::Published);
-        }
-        if buffer.is_inherited() {
-            return Err(NotWritable::Forked);
-        }
-        buffer.storage.region.bytes_mut().ok_or(reason)
+    #[cfg(target_os = "linux")]
+    pub(crate) fn home(&self) -> Option<&Home> {
+        self.home.as_ref()
     }
 
-    /// Why [`Buffer::bytes_mut`] would refuse now, as far as can be told without `&mut`.
-    pub(crate) fn not_writable(this: &Arc<Buffer>) -> Option<NotWritable> {
-        if !this.storage.region.is_writable() {
-            Some(this.storage.foreign())
-        } else if this.published.load(Ordering::Relaxed) {
-            Some(NotWritable::Published)
-        } else if this.is_inherited() {
-            Some(NotWritable::Forked)
-        } else {
-            (Arc::strong_count(this) > 1).then_some(NotWritable::Shared)
-        }
+    /// Makes sure that the bytes stay as they are from here on, as far as this process is
+    /// concerned.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn set_published(&self) {
+        // Relaxed: nobody can write while `self` is borrowed, for writing takes the sole handle, and
+        // becoming that (`Arc::get_mut` acquires what dropping the others released) comes after.
+        self.published.store(true, Ordering::Relaxed);
     }
 
-    /// Whether the bytes are those of the process that this one was forked from. Heap memory is copied
-    /// on write by the fork.
-    fn is_inherited(&self) -> bool {
-        self.storage.memory != TensorMemory::Mem && self.process != std::process::id()
+    #[cfg(target_os = "linux")]
+    pub(crate) fn is_published(&self) -> bool {
+        self.published.load(Ordering::Relaxed)
     }
 
     /// Lends the file descriptor for giving away, after making sure that the bytes stay as they
@@ -84,6 +110,9 @@ impl Buffer {
         use crate::error::Error;
         use crate::os::memfd;
 
+        if self.home.is_some() {
+            return Err(Error::PooledFd { wanted });
+        }
         let Some(fd) = &self.storage.fd else {
             let memory = self.storage.memory.name();
             let instead = match self.selection.is_forced() {
@@ -92,19 +121,136 @@ impl Buffer {
             };
             return Err(Error::NoFd { memory, wanted, instead });
         };
-        // The seal first: where it is refused, nothing was given away and the owner may go on writing.
+        // The seal first: where it is refused, nothing was given away and writing may go on.
         if self.storage.region.is_writable() {
-            if self.is_inherited() && !self.published.load(Ordering::Relaxed) {
+            if self.epoch != fork::epoch() && !self.is_published() {
                 // The parent would not know, and go on writing.
                 return Err(Error::NotWritable { why: NotWritable::Forked });
             }
             memfd::forbid_writing(fd).map_err(|source| Error::os("sealing memory", source))?;
         }
-        // Relaxed: nobody can write while `self` is borrowed, for writing takes the sole handle, and
-        // becoming that (`Arc::get_mut` acquires what dropping the others released) comes after this.
-        self.published.store(true, Ordering::Relaxed);
+        self.set_published();
         Ok(fd.as_fd())
     }
+
+    /// Makes a buffer that came back to its pool like new. Only the pool has it, so whoever gets
+    /// it next gets these stores with it.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn renew(&self) {
+        self.identity.id.store(0, Ordering::Relaxed);
+        self.published.store(false, Ordering::Relaxed);
+        self.at_home.store(false, Ordering::Relaxed);
+    }
+}
+
+/// Leases.
+#[cfg(target_os = "linux")]
+impl Buffer {
+    /// Makes a buffer that came back like new, for another lease of its slot. False if the slot
+    /// has moved to another segment.
+    pub(crate) fn lease_again(&self, segment: u32, serial: u64) -> bool {
+        let same = self.home.as_ref().is_some_and(|home| home.lease_again(segment, serial));
+        if same {
+            self.renew();
+        }
+        same
+    }
+}
+
+#[cfg(target_os = "linux")]
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        // Two handles that were dropped at the same moment both left it to the other.
+        if let Some(home) = self.home.take().filter(|_| !*self.at_home.get_mut()) {
+            home.give_back(*self.published.get_mut());
+        }
+    }
+}
+
+/// A counted reference to a buffer.
+///
+/// The last one of a pooled buffer gives it back to its pool whole, so that the next allocation
+/// need not make a new one.
+#[derive(Debug, Clone)]
+pub(crate) struct Handle(
+    /// Always there, until dropped.
+    Option<Arc<Buffer>>,
+);
+
+impl Handle {
+    /// Wraps a buffer that came back from its pool.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn of(buffer: Arc<Buffer>) -> Handle {
+        Handle(Some(buffer))
+    }
+
+    fn arc(&self) -> &Arc<Buffer> {
+        match &self.0 {
+            Some(buffer) => buffer,
+            None => unreachable!("taken only by drop"),
+        }
+    }
+
+    #[cfg(target_os = "linux")]
+    pub(crate) fn same_buffer(&self, other: &Handle) -> bool {
+        Arc::ptr_eq(self.arc(), other.arc())
+    }
+
+    /// The bytes for writing, if nobody else could be looking at them.
+    pub(crate) fn bytes_mut(&mut self) -> Result<&mut [u8], NotWritable> {
+        let reason = self.not_writable().unwrap_or(NotWritable::Shared);
+        let buffer = self.0.as_mut().and_then(Arc::get_mut).ok_or(reason)?;
+        if *buffer.published.get_mut() {
+            return Err(NotWritable::Published);
+        }
+        buffer.storage.region.bytes_mut().ok_or(reason)
+    }
+
+    /// Why [`Handle::bytes_mut`] would refuse now, as far as can be told without `&mut`.
+    pub(crate) fn not_writable(&self) -> Option<NotWritable> {
+        let buffer = self.arc();
+        if !buffer.storage.region.is_writable() {
+            Some(buffer.storage.foreign())
+        } else if buffer.published.load(Ordering::Relaxed) {
+            Some(NotWritable::Published)
+        } else {
+            (Arc::strong_count(buffer) > 1).then_some(NotWritable::Shared)
+        }
+    }
+}
+
+impl Deref for Handle {
+    type Target = Buffer;
+
+    fn deref(&self) -> &Buffer {
+        self.arc()
+    }
+}
+
+#[cfg(target_os = "linux")]
+impl Drop for Handle {
+    #[inline]
+    fn drop(&mut self) {
+        let Some(buffer) = self.0.take() else { return };
+        // With a count of one nobody else can make it two, for there are no weak references.
+        if Arc::strong_count(&buffer) == 1 && buffer.home.is_some() {
+            go_home(buffer);
+        }
+    }
+}
+
+/// Gives a pooled buffer back whole, which nobody else has.
+#[cfg(target_os = "linux")]
+fn go_home(mut buffer: Arc<Buffer>) {
+    // Pairs with the Release by which the other handles were dropped.
+    fence(Ordering::Acquire);
+    buffer.at_home.store(true, Ordering::Relaxed);
+    if buffer.identity.token.get().is_some()
+        && let Some(buffer) = Arc::get_mut(&mut buffer)
+    {
+        buffer.identity.token.take();
+    }
+    Home::recycle(buffer);
 }
 
 /// Tells buffers apart: a key for caches of whatever was made from a buffer.
@@ -125,21 +271,32 @@ impl Buffer {
 /// ```
 #[derive(Debug)]
 pub struct BufferIdentity {
-    id: u64,
+    /// 0 until first asked for, and while no tensor has the buffer.
+    id: AtomicU64,
     /// Made when first asked for: most buffers are never watched.
     token: OnceLock<Arc<()>>,
 }
 
 impl BufferIdentity {
-    fn next() -> Self {
-        static NEXT: AtomicU64 = AtomicU64::new(1);
-        // Relaxed: only uniqueness matters.
-        BufferIdentity { id: NEXT.fetch_add(1, Ordering::Relaxed), token: OnceLock::new() }
+    fn new() -> Self {
+        BufferIdentity { id: AtomicU64::new(0), token: OnceLock::new() }
     }
 
-    /// A number that no other buffer of this process has, or ever had.
+    /// A number that no other buffer of this process has, or ever had. Numbers go up in the
+    /// order in which they are first asked for.
     pub fn id(&self) -> u64 {
-        self.id
+        match self.id.load(Ordering::Relaxed) {
+            0 => self.assign_id(),
+            id => id,
+        }
+    }
+
+    /// Relaxed throughout: only uniqueness matters.
+    fn assign_id(&self) -> u64 {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        let id = NEXT.fetch_add(1, Ordering::Relaxed);
+        let won = self.id.compare_exchange(0, id, Ordering::Relaxed, Ordering::Relaxed);
+        won.map_or_else(|other| other, |_| id)
     }
 
     /// A reference that goes dead with the last tensor of the buffer.

@@ -9,7 +9,6 @@ use crate::dtype::{DType, Element};
 use crate::error::{Error, Result};
 use crate::layout::Layout;
 use crate::memory::budget::Budget;
-use crate::tensor::buffer::Buffer;
 use crate::tensor::map::{cast, check_dtype};
 use crate::tensor::{Tensor, TensorMapMut, TensorOptions};
 
@@ -69,7 +68,7 @@ impl Tensor {
     /// ```
     pub fn make_mut(&mut self) -> Result<TensorMapMut<'_>> {
         // Not `not_writable`, which without `&mut` could miss what another thread did last.
-        if Buffer::bytes_mut(&mut self.buffer).is_err() {
+        if self.buffer.bytes_mut().is_err() {
             *self = self.copied(CopyReason::MakeMut)?;
         }
         self.map_mut()

@@ -14,7 +14,7 @@ use crate::memory::TensorMemory;
 use crate::memory::select::{Origin, Selection};
 use crate::memory::shm::{self, Import};
 use crate::tensor::Tensor;
-use crate::tensor::buffer::Buffer;
+use crate::tensor::buffer::Handle;
 
 impl Tensor {
     /// A new file descriptor for the memory of the whole buffer, to be sent to another process.
@@ -88,6 +88,6 @@ impl Tensor {
     ) -> Result<Tensor> {
         let storage = shm::import(fd, layout.byte_range().end, import)?;
         let selection = Selection::given(TensorMemory::Shm, Origin::Imported);
-        Tensor::over(Buffer::new(storage, selection), layout, dtype)
+        Tensor::over(Handle::new(storage, selection), layout, dtype)
     }
 }

@@ -5,7 +5,6 @@
 //! checked by the same constructors that a caller's arguments go through.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::Arc;
 
 use bytemuck::{Pod, Zeroable};
 
@@ -18,7 +17,7 @@ use crate::memory::select::{Origin, Selection};
 use crate::memory::shm::{self, Import};
 use crate::os::socket::{self, MAX_FDS};
 use crate::tensor::Tensor;
-use crate::tensor::buffer::Buffer;
+use crate::tensor::buffer::Handle;
 
 /// "cenote", and the version of this format.
 const MAGIC: [u8; 8] = *b"cenote\0\x01";
@@ -115,7 +114,7 @@ impl Tensor {
         std::iter::once(self).chain(self.far_planes.iter().flat_map(|far| far.iter())).collect()
     }
 
-    fn describe(&self, views: &[&Tensor], buffers: &[&Arc<Buffer>]) -> Message {
+    fn describe(&self, views: &[&Tensor], buffers: &[&Handle]) -> Message {
         let mut message = Message {
             magic: MAGIC,
             memory: self.memory().code(),
@@ -126,17 +125,17 @@ impl Tensor {
             ..Message::zeroed()
         };
         for (slot, view) in message.view.iter_mut().zip(views) {
-            let buffer = buffers.iter().position(|buffer| Arc::ptr_eq(buffer, &view.buffer));
+            let buffer = buffers.iter().position(|buffer| buffer.same_buffer(&view.buffer));
             *slot = View::of(&view.layout, buffer.unwrap_or(0));
         }
         message
     }
 }
 
-fn distinct_buffers<'a>(views: &[&'a Tensor]) -> Vec<&'a Arc<Buffer>> {
-    let mut buffers: Vec<&Arc<Buffer>> = Vec::new();
+fn distinct_buffers<'a>(views: &[&'a Tensor]) -> Vec<&'a Handle> {
+    let mut buffers: Vec<&Handle> = Vec::new();
     for view in views {
-        if !buffers.iter().any(|buffer| Arc::ptr_eq(buffer, &view.buffer)) {
+        if !buffers.iter().any(|buffer| buffer.same_buffer(&view.buffer)) {
             buffers.push(&view.buffer);
         }
     }
@@ -166,20 +165,10 @@ impl View {
     }
 
     fn layout(&self, item_size: usize) -> Result<Layout> {
-        let bad = |what| Error::BadMessage { what };
         let ndim = usize::try_from(self.ndim).unwrap_or(usize::MAX);
-        if ndim > MAX_DIMS {
-            return Err(bad("too many dimensions"));
-        }
-        let offset = usize::try_from(self.offset).map_err(|_| bad("the offset is too large"))?;
-        let (mut shape, mut strides) = ([0; MAX_DIMS], [0; MAX_DIMS]);
-        for axis in 0..ndim {
-            shape[axis] =
-                usize::try_from(self.shape[axis]).map_err(|_| bad("the shape is too large"))?;
-            strides[axis] =
-                isize::try_from(self.strides[axis]).map_err(|_| bad("a stride is too large"))?;
-        }
-        Layout::strided(&shape[..ndim], &strides[..ndim], offset, item_size)
+        let shape = self.shape.get(..ndim);
+        let shape = shape.ok_or(Error::BadMessage { what: "too many dimensions" })?;
+        Layout::from_words(shape, &self.strides[..ndim], self.offset, item_size)
     }
 }
 
@@ -219,7 +208,7 @@ fn views_over(fds: Vec<OwnedFd>, views: &[View], dtype: DType) -> Result<Vec<Ten
     };
     let import = |(index, fd)| {
         let storage = shm::import(fd, needed(index), Import::ReadOnly)?;
-        Ok(Buffer::new(storage, Selection::given(TensorMemory::Shm, Origin::Imported)))
+        Ok(Handle::new(storage, Selection::given(TensorMemory::Shm, Origin::Imported)))
     };
     let buffers = fds.into_iter().enumerate().map(import).collect::<Result<Vec<_>>>()?;
     let over = |(view, layout): (&View, &Layout)| {

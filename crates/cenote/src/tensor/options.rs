@@ -8,7 +8,7 @@ use crate::layout::Layout;
 use crate::memory::TensorMemory;
 use crate::memory::select::{self, Advice, MAX_ALIGN, MIN_ALIGN, Request};
 use crate::tensor::Tensor;
-use crate::tensor::buffer::Buffer;
+use crate::tensor::buffer::Handle;
 use crate::tensor::image::image_layout;
 
 /// The longest name: what memfd_create(2) takes.
@@ -149,7 +149,7 @@ impl TensorOptions {
             advice: self.advice,
         };
         let (storage, selection) = select::allocate(&request)?;
-        Tensor::over(Buffer::new(storage, selection), layout, dtype)
+        Tensor::over(Handle::new(storage, selection), layout, dtype)
     }
 }
 

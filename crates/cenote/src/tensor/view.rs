@@ -18,6 +18,7 @@ impl Tensor {
             buffer: self.buffer.clone(),
             layout,
             dtype: self.dtype,
+            device: self.device,
             format: None,
             far_planes: None,
         }

@@ -1,0 +1,219 @@
+//! What happens to shared memory when the process forks.
+//!
+//! A child that is a copy of its parent has the parent's memory mapped and would write into it. So
+//! before the child runs anything, every writable shared mapping that is registered here is
+//! replaced by a private copy-on-write one at the same address, every registered socket is closed
+//! in the child, and an epoch goes up by which everybody can tell that they were inherited.
+//!
+//! vfork and posix_spawn run none of this and need none: the child executes another program, and
+//! every descriptor closes on exec. A raw clone(2) runs none of this either, and is not supported.
+//!
+//! # Contract
+//! Between `prepare` and `parent`/`child` the thread that forks holds the register's lock, so the
+//! child sees a register that nobody was changing. In the child only mmap(2) and close(2) are
+//! called, which are async-signal-safe.
+#![allow(unsafe_code, reason = "pthread_atfork, and mapping over existing memory")]
+
+use std::cell::Cell;
+use std::collections::BTreeSet;
+use std::mem::ManuallyDrop;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::ptr::{self, NonNull};
+use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, Once, PoisonError};
+
+static EPOCH: AtomicU64 = AtomicU64::new(1);
+
+/// A number that is different in a forked child.
+pub(crate) fn epoch() -> u64 {
+    // Relaxed: it changes only in a child that has one thread.
+    EPOCH.load(Ordering::Relaxed)
+}
+
+/// Something that a forked child must not share.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Entry {
+    /// A writable shared mapping of the file's first bytes.
+    Map {
+        ptr: usize,
+        len: usize,
+        fd: RawFd,
+    },
+    Socket {
+        fd: RawFd,
+    },
+}
+
+type Register = BTreeSet<Entry>;
+
+static REGISTER: Mutex<Register> = Mutex::new(Register::new());
+
+thread_local! {
+    /// The register's lock, held across a fork.
+    static HELD: Cell<Option<MutexGuard<'static, Register>>> = const { Cell::new(None) };
+}
+
+fn register() -> MutexGuard<'static, Register> {
+    // The lock protects no invariant that a panic could break: pushes and removals are whole.
+    REGISTER.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Keeps an entry in the register for as long as it lives.
+#[derive(Debug)]
+pub(crate) struct Guarded {
+    entry: Entry,
+    epoch: u64,
+}
+
+impl Guarded {
+    /// A child gets a private copy of this mapping. It must be of the first `len` bytes of `fd`,
+    /// and both must outlive the guard.
+    pub(crate) fn map(ptr: NonNull<u8>, len: usize, fd: RawFd) -> Guarded {
+        Guarded::new(Entry::Map { ptr: ptr.as_ptr().expose_provenance(), len, fd })
+    }
+
+    fn new(entry: Entry) -> Guarded {
+        install();
+        register().insert(entry);
+        Guarded { entry, epoch: epoch() }
+    }
+
+    /// Whether this process is a forked child of the one that registered.
+    pub(crate) fn inherited(&self) -> bool {
+        self.epoch != epoch()
+    }
+}
+
+impl Drop for Guarded {
+    fn drop(&mut self) {
+        if self.inherited() {
+            return;
+        }
+        register().remove(&self.entry);
+    }
+}
+
+fn install() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        // SAFETY: the three functions are `extern "C"`, take nothing, and do not unwind. If
+        // there is no memory for the entry, children are not protected; nothing else breaks.
+        unsafe { libc::pthread_atfork(Some(prepare), Some(parent), Some(child)) };
+    });
+}
+
+extern "C" fn prepare() {
+    // A thread that is ending has no thread-locals any more; then `child` tries the lock itself.
+    let _ = HELD.try_with(|held| held.set(Some(register())));
+}
+
+extern "C" fn parent() {
+    let _ = HELD.try_with(Cell::take);
+}
+
+extern "C" fn child() {
+    EPOCH.fetch_add(1, Ordering::Relaxed);
+    let held = HELD.try_with(Cell::take).ok().flatten();
+    let Some(register) = held.or_else(|| REGISTER.try_lock().ok()) else { give_up() };
+    // The entries stay: removing them would free memory, and the owners know by the epoch that
+    // they are not theirs.
+    for entry in register.iter() {
+        match *entry {
+            Entry::Map { ptr, len, fd } => make_private(ptr, len, fd),
+            Entry::Socket { fd } => {
+                // SAFETY: the number belongs to a socket that the parent owns; its owner here
+                // knows by the epoch that it must not use or close it again.
+                unsafe { libc::close(fd) };
+            }
+        }
+    }
+}
+
+fn make_private(ptr: usize, len: usize, fd: RawFd) {
+    let (prot, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_FIXED);
+    let at = ptr::with_exposed_provenance_mut(ptr);
+    // SAFETY: the registered mapping covers these pages and keeps doing so; its bytes are the same
+    // as before, only that writes are now private. The child has one thread, so nobody looks.
+    let mapped = unsafe { libc::mmap(at, len, prot, flags, fd, 0) };
+    if mapped == libc::MAP_FAILED {
+        give_up();
+    }
+}
+
+/// A child that could write its parent's memory must not run.
+fn give_up() -> ! {
+    // SAFETY: `_exit` may be called anywhere.
+    unsafe { libc::_exit(127) }
+}
+
+/// A socket that stays behind when the process forks.
+#[derive(Debug)]
+pub(crate) struct GuardedSocket {
+    fd: ManuallyDrop<OwnedFd>,
+    guard: Guarded,
+}
+
+impl GuardedSocket {
+    pub(crate) fn new(fd: OwnedFd) -> Self {
+        let guard = Guarded::new(Entry::Socket { fd: fd.as_raw_fd() });
+        GuardedSocket { fd: ManuallyDrop::new(fd), guard }
+    }
+}
+
+impl GuardedSocket {
+    /// Whether this process is a forked child, which does not have the socket.
+    pub(crate) fn inherited(&self) -> bool {
+        self.guard.inherited()
+    }
+}
+
+impl AsFd for GuardedSocket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+impl Drop for GuardedSocket {
+    fn drop(&mut self) {
+        // In a child the number was closed already, and may belong to somebody else by now.
+        if !self.guard.inherited() {
+            // SAFETY: this is the only place that takes the descriptor, and it runs once.
+            drop(unsafe { ManuallyDrop::take(&mut self.fd) });
+        }
+    }
+}
+
+/// A value that each process makes for itself: a forked child does not use its parent's.
+///
+/// No lock is involved, so a fork at any moment leaves it whole. Values are never freed.
+#[derive(Debug)]
+pub(crate) struct PerProcess<T> {
+    /// Null, or a leaked value and the epoch it was made in.
+    current: AtomicPtr<(u64, T)>,
+}
+
+impl<T: Sync> PerProcess<T> {
+    pub(crate) const fn new() -> Self {
+        PerProcess { current: AtomicPtr::new(ptr::null_mut()) }
+    }
+
+    /// This process's value, made by `make` if need be. Two threads at once may both make one;
+    /// then one of them is used and the other stays unused.
+    pub(crate) fn get<E>(&self, make: impl FnOnce() -> Result<T, E>) -> Result<&T, E> {
+        let found = self.current.load(Ordering::Acquire);
+        // SAFETY: the pointer is null or was leaked below, and Acquire pairs with the Release that
+        // published it.
+        match unsafe { found.as_ref() } {
+            Some((made_in, value)) if *made_in == epoch() => return Ok(value),
+            _ => {}
+        }
+        let made = Box::into_raw(Box::new((epoch(), make()?)));
+        let swapped =
+            self.current.compare_exchange(found, made, Ordering::AcqRel, Ordering::Acquire);
+        let winner = swapped.map_or_else(|winner| winner, |_| made);
+        // SAFETY: not null: either `made`, or what another thread exchanged for `found`, which
+        // it leaked just the same.
+        let (_, value) = unsafe { &*winner };
+        Ok(value)
+    }
+}

@@ -1,0 +1,47 @@
+//! Packets with file descriptors over SOCK_SEQPACKET sockets, never waiting (unix(7), SCM_RIGHTS).
+
+use std::io::{self, IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{BorrowedFd, OwnedFd};
+
+use rustix::io::Errno;
+use rustix::net::{
+    self, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags,
+};
+
+/// The most descriptors that the kernel takes in one packet (SCM_MAX_FD).
+pub(crate) const MAX_FDS: usize = 253;
+
+const CONTROL_LEN: usize = rustix::cmsg_space!(ScmRights(MAX_FDS));
+
+/// Sends one packet on a SEQPACKET socket, or nothing: `WouldBlock` if there is no room.
+pub(crate) fn send(socket: BorrowedFd<'_>, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> io::Result<()> {
+    let mut space = [MaybeUninit::uninit(); CONTROL_LEN];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    if !fds.is_empty() && !control.push(SendAncillaryMessage::ScmRights(fds)) {
+        return Err(Errno::INVAL.into());
+    }
+    let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+    Ok(net::sendmsg(socket, &[IoSlice::new(bytes)], &mut control, flags).map(drop)?)
+}
+
+/// Receives one packet from a SEQPACKET socket without waiting: `WouldBlock` if there is none, and
+/// length 0 once the peer has closed the connection. A packet that does not fit is `InvalidData`,
+/// and its descriptors are closed.
+pub(crate) fn recv(socket: BorrowedFd<'_>, bytes: &mut [u8]) -> io::Result<(usize, Vec<OwnedFd>)> {
+    let mut space = [MaybeUninit::uninit(); CONTROL_LEN];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
+    let packet = net::recvmsg(socket, &mut [IoSliceMut::new(bytes)], &mut control, flags)?;
+    let mut fds = Vec::new();
+    for message in control.drain() {
+        if let RecvAncillaryMessage::ScmRights(received) = message {
+            fds.extend(received);
+        }
+    }
+    if packet.flags.intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC) {
+        return Err(io::ErrorKind::InvalidData.into());
+    }
+    Ok((packet.bytes, fds))
+}

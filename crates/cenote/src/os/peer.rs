@@ -1,0 +1,114 @@
+//! Who is at the other end of a Unix socket (unix(7): SO_PEERCRED, SO_PEERPIDFD).
+//!
+//! # Contract
+//! `getsockopt` writes at most the number of bytes it is told, and says how many.
+#![allow(
+    unsafe_code,
+    reason = "rustix cannot express a peer whose pid is 0 (another pid namespace)"
+)]
+
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::sync::Arc;
+
+use libc::{c_int, c_void, socklen_t, ucred};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+
+/// Since Linux 6.5; not in every libc yet.
+const SO_PEERPIDFD: c_int = 77;
+
+/// Since Linux 4.13; not in every libc.
+const SO_PEERGROUPS: c_int = 59;
+
+/// A process at the other end of a connection, as the kernel says.
+#[derive(Debug)]
+pub(crate) struct Peer {
+    /// 0 if it lives in a pid namespace that this process cannot see.
+    pub(crate) pid: i32,
+    pub(crate) uid: u32,
+    pub(crate) gid: u32,
+    /// Its other groups, as far as the kernel tells.
+    pub(crate) groups: Vec<u32>,
+    /// Readable once the process has ended; `None` on kernels that cannot tell.
+    pub(crate) pidfd: Option<Arc<OwnedFd>>,
+}
+
+impl Peer {
+    /// Asks the kernel who connected, or who listens.
+    pub(crate) fn of(connection: BorrowedFd<'_>) -> io::Result<Peer> {
+        // SAFETY: any bytes are a `ucred`: it is made of integers.
+        let ucred { pid, uid, gid } = unsafe { option::<ucred>(connection, libc::SO_PEERCRED) }?;
+        let pidfd = peer_pidfd(connection).or_else(|_| {
+            let pid = Pid::from_raw(pid).ok_or(rustix::io::Errno::SRCH)?;
+            Ok::<_, io::Error>(pidfd_open(pid, PidfdFlags::empty())?)
+        });
+        Ok(Peer { pid, uid, gid, groups: groups(connection), pidfd: pidfd.ok().map(Arc::new) })
+    }
+
+    /// The name of the program, where it can be seen. It chose that itself, and people read it.
+    pub(crate) fn program(&self) -> String {
+        std::fs::read_to_string(format!("/proc/{}/comm", self.pid)).map_or_else(
+            |_| "unknown".to_owned(),
+            |name| name.trim_end().replace(char::is_control, "?"),
+        )
+    }
+}
+
+/// How much of what we sent the other end has not read yet, in bytes of kernel memory.
+pub(crate) fn unread(connection: BorrowedFd<'_>) -> io::Result<usize> {
+    let mut bytes: c_int = 0;
+    // SAFETY: this request writes one `c_int` (unix(7) calls it SIOCOUTQ, of the same value).
+    let result = unsafe { libc::ioctl(connection.as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) };
+    if result != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    usize::try_from(bytes).map_err(io::Error::other)
+}
+
+/// The supplementary groups of whoever connected (SO_PEERGROUPS); none if there are too many.
+fn groups(connection: BorrowedFd<'_>) -> Vec<u32> {
+    let mut groups = vec![0_u32; 256];
+    let mut bytes = socklen_t::try_from(size_of_val(groups.as_slice())).unwrap_or(0);
+    let to = groups.as_mut_ptr().cast::<c_void>();
+    // SAFETY: `to` has room for `bytes` bytes, and both pointers are to live memory.
+    let result = unsafe {
+        libc::getsockopt(
+            connection.as_raw_fd(),
+            libc::SOL_SOCKET,
+            SO_PEERGROUPS,
+            to,
+            &raw mut bytes,
+        )
+    };
+    groups.truncate(if result == 0 { bytes as usize / size_of::<u32>() } else { 0 });
+    groups
+}
+
+fn peer_pidfd(connection: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+    // SAFETY: any bytes are a `c_int`.
+    let fd = unsafe { option::<c_int>(connection, SO_PEERPIDFD) }?;
+    // SAFETY: the kernel made a descriptor for us (close-on-exec), and nobody else knows of it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// # Safety
+/// Any bytes are a valid `T`.
+unsafe fn option<T: Copy>(socket: BorrowedFd<'_>, name: c_int) -> io::Result<T> {
+    let mut value = MaybeUninit::<T>::zeroed();
+    let size = socklen_t::try_from(size_of::<T>()).map_err(io::Error::other)?;
+    let mut written = size;
+    let to = value.as_mut_ptr().cast::<c_void>();
+    // SAFETY: `to` has room for `written` bytes, and both pointers are to live variables.
+    let result = unsafe {
+        libc::getsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, name, to, &raw mut written)
+    };
+    match result {
+        0 if written == size => {
+            // SAFETY: all bytes are initialised, and the caller promised that any will do.
+            Ok(unsafe { value.assume_init() })
+        }
+        0 => Err(io::ErrorKind::InvalidData.into()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}

@@ -1,0 +1,481 @@
+//! A pool, in a process that attached to it.
+//!
+//! Header and segments are mapped read-only: the kernel sees to that, so a bug here cannot change
+//! what others read. The only thing written is this process's own row. When the owner dies, what
+//! is leased stays as it is, for nobody is left who could reuse it.
+//!
+//! Everything that comes from the owner is checked before it is used: sizes and seals of files
+//! when they arrive, slot and segment numbers and ranges each time.
+
+use std::collections::HashMap;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, Instant};
+
+use rustix::fs::SealFlags;
+
+use crate::error::{Error, Result};
+use crate::os::fork::{self, GuardedSocket};
+use crate::os::memfd;
+use crate::os::packet;
+use crate::os::peer::Peer;
+use crate::os::unix;
+use crate::pool::lease::{Leases, Refused, Shipped};
+use crate::pool::place::{Entry, Place, PoolAccess};
+use crate::pool::service::{self, Served, Watch};
+use crate::pool::wire::{Kind, MAX_SEGMENTS, Packet, Refusal, Welcome, header, row};
+use crate::region::{Access, Map, Words};
+use crate::sync::Ordering;
+
+/// How long an owner may take to answer. One that is alive does so in microseconds.
+const ANSWER: Duration = Duration::from_secs(5);
+
+/// How often attaching is tried when the owner hangs up without an answer.
+const ATTEMPTS: u32 = 4;
+
+/// How long a segment that a descriptor names may take to arrive.
+const SEGMENT: Duration = Duration::from_secs(1);
+
+/// How often it is asked for meanwhile: an owner sends nothing to somebody with much unread.
+const ASK_AGAIN: Duration = Duration::from_millis(20);
+
+/// The most segments that an owner can make this process map: more than it has at a time, because
+/// word of one that is gone may be late, or lost.
+const MAX_MAPPED: usize = 4 * MAX_SEGMENTS;
+
+/// How many packets are read before others have their turn.
+const PACKETS_AT_ONCE: usize = 64;
+
+/// How many are read of an owner that has died: more than a socket holds.
+const LAST_PACKETS: usize = 1 << 12;
+
+/// A segment larger than this is a lie.
+const MAX_SEGMENT: u64 = 1 << 46;
+
+/// A pool of another process.
+#[derive(Debug)]
+pub(crate) struct Attachment<S> {
+    pub(crate) entry: Entry,
+    pub(crate) owner: Peer,
+    epoch: u64,
+    max_slots: u32,
+    max_leases: u32,
+    header: Words,
+    row: Words,
+    connection: Arc<GuardedSocket>,
+    state: Mutex<State<S>>,
+    arrived: Condvar,
+    /// The owner has ended, or hung up.
+    gone: AtomicBool,
+}
+
+#[derive(Debug)]
+struct State<S> {
+    segments: HashMap<u32, Arc<Map>>,
+    /// What the layer above needs to make a handle of a slot, kept from the last time.
+    spares: Vec<Option<S>>,
+    leases: u32,
+    watches: Vec<Watch>,
+    /// Itself, for as long as it is to stay although nobody uses it.
+    stays: Option<Arc<Attachment<S>>>,
+}
+
+impl<S> State<S> {
+    /// Keeps a spare for a slot, which was leased and so is below the number of slots; gives back
+    /// the one it replaces.
+    fn keep(&mut self, slot: u32, spare: Option<S>) -> Option<S> {
+        let slot = slot as usize;
+        if slot >= self.spares.len() {
+            self.spares.resize_with(slot + 1, || None);
+        }
+        std::mem::replace(&mut self.spares[slot], spare)
+    }
+}
+
+/// Attaches to the pool of this name, unless `known` has its uid.
+pub(crate) fn attach_by_name<S: Send + 'static>(
+    name: &str,
+    known: impl Fn(u64) -> Option<Arc<Attachment<S>>>,
+) -> Result<Arc<Attachment<S>>> {
+    attach(|entry| entry.name == name, known, || Error::NoSuchPool { pool: name.to_owned() })
+}
+
+/// Attaches to the pool with this uid.
+pub(crate) fn attach_by_uid<S: Send + 'static>(uid: u64) -> Result<Arc<Attachment<S>>> {
+    let missing = || Error::NoSuchPool { pool: format!("uid {uid:016x}") };
+    attach(|entry| entry.uid == uid, |_| None, missing)
+}
+
+fn attach<S: Send + 'static>(
+    wanted: impl Fn(&Entry) -> bool,
+    known: impl Fn(u64) -> Option<Arc<Attachment<S>>>,
+    missing: impl Fn() -> Error,
+) -> Result<Arc<Attachment<S>>> {
+    let place = Place::open("pools", PoolAccess::SameUser)?;
+    for entry in place.entries()?.into_iter().filter(wanted) {
+        for attempt in 1.. {
+            let Some(connection) = connect(&place, &entry)? else { break };
+            // Connecting has shown that the owner lives.
+            if let Some(known) = known(entry.uid).filter(|known| !known.is_gone()) {
+                return Ok(known);
+            }
+            match greet(entry.clone(), connection) {
+                // Pushed out by a crowd of others, perhaps.
+                Err(Error::Disconnected { .. }) if attempt < ATTEMPTS => {}
+                done => return done,
+            }
+        }
+    }
+    Err(missing())
+}
+
+/// Connects, or finds that nobody is there any more. An owner with a crowd at its door is waited
+/// for.
+fn connect(place: &Place, entry: &Entry) -> Result<Option<OwnedFd>> {
+    let start = Instant::now();
+    loop {
+        match place.connect(entry) {
+            Ok(connection) => return Ok(Some(connection)),
+            Err(error) => match error.kind() {
+                io::ErrorKind::ConnectionRefused => {
+                    place.remove_dead(entry);
+                    return Ok(None);
+                }
+                io::ErrorKind::NotFound => return Ok(None), // it just went
+                io::ErrorKind::WouldBlock if start.elapsed() < ANSWER => {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+                io::ErrorKind::WouldBlock => {
+                    let pool = entry.name.clone();
+                    return Err(Error::NoAnswer { pool, pid: 0, waited: ANSWER });
+                }
+                _ => return Err(Error::Connect { pool: entry.name.clone(), source: error }),
+            },
+        }
+    }
+}
+
+/// Says hello and waits for the answer.
+fn greet<S: Send + 'static>(entry: Entry, connection: OwnedFd) -> Result<Arc<Attachment<S>>> {
+    let error = |source| Error::Connect { pool: entry.name.clone(), source };
+    let owner = Peer::of(connection.as_fd()).map_err(error)?;
+    let hello = Packet::new(Kind::Hello);
+    match packet::send(connection.as_fd(), bytemuck::bytes_of(&hello), &[]) {
+        // Refused already: the answer tells why.
+        Err(error) if is_hang_up(&error) => {}
+        sent => sent.map_err(error)?,
+    }
+    let mut bytes = vec![0; size_of::<Welcome>()];
+    let (len, fds) = await_answer(&entry, &owner, &connection, &mut bytes)?;
+    let (kind, head) = Packet::parse(&bytes[..len])?;
+    match kind {
+        Kind::Welcome => Attachment::new(entry, owner, connection, &bytes[..len], fds),
+        Kind::Refused => {
+            Err(Error::AttachRefused { pool: entry.name, why: Refusal::why(head.index) })
+        }
+        _ => Err(Error::BadMessage { what: "the owner's answer is none" }),
+    }
+}
+
+fn await_answer(
+    entry: &Entry,
+    owner: &Peer,
+    connection: &OwnedFd,
+    bytes: &mut [u8],
+) -> Result<(usize, Vec<OwnedFd>)> {
+    let error = |source| Error::Connect { pool: entry.name.clone(), source };
+    let start = Instant::now();
+    while let Some(left) = ANSWER.checked_sub(start.elapsed()) {
+        if !unix::wait_readable(connection, left).map_err(error)? {
+            continue;
+        }
+        match packet::recv(connection.as_fd(), bytes) {
+            Ok((0, _)) => return Err(Error::Disconnected { mid_message: false }),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            // Told once; what was sent before it can still be read.
+            Err(error) if is_hang_up(&error) => {}
+            answer => return answer.map_err(error),
+        }
+    }
+    Err(Error::NoAnswer { pool: entry.name.clone(), pid: owner.pid, waited: ANSWER })
+}
+
+fn is_hang_up(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset)
+}
+
+fn word_bytes(words: usize) -> u64 {
+    (words * size_of::<u64>()) as u64
+}
+
+fn check_file(fd: &OwnedFd, needed: u64) -> Result<()> {
+    let facts = memfd::examine(fd).map_err(|source| Error::os("fstat", source))?;
+    let seals = facts.seals.ok_or(Error::WrongFdKind { found: facts.kind })?;
+    // They are mapped and unmapped in other units, and can run out when touched.
+    if facts.huge_pages {
+        return Err(Error::WrongFdKind { found: "memory of huge pages" });
+    }
+    // Touching what is not there yet takes memory, which might not be had.
+    if facts.size < needed || facts.reserved < needed {
+        let size = facts.size.min(facts.reserved);
+        let needed = usize::try_from(needed).unwrap_or(usize::MAX);
+        return Err(Error::FdTooSmall { needed, size });
+    }
+    if !seals.contains(SealFlags::SHRINK) {
+        return Err(Error::Unsealed);
+    }
+    Ok(())
+}
+
+/// Maps a segment. Only what is there is ever touched: its size is the file's, not the owner's word.
+fn open_segment(fd: &OwnedFd, len: u64) -> Result<Arc<Map>> {
+    let bad = || Error::BadMessage { what: "a segment of impossible size" };
+    if len == 0 || len > MAX_SEGMENT {
+        return Err(bad());
+    }
+    check_file(fd, len)?;
+    let len = usize::try_from(len).map_err(|_| bad())?;
+    let map = Map::shared(fd.as_fd(), len, 1, Access::Read)
+        .map_err(|source| Error::os("mapping shared memory", source))?;
+    Ok(Arc::new(map))
+}
+
+impl<S: Send + 'static> Attachment<S> {
+    fn new(
+        entry: Entry,
+        owner: Peer,
+        connection: OwnedFd,
+        welcome: &[u8],
+        mut fds: Vec<OwnedFd>,
+    ) -> Result<Arc<Self>> {
+        let welcome = Welcome::parse(welcome)?;
+        let infos = welcome.segments();
+        if fds.len() != 2 + infos.len() || welcome.uid != entry.uid {
+            return Err(Error::BadMessage { what: "the owner's answer does not add up" });
+        }
+        let segment_fds = fds.split_off(2);
+        let header_len = header::words(welcome.max_slots);
+        let row_len = row::words(welcome.max_slots);
+        check_file(&fds[0], word_bytes(header_len))?;
+        check_file(&fds[1], word_bytes(row_len))?;
+        let error = |source| Error::os("mapping shared memory", source);
+        let row = Words::writable(fds.swap_remove(1), row_len).map_err(error)?;
+        let header = Words::read_only(&fds[0], header_len).map_err(error)?;
+        let mut segments = HashMap::new();
+        for (info, fd) in infos.iter().zip(&segment_fds) {
+            segments.insert(info.index, open_segment(fd, info.len)?);
+        }
+        let state =
+            State { segments, spares: Vec::new(), leases: 0, watches: Vec::new(), stays: None };
+        let attachment = Arc::new(Attachment {
+            entry,
+            owner,
+            epoch: fork::epoch(),
+            max_slots: welcome.max_slots,
+            max_leases: welcome.max_leases,
+            header,
+            row,
+            connection: Arc::new(GuardedSocket::new(connection)),
+            state: Mutex::new(state),
+            arrived: Condvar::new(),
+            gone: AtomicBool::new(false),
+        });
+        attachment.watch()?;
+        Ok(attachment)
+    }
+
+    fn watch(self: &Arc<Self>) -> Result<()> {
+        let error = |source| Error::os("watching a socket", source);
+        let served: Weak<dyn Served> = Arc::downgrade(&(self.clone() as Arc<dyn Served>));
+        let mut watches = Vec::new();
+        if let Some(pidfd) = &self.owner.pidfd {
+            watches.push(service::watch(pidfd, served.clone(), OWNER).map_err(error)?);
+        }
+        watches.push(service::watch(&self.connection, served, CONNECTION).map_err(error)?);
+        self.state().watches = watches;
+        Ok(())
+    }
+
+    fn state(&self) -> MutexGuard<'_, State<S>> {
+        // No code under this lock panics between two halves of a change.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether this process is a forked child of the one that attached.
+    pub(crate) fn inherited(&self) -> bool {
+        self.epoch != fork::epoch()
+    }
+
+    pub(crate) fn check_process(&self) -> Result<()> {
+        if self.inherited() { Err(Error::Forked { pool: self.entry.name.clone() }) } else { Ok(()) }
+    }
+
+    pub(crate) fn is_gone(&self) -> bool {
+        self.gone.load(Ordering::Relaxed)
+    }
+
+    /// Has it stay attached although nobody uses it. Not beyond the owner's death: owners come and
+    /// go, and each would leave descriptors and mappings behind.
+    pub(crate) fn stay(self: &Arc<Self>) {
+        let mut state = self.state();
+        if !self.is_gone() {
+            state.stays = Some(self.clone());
+        }
+    }
+
+    /// Undoes [`Attachment::stay`].
+    pub(crate) fn let_go(&self) {
+        if !self.inherited() {
+            let stays = self.state().stays.take();
+            drop(stays);
+        }
+    }
+
+    fn leases(&self) -> Leases<'_, Shipped> {
+        Leases::new(&self.row.get()[row::LEASES..], &self.header.get()[header::SERIALS..])
+    }
+
+    /// Leases a slot that a descriptor names. Gives the segment it is in, and the spare that was
+    /// left for the slot.
+    pub(crate) fn lease(
+        &self,
+        slot: u32,
+        serial: u64,
+        segment: u32,
+    ) -> Result<(Arc<Map>, Option<S>)> {
+        self.check_process()?;
+        let map = self.segment(segment)?;
+        let mut state = self.state();
+        if state.leases >= self.max_leases {
+            return Err(Error::TooManyLeases {
+                pool: self.entry.name.clone(),
+                max: self.max_leases,
+            });
+        }
+        let refused = |why: Refused| why.into_error(&self.entry.name, slot, self.max_slots);
+        self.leases().by_serial(slot, serial).map_err(refused)?;
+        state.leases += 1;
+        let spare = state.spares.get_mut(slot as usize).and_then(Option::take);
+        Ok((map, spare))
+    }
+
+    /// A segment that a descriptor names. One that is not here yet is asked for.
+    fn segment(&self, number: u32) -> Result<Arc<Map>> {
+        let mut state = self.state();
+        if let Some(map) = state.segments.get(&number) {
+            return Ok(map.clone());
+        }
+        let more = Packet::segment(Kind::More, number, 0);
+        let start = Instant::now();
+        while start.elapsed() < SEGMENT && !self.is_gone() {
+            let _ = packet::send(self.connection.as_fd(), bytemuck::bytes_of(&more), &[]);
+            let waited = self.arrived.wait_timeout(state, ASK_AGAIN);
+            (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+            if let Some(map) = state.segments.get(&number) {
+                return Ok(map.clone());
+            }
+        }
+        Err(Error::NoSuchSegment { pool: self.entry.name.clone(), segment: number })
+    }
+
+    /// Gives a lease back, and leaves a spare for the next one on the slot.
+    pub(crate) fn release(&self, slot: u32, spare: Option<S>) {
+        if self.inherited() {
+            return;
+        }
+        let mut state = self.state();
+        state.leases = state.leases.saturating_sub(1);
+        let old = if self.is_gone() { spare } else { state.keep(slot, spare) };
+        drop(state);
+        drop(old);
+        self.leases().release(slot);
+        self.wake_owner();
+    }
+
+    /// Tells an owner that waits for a slot.
+    fn wake_owner(&self) {
+        if self.header.get()[header::WAITING].load(Ordering::Relaxed) != 0 {
+            let wake = Packet::new(Kind::Wake);
+            let _ = packet::send(self.connection.as_fd(), bytemuck::bytes_of(&wake), &[]);
+        }
+    }
+
+    /// Drops spares, which refer back here.
+    pub(crate) fn close(&self) {
+        if !self.inherited() {
+            let spares = std::mem::take(&mut self.state().spares);
+            drop(spares);
+        }
+    }
+
+    /// Reads what the owner sent, up to `limit` packets.
+    fn listen(&self, limit: usize) {
+        let mut bytes = [0; 64];
+        for _ in 0..limit {
+            match packet::recv(self.connection.as_fd(), &mut bytes) {
+                Ok((0, _)) => return self.owner_gone(),
+                Ok((len, fds)) => self.hear(&bytes[..len], &fds),
+                Err(error) => match error.kind() {
+                    io::ErrorKind::WouldBlock => return,
+                    // What was sent before a reset can still be read. A packet that is too long
+                    // makes no sense; one that this process had no descriptors left for is
+                    // asked for again when it is needed.
+                    io::ErrorKind::ConnectionReset | io::ErrorKind::InvalidData => {}
+                    _ => return self.owner_gone(),
+                },
+            }
+        }
+    }
+
+    /// A packet that makes no sense is passed over: it cannot do harm.
+    fn hear(&self, bytes: &[u8], fds: &[OwnedFd]) {
+        let Ok((kind, packet)) = Packet::parse(bytes) else { return };
+        match (kind, fds) {
+            (Kind::Segment, [fd]) => {
+                if let Ok(map) = open_segment(fd, packet.len) {
+                    let mut state = self.state();
+                    if state.segments.len() < MAX_MAPPED {
+                        state.segments.entry(packet.index).or_insert(map);
+                    }
+                    drop(state);
+                    self.arrived.notify_all();
+                }
+            }
+            (Kind::Gone, []) => {
+                let gone = self.state().segments.remove(&packet.index);
+                // Spares keep segments mapped, too.
+                if gone.is_some() {
+                    self.close();
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn owner_gone(&self) {
+        self.gone.store(true, Ordering::Relaxed);
+        let watches = std::mem::take(&mut self.state().watches);
+        drop(watches);
+        self.close();
+        self.arrived.notify_all();
+        self.let_go();
+    }
+}
+
+/// What is watched.
+const CONNECTION: u64 = 0;
+const OWNER: u64 = 1;
+
+impl<S: Send + 'static> Served for Attachment<S> {
+    fn ready(self: Arc<Self>, token: u64) {
+        if token == OWNER {
+            // What it sent before it died is still there to be read.
+            self.listen(LAST_PACKETS);
+            self.owner_gone();
+        } else {
+            self.listen(PACKETS_AT_ONCE);
+        }
+    }
+}

@@ -1,0 +1,638 @@
+//! A pool, in the process that owns it.
+//!
+//! Everything that decides who has which bytes is private memory behind one lock, which is held
+//! for nanoseconds: allocating is taking a slot from the allocator, dropping is giving it back.
+//! What other processes can see is the header (a serial for each slot) and the segments, both
+//! read-only to them; what they can write is their own row. See `lease.rs` for the protocol.
+//!
+//! The pool keeps one spare of type `S` for each slot: whatever the layer above needs to make a
+//! handle of a slot, so that it need not be allocated each time.
+
+use std::collections::HashMap;
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use rustix::time::{ClockId, clock_gettime};
+
+use crate::error::{Error, Holder, Result};
+use crate::memory::select::NotGranted;
+use crate::os::fork;
+use crate::os::peer::Peer;
+use crate::pool::allocator::{Allocator, Full, SegmentId, Slot};
+use crate::pool::attachers::{Attacher, Attachers};
+use crate::pool::config::TensorPoolConfig;
+use crate::pool::hot::Hot;
+use crate::pool::lease::{Leases, Refused, Shipped};
+use crate::pool::place::Entry;
+use crate::pool::retire::Retired;
+use crate::pool::rows::{RowId, Rows};
+use crate::pool::segment::Segment;
+use crate::pool::serial;
+use crate::pool::serve::Server;
+use crate::pool::stats::PoolStats;
+use crate::pool::wire::{MAX_SEGMENTS, header, row};
+use crate::region::{Map, Words};
+use crate::sync::{AtomicU64, Ordering};
+
+use std::sync::atomic::{AtomicBool, AtomicUsize};
+
+/// How many retired slots an allocation looks at again.
+const SWEEP: usize = 4;
+
+/// How often a waiting allocation looks again by itself.
+const LOOK_AGAIN: Duration = Duration::from_millis(1);
+
+/// What a pool keeps for a slot.
+pub(crate) trait Spared: Send + 'static {
+    /// The slot it is for.
+    fn slot(&self) -> Slot;
+}
+
+/// A pool that this process owns.
+#[derive(Debug)]
+pub(crate) struct Owner<S> {
+    pub(crate) entry: Entry,
+    pub(crate) config: TensorPoolConfig,
+    pub(crate) max_slots: u32,
+    /// The fork epoch it was made in.
+    epoch: u64,
+    /// A line of flags, then the serials.
+    header: Words,
+    pub(crate) header_fd: OwnedFd,
+    /// The row of this process: leases that it takes on its own slots by descriptor.
+    own_row: Arc<[AtomicU64]>,
+    state: Mutex<State<S>>,
+    /// A spare whose slot is still allocated, though nobody has it: it was let go of last, and
+    /// never published. Whoever next asks for as many bytes has it without taking the lock.
+    hot: Hot<S>,
+    allocations: AtomicU64,
+    closed: AtomicBool,
+    /// The size for which the service thread is to reserve another segment; 0 if it is not.
+    wanted: AtomicUsize,
+    /// A slot was given back while somebody waits.
+    returned: Condvar,
+    /// Held while a segment is made, so that two threads do not both make one.
+    growing: Mutex<()>,
+}
+
+/// What the lock protects.
+#[derive(Debug)]
+pub(crate) struct State<S> {
+    allocator: Allocator,
+    retired: Retired,
+    pub(crate) rows: Rows<Row>,
+    pub(crate) segments: HashMap<SegmentId, Segment>,
+    pub(crate) attachers: Attachers,
+    /// How others find the pool.
+    pub(crate) server: Option<Server>,
+    spares: Vec<Spare<S>>,
+    /// When each retired slot was let go of by the owner.
+    retired_at: Box<[Duration]>,
+    /// Slots are overwritten before they can be reused.
+    scrub: bool,
+    waiters: usize,
+    /// The most slots that one attacher may hold.
+    lease_limit: usize,
+    failures: u64,
+    not_granted: Vec<NotGranted>,
+}
+
+/// A spare, and the range of bytes it was made for.
+#[derive(Debug)]
+struct Spare<S> {
+    place: Option<Slot>,
+    spare: Option<S>,
+}
+
+/// A row, in the memory of whoever writes it.
+#[derive(Debug)]
+pub(crate) enum Row {
+    Own(Arc<[AtomicU64]>),
+    Peer(Words),
+}
+
+impl AsRef<[AtomicU64]> for Row {
+    fn as_ref(&self) -> &[AtomicU64] {
+        match self {
+            Row::Own(words) => words,
+            Row::Peer(words) => &words.get()[row::LEASES..],
+        }
+    }
+}
+
+/// A slot that was allocated.
+#[derive(Debug)]
+pub(crate) struct Granted<S> {
+    pub(crate) slot: Slot,
+    pub(crate) made: Made<S>,
+}
+
+/// What a handle of the slot is made of.
+#[derive(Debug)]
+pub(crate) enum Made<S> {
+    /// What was left when this very range was given back the last time.
+    Again(S),
+    /// The memory of its segment.
+    New(Arc<Map>),
+}
+
+impl<S: Spared> Owner<S> {
+    pub(super) fn new(entry: Entry, config: TensorPoolConfig, max_slots: u32) -> Result<Self> {
+        let error = |source| Error::os("reserving the header of a pool", source);
+        let (words, fd) =
+            Words::create("cenote-header", header::words(max_slots)).map_err(error)?;
+        crate::os::memfd::forbid_writing(&fd).map_err(error)?;
+        for word in &words.get()[header::SERIALS..] {
+            word.store(serial::FIRST, Ordering::Relaxed);
+        }
+        let own_row: Arc<[AtomicU64]> = (0..max_slots).map(|_| AtomicU64::new(0)).collect();
+        let mut rows = Rows::new();
+        rows.insert(Row::Own(own_row.clone()));
+        let state = State {
+            allocator: Allocator::new(max_slots, config.slot_alignment),
+            retired: Retired::new(max_slots),
+            rows,
+            segments: HashMap::new(),
+            attachers: Attachers::default(),
+            server: None,
+            spares: (0..max_slots).map(|_| Spare { place: None, spare: None }).collect(),
+            retired_at: vec![Duration::ZERO; max_slots as usize].into(),
+            scrub: config.scrub,
+            waiters: 0,
+            lease_limit: config.lease_limit(),
+            failures: 0,
+            not_granted: Vec::new(),
+        };
+        Ok(Owner {
+            entry,
+            config,
+            max_slots,
+            epoch: fork::epoch(),
+            header: words,
+            header_fd: fd,
+            own_row,
+            state: Mutex::new(state),
+            hot: Hot::new(),
+            allocations: AtomicU64::new(0),
+            closed: AtomicBool::new(false),
+            wanted: AtomicUsize::new(0),
+            returned: Condvar::new(),
+            growing: Mutex::new(()),
+        })
+    }
+
+    /// Whether this process is a forked child of the owner, which owns nothing.
+    pub(crate) fn inherited(&self) -> bool {
+        self.epoch != fork::epoch()
+    }
+
+    pub(crate) fn check_process(&self) -> Result<()> {
+        if self.inherited() { Err(Error::Forked { pool: self.entry.name.clone() }) } else { Ok(()) }
+    }
+
+    pub(crate) fn state(&self) -> MutexGuard<'_, State<S>> {
+        // No code under this lock panics between two halves of a change.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn serials(&self) -> &[AtomicU64] {
+        &self.header.get()[header::SERIALS..]
+    }
+
+    /// The serial of a slot that is in use.
+    pub(crate) fn serial(&self, slot: u32) -> u64 {
+        self.serials().get(slot as usize).map_or(0, |serial| serial.load(Ordering::Relaxed))
+    }
+}
+
+/// Allocating and giving back.
+impl<S: Spared> Owner<S> {
+    /// A slot of at least `len` bytes.
+    #[inline]
+    pub(crate) fn alloc(&self, len: usize) -> Result<Granted<S>> {
+        self.check_process()?;
+        if let Some(spare) = self.hot.take() {
+            let slot = spare.slot();
+            if self.suits(slot, len) {
+                self.allocations.fetch_add(1, Ordering::Relaxed);
+                return Ok(Granted { slot, made: Made::Again(spare) });
+            }
+            self.give_back(slot.index, Some(spare), false);
+        }
+        let granted = self.alloc_locked(len)?;
+        self.allocations.fetch_add(1, Ordering::Relaxed);
+        Ok(granted)
+    }
+
+    /// Whether a slot has the bytes asked for, and not so many more that they would be wasted.
+    fn suits(&self, slot: Slot, len: usize) -> bool {
+        let mask = self.config.slot_alignment - 1; // a power of two
+        let wanted = len.saturating_add(mask) & !mask;
+        (wanted..=wanted.saturating_add(wanted / 8)).contains(&slot.capacity)
+    }
+
+    fn alloc_locked(&self, len: usize) -> Result<Granted<S>> {
+        let mut state = self.state();
+        state.sweep(SWEEP, self.serials());
+        match state.allocator.alloc(len) {
+            Ok(slot) => {
+                let granted = state.grant(slot);
+                let low = state.is_low(len, self.config.pool_size);
+                drop(state);
+                if low {
+                    self.grow_soon(len);
+                }
+                Ok(granted)
+            }
+            Err(full) => {
+                drop(state);
+                self.alloc_hard(len, full)
+            }
+        }
+    }
+
+    /// Has the service thread reserve another segment, if it is not about to.
+    #[cold]
+    fn grow_soon(&self, len: usize) {
+        if self.wanted.swap(len, Ordering::Relaxed) == 0 {
+            let waker = self.state().server.as_ref().map(|server| server.waker.clone());
+            waker.and_then(|waker| rustix::io::write(waker, &1_u64.to_ne_bytes()).ok());
+        }
+    }
+
+    /// Reserves the segment that [`Owner::grow_soon`] asked for. Should that fail, the next
+    /// allocation that needs it says why.
+    pub(super) fn grow_ahead(&self) {
+        let _growing = self.growing.lock().unwrap_or_else(PoisonError::into_inner);
+        let len = self.wanted.load(Ordering::Relaxed);
+        if len > 0 && self.state().is_low(len, self.config.pool_size) {
+            let _ = self.grow(len);
+        }
+        self.wanted.store(0, Ordering::Relaxed);
+    }
+
+    /// Takes back a spare whose slot was never published, for the next to ask.
+    #[inline]
+    pub(crate) fn offer(&self, spare: S) {
+        if self.inherited() || self.is_waited_for() || self.config.scrub {
+            return self.give_back(spare.slot().index, Some(spare), false);
+        }
+        let old = self.hot.swap(spare);
+        // A spare leads back here: after closing, keeping it would keep the pool for ever. If
+        // this swap came after that of `close`, it acquired the flag with it; else that took ours.
+        let ours = if self.closed.load(Ordering::Relaxed) { self.hot.take() } else { None };
+        for spare in [old, ours].into_iter().flatten() {
+            self.give_back(spare.slot().index, Some(spare), false);
+        }
+    }
+
+    /// Gives back what is hot the long way, so that its slot counts as free.
+    fn cool(&self) {
+        if let Some(spare) = self.hot.take() {
+            self.give_back(spare.slot().index, Some(spare), false);
+        }
+    }
+
+    /// Everything that can be done before saying that the pool is full.
+    #[cold]
+    fn alloc_hard(&self, len: usize, mut full: Full) -> Result<Granted<S>> {
+        self.cool();
+        let mut state = self.state();
+        for effort in [State::sweep_all, State::reap, State::expel] {
+            effort(&mut state, self.serials());
+            match state.allocator.alloc(len) {
+                Ok(slot) => return Ok(state.grant(slot)),
+                Err(still) => full = still,
+            }
+        }
+        drop(state);
+        match full {
+            Full::Bytes => self.alloc_growing(len),
+            Full::Slots => Err(self.full(len)),
+        }
+    }
+
+    /// Allocates after adding a segment, unless somebody else just has.
+    fn alloc_growing(&self, len: usize) -> Result<Granted<S>> {
+        let _growing = self.growing.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            let mut state = self.state();
+            if let Ok(slot) = state.allocator.alloc(len) {
+                return Ok(state.grant(slot));
+            }
+            drop(state);
+            if !self.grow(len)? {
+                return Err(self.full(len));
+            }
+        }
+    }
+
+    /// Adds a segment that has room for `len` bytes; false if the pool has reached its size. The
+    /// caller holds `growing`. Memory is reserved without holding the lock of the pool.
+    fn grow(&self, len: usize) -> Result<bool> {
+        let reserved = self.state().allocator.stats().reserved;
+        let left = self.config.pool_size.saturating_sub(reserved);
+        let least = len.next_multiple_of(self.config.slot_alignment);
+        let size = self.config.segment_len(len).min(left);
+        if size < least || self.state().segments.len() == MAX_SEGMENTS {
+            return Ok(false);
+        }
+        let mut refused = Vec::new();
+        let note = |wish, why| refused.push(NotGranted { wish, why });
+        let segment = Segment::create(&self.entry.name, size, &self.config, note)?;
+        let mut state = self.state();
+        state.not_granted.append(&mut refused);
+        let Some(id) = state.allocator.add_segment(segment.len) else { return Ok(false) };
+        state.attachers.push(id, &segment);
+        state.segments.insert(id, segment);
+        Ok(true)
+    }
+
+    fn full(&self, len: usize) -> Error {
+        let mut state = self.state();
+        state.failures += 1;
+        let stats = state.allocator.stats();
+        Error::PoolFull {
+            pool: self.entry.name.clone(),
+            asked: len,
+            slots: (stats.slots as usize, self.max_slots as usize),
+            bytes: (stats.in_use, self.config.pool_size),
+            holders: state.holders(),
+        }
+    }
+
+    /// Like [`Owner::alloc`], but waits for a slot.
+    pub(crate) fn alloc_timeout(&self, len: usize, timeout: Duration) -> Result<Granted<S>> {
+        let deadline = Instant::now().checked_add(timeout);
+        loop {
+            let full = match self.alloc(len) {
+                Err(full @ Error::PoolFull { .. }) => full,
+                done => return done,
+            };
+            if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+                return Err(full);
+            }
+            self.wait_for_return();
+        }
+    }
+
+    /// Sleeps until a slot is given back here, or for a moment: what others give back is only
+    /// seen by looking.
+    fn wait_for_return(&self) {
+        let mut state = self.state();
+        state.waiters += 1;
+        self.set_waiting(true);
+        let (mut state, _) =
+            self.returned.wait_timeout(state, LOOK_AGAIN).unwrap_or_else(PoisonError::into_inner);
+        state.waiters -= 1;
+        self.set_waiting(state.waiters > 0);
+    }
+
+    pub(crate) fn notify_returned(&self) {
+        self.returned.notify_one();
+    }
+
+    fn is_waited_for(&self) -> bool {
+        self.header.get()[header::WAITING].load(Ordering::Relaxed) != 0
+    }
+
+    fn set_waiting(&self, waiting: bool) {
+        self.header.get()[header::WAITING].store(u64::from(waiting), Ordering::Relaxed);
+    }
+
+    /// Takes back a slot that no handle of this process has any more. `published` says whether
+    /// any descriptor of it was made.
+    pub(crate) fn give_back(&self, slot: u32, spare: Option<S>, published: bool) {
+        if self.inherited() {
+            return;
+        }
+        let mut state = self.state();
+        // A spare leads back here: after closing, keeping it would keep the pool for ever.
+        let closed = self.closed.load(Ordering::Relaxed);
+        let spare = if closed { spare } else { state.keep(slot, spare) };
+        state.retire(slot, published, self.serials());
+        let wake = state.waiters > 0;
+        drop(state);
+        drop(spare);
+        if wake {
+            self.returned.notify_one();
+        }
+    }
+
+    /// Stops keeping spares, which refer to the pool, and allocating.
+    pub(crate) fn close(&self) {
+        if self.inherited() {
+            return;
+        }
+        let mut state = self.state();
+        // Under the lock, for `give_back`; before the swap, for `offer`.
+        self.closed.store(true, Ordering::Relaxed);
+        let server = state.server.take();
+        let spares: Vec<S> =
+            state.spares.iter_mut().filter_map(|spare| spare.spare.take()).collect();
+        drop(state);
+        self.cool();
+        drop(server);
+        drop(spares);
+    }
+
+    /// Frees every segment without a slot in use. The memory is the system's again when every
+    /// attacher has unmapped it. Returns how many bytes that will be.
+    pub(crate) fn trim(&self) -> Result<usize> {
+        self.check_process()?;
+        self.cool();
+        let mut state = self.state();
+        state.sweep_all(self.serials());
+        let empty: Vec<SegmentId> = state.allocator.empty_segments().collect();
+        let mut freed = Vec::new();
+        for id in empty {
+            if state.allocator.remove_segment(id) {
+                state.attachers.forget(id);
+                freed.extend(state.segments.remove(&id));
+            }
+        }
+        let spares = state.drop_spares_of_unused();
+        drop(state);
+        drop(spares);
+        Ok(freed.iter().map(|segment| segment.len).sum())
+    }
+
+    /// Leases a slot of this very pool by descriptor, in this process's own row.
+    pub(crate) fn lease(&self, slot: u32, serial: u64, segment: u32) -> Result<Arc<Map>> {
+        self.check_process()?;
+        let refused = |why: Refused| why.into_error(&self.entry.name, slot, self.max_slots);
+        let state = self.state();
+        let segment = state.segments.get(&SegmentId(segment));
+        let segment = segment.ok_or_else(|| refused(Refused::Stale))?;
+        self.leases().by_serial(slot, serial).map_err(refused)?;
+        Ok(segment.map.clone())
+    }
+
+    pub(crate) fn release(&self, slot: u32) {
+        if !self.inherited() {
+            self.leases().release(slot);
+            self.returned.notify_one();
+        }
+    }
+
+    fn leases(&self) -> Leases<'_, Shipped> {
+        Leases::new(&self.own_row, self.serials())
+    }
+}
+
+/// Telling.
+impl<S: Spared> Owner<S> {
+    pub(crate) fn stats(&self) -> PoolStats {
+        self.cool();
+        let state = self.state();
+        let found = state.allocator.stats();
+        PoolStats {
+            slots_in_use: found.slots as usize - state.retired.len(),
+            retired: state.retired.len(),
+            max_slots: self.max_slots as usize,
+            bytes_in_use: found.in_use,
+            bytes_reserved: found.reserved,
+            pool_size: self.config.pool_size,
+            peak_bytes: found.peak,
+            waste_bytes: found.waste(),
+            segments: state.segments.len(),
+            attachers: state.rows.len() - 1,
+            allocations: self.allocations.load(Ordering::Relaxed),
+            failures: state.failures,
+            not_granted: state.not_granted.iter().map(|refused| refused.wish).collect(),
+        }
+    }
+
+    pub(crate) fn holders(&self) -> Vec<Holder> {
+        self.state().holders()
+    }
+}
+
+impl<S> State<S> {
+    fn grant(&mut self, slot: Slot) -> Granted<S> {
+        let spare = &mut self.spares[slot.index as usize];
+        if spare.place == Some(slot)
+            && let Some(again) = spare.spare.take()
+        {
+            return Granted { slot, made: Made::Again(again) };
+        }
+        spare.place = Some(slot);
+        // The allocator hands out ranges of segments that were added, and no others.
+        let map = self.segments[&slot.segment].map.clone();
+        Granted { slot, made: Made::New(map) }
+    }
+
+    /// Whether the next slot of this size may need another segment, and one can be had. A loop
+    /// over one size that has one slot at a time is not about to need more.
+    fn is_low(&self, len: usize, pool_size: usize) -> bool {
+        let found = self.allocator.stats();
+        found.slots > 1 && found.reserved - found.in_use < len && pool_size - found.reserved >= len
+    }
+
+    /// Keeps a spare for a slot; gives back the one it replaces, to be dropped without the lock.
+    fn keep(&mut self, slot: u32, spare: Option<S>) -> Option<S> {
+        std::mem::replace(&mut self.spares[slot as usize].spare, spare)
+    }
+
+    fn retire(&mut self, slot: u32, published: bool, serials: &[AtomicU64]) {
+        if !published || self.retired.retire(slot, serials, &self.rows) {
+            self.free(slot);
+        } else {
+            self.retired_at[slot as usize] = coarse_now();
+        }
+    }
+
+    /// Looks again at up to `limit` slots that others held.
+    pub(crate) fn sweep(&mut self, limit: usize, serials: &[AtomicU64]) {
+        let State { allocator, retired, rows, segments, scrub, .. } = self;
+        retired.sweep(limit, serials, rows, |slot| free(allocator, segments, *scrub, slot));
+    }
+
+    fn free(&mut self, slot: u32) {
+        free(&mut self.allocator, &self.segments, self.scrub, slot);
+    }
+
+    pub(crate) fn sweep_all(&mut self, serials: &[AtomicU64]) {
+        self.sweep(usize::MAX, serials);
+    }
+
+    /// Spares of slots that are not in use: they keep segments mapped.
+    fn drop_spares_of_unused(&mut self) -> Vec<S> {
+        let allocator = &self.allocator;
+        let unused = |index: &u32| allocator.slot(*index).is_none();
+        let indices = (0..u32::try_from(self.spares.len()).unwrap_or(u32::MAX)).filter(unused);
+        let indices: Vec<u32> = indices.collect();
+        indices.into_iter().filter_map(|index| self.spares[index as usize].spare.take()).collect()
+    }
+
+    /// Who holds how many slots, and since when, counting only slots that the owner let go of.
+    fn holders(&self) -> Vec<Holder> {
+        let now = coarse_now();
+        let peers: HashMap<RowId, &Peer> =
+            self.attachers.attached().map(|(row, attacher)| (row, &attacher.peer)).collect();
+        let mut found: HashMap<RowId, Holder> = HashMap::new();
+        for slot in self.retired.iter() {
+            let age = now.saturating_sub(self.retired_at[slot as usize]);
+            for (row, ..) in self.rows.holders(slot) {
+                let holder = found.entry(row).or_insert_with(|| holder(peers.get(&row).copied()));
+                holder.retired_slots += 1;
+                holder.longest = holder.longest.max(age);
+            }
+        }
+        found.into_values().collect()
+    }
+
+    /// Drops the rows of attachers that are gone, though the service thread has not heard yet.
+    fn reap(&mut self, serials: &[AtomicU64]) {
+        for attacher in self.attachers.take_gone() {
+            attacher.row.and_then(|row| self.rows.remove(row));
+        }
+        self.sweep_all(serials);
+    }
+
+    /// Disconnects attachers that hold more slots than they may, which only a faulty one does.
+    fn expel(&mut self, serials: &[AtomicU64]) {
+        let mut held: HashMap<RowId, usize> = HashMap::new();
+        for slot in self.retired.iter() {
+            self.rows.holders(slot).for_each(|(row, ..)| *held.entry(row).or_default() += 1);
+        }
+        held.retain(|_, slots| *slots > self.lease_limit);
+        let over = |attacher: &Attacher| attacher.row.is_some_and(|row| held.contains_key(&row));
+        for attacher in self.attachers.take(over) {
+            attacher.row.and_then(|row| self.rows.remove(row));
+        }
+        self.sweep_all(serials);
+    }
+}
+
+/// Frees a slot that nobody holds any more.
+fn free(
+    allocator: &mut Allocator,
+    segments: &HashMap<SegmentId, Segment>,
+    scrub: bool,
+    index: u32,
+) {
+    if scrub
+        && let Some(slot) = allocator.slot(index)
+        && let Some(segment) = segments.get(&slot.segment)
+    {
+        segment.scrub(slot.offset..slot.offset + slot.capacity);
+    }
+    allocator.free(index);
+}
+
+/// Cheap, and exact to a few milliseconds.
+fn coarse_now() -> Duration {
+    let now = clock_gettime(ClockId::MonotonicCoarse);
+    Duration::try_from(now).unwrap_or_default()
+}
+
+/// A holder of nothing yet; without a peer it is this process itself.
+fn holder(peer: Option<&Peer>) -> Holder {
+    let (pid, program) = match peer {
+        Some(peer) => (peer.pid, peer.program()),
+        None => (std::process::id().cast_signed(), "this process".to_owned()),
+    };
+    Holder { pid, program, retired_slots: 0, longest: Duration::ZERO }
+}

@@ -1,0 +1,173 @@
+//! What the owner does to reuse a slot: the other half of `lease.rs`, where the invariants stand.
+//!
+//! A slot comes here when the last handle of the owner's own has let go of it and the owner's ring
+//! entries no longer name it (O1). If nobody else holds it, it is reusable at once. Otherwise it waits
+//! in a queue, and whoever needs memory looks again at a few from the front; those still held go to the
+//! back, so that one slow reader does not hide the slots behind it.
+
+use std::collections::VecDeque;
+use std::marker::PhantomData;
+
+use crate::pool::lease::{Orderings, Shipped, word};
+use crate::pool::rows::Rows;
+use crate::pool::serial;
+use crate::sync::{AtomicU64, Ordering, fence};
+
+/// Slots that the owner let go of while others still held them.
+#[derive(Debug)]
+pub(crate) struct Retired<O = Shipped> {
+    /// Each slot at most once, so the capacity reserved at the start is never exceeded.
+    waiting: VecDeque<u32>,
+    orderings: PhantomData<O>,
+}
+
+impl<O: Orderings> Retired<O> {
+    /// Reserves room for every slot of a pool.
+    pub(crate) fn new(max_slots: u32) -> Self {
+        Retired { waiting: VecDeque::with_capacity(max_slots as usize), orderings: PhantomData }
+    }
+
+    /// Slots that wait.
+    pub(crate) fn len(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// The slots that wait, longest since looked at first.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = u32> {
+        self.waiting.iter().copied()
+    }
+
+    /// Retires a slot, once. True when it can be reused at once; otherwise it waits for a sweep.
+    #[must_use = "a slot that can be reused and is not is lost"]
+    pub(crate) fn retire<R: AsRef<[AtomicU64]>>(
+        &mut self,
+        slot: u32,
+        serials: &[AtomicU64],
+        rows: &Rows<R>,
+    ) -> bool {
+        debug_assert!(!self.waiting.contains(&slot), "slot {slot} was retired twice");
+        let claimed = claim::<O, R>(slot, serials, rows);
+        if !claimed {
+            self.waiting.push_back(slot);
+        }
+        claimed
+    }
+
+    /// Looks again at up to `limit` slots and passes those that can be reused to `reuse`.
+    pub(crate) fn sweep<R: AsRef<[AtomicU64]>>(
+        &mut self,
+        limit: usize,
+        serials: &[AtomicU64],
+        rows: &Rows<R>,
+        mut reuse: impl FnMut(u32),
+    ) {
+        for _ in 0..limit.min(self.waiting.len()) {
+            let Some(slot) = self.waiting.pop_front() else { return };
+            if claim::<O, R>(slot, serials, rows) {
+                reuse(slot);
+            } else {
+                self.waiting.push_back(slot);
+            }
+        }
+    }
+}
+
+/// O2 to O7. The caller holds the owner's lock: nobody else stores this serial.
+fn claim<O: Orderings, R: AsRef<[AtomicU64]>>(
+    slot: u32,
+    serials: &[AtomicU64],
+    rows: &Rows<R>,
+) -> bool {
+    let Some(serial) = word(serials, slot) else { return false };
+    if O::SCAN_FENCE {
+        fence(Ordering::SeqCst);
+    }
+    // This look decides nothing: it spares the readers of a slot that is held the sight of a claim.
+    if rows.hold::<O>(slot) {
+        return false;
+    }
+    let stable = serial.load(Ordering::Relaxed);
+    serial.store(serial::claiming(stable), Ordering::Relaxed);
+    if O::CLAIM_FENCE {
+        fence(Ordering::SeqCst);
+    }
+    let held = rows.hold::<O>(slot);
+    serial.store(if held { stable } else { serial::next(stable) }, Ordering::Relaxed);
+    !held
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    fn words(values: &[u64]) -> Vec<AtomicU64> {
+        values.iter().copied().map(AtomicU64::new).collect()
+    }
+
+    fn rows(values: &[&[u64]]) -> Rows<Vec<AtomicU64>> {
+        let mut rows = Rows::new();
+        for row in values {
+            rows.insert(words(row));
+        }
+        rows
+    }
+
+    fn swept(
+        retired: &mut Retired,
+        limit: usize,
+        serials: &[AtomicU64],
+        rows: &Rows<Vec<AtomicU64>>,
+    ) -> Vec<u32> {
+        let mut slots = Vec::new();
+        retired.sweep(limit, serials, rows, |slot| slots.push(slot));
+        slots
+    }
+
+    #[test]
+    fn a_slot_nobody_holds_is_reusable_at_once_under_a_new_serial() {
+        let (serials, mut retired) = (words(&[2, 2]), Retired::<Shipped>::new(2));
+        assert!(retired.retire(1, &serials, &rows(&[&[1, 0], &[0, 0]])));
+        assert_eq!(serials[1].load(Ordering::Relaxed), 4);
+        assert_eq!(retired.len(), 0);
+    }
+
+    #[test]
+    fn a_held_slot_waits_unchanged_until_the_row_lets_go() {
+        let (serials, mut retired) = (words(&[2]), Retired::<Shipped>::new(1));
+        let mut rows = rows(&[&[0]]);
+        let holder = rows.insert(words(&[u64::MAX]));
+        assert!(!retired.retire(0, &serials, &rows));
+        assert_eq!(swept(&mut retired, 9, &serials, &rows), [0_u32; 0]);
+        assert_eq!(serials[0].load(Ordering::Relaxed), 2);
+        rows.remove(holder);
+        assert_eq!(swept(&mut retired, 9, &serials, &rows), [0]);
+        assert_eq!(serials[0].load(Ordering::Relaxed), 4);
+    }
+
+    #[test]
+    fn a_sweep_looks_at_no_more_than_its_limit_and_passes_over_held_slots() {
+        let (serials, mut retired) = (words(&[2; 5]), Retired::<Shipped>::new(5));
+        let all = rows(&[&[1; 5]]);
+        for slot in 0..5 {
+            assert!(!retired.retire(slot, &serials, &all));
+        }
+        let first_two_held = rows(&[&[1, 1, 0, 0, 0]]);
+        assert_eq!(swept(&mut retired, 2, &serials, &first_two_held), [0_u32; 0]);
+        assert_eq!(swept(&mut retired, 2, &serials, &first_two_held), [2, 3]);
+        assert_eq!(retired.iter().collect::<Vec<_>>(), [4, 0, 1]);
+        assert_eq!(swept(&mut retired, 0, &serials, &first_two_held), [0_u32; 0]);
+    }
+
+    #[test]
+    fn waiting_never_allocates() {
+        let (serials, mut retired) = (words(&[2; 8]), Retired::<Shipped>::new(8));
+        let (capacity, held) = (retired.waiting.capacity(), rows(&[&[1; 8]]));
+        for slot in 0..8 {
+            assert!(!retired.retire(slot, &serials, &held));
+        }
+        for _ in 0..20 {
+            assert_eq!(swept(&mut retired, 3, &serials, &held), [0_u32; 0]);
+        }
+        assert_eq!(retired.waiting.capacity(), capacity);
+    }
+}

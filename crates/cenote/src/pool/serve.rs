@@ -1,0 +1,381 @@
+//! The owner's end of the socket: making a pool known, and letting others attach.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+
+use rustix::event::{EventfdFlags, eventfd};
+use rustix::fs::inotify;
+use rustix::process::{Resource, geteuid, getrlimit};
+use rustix::rand::{GetRandomFlags, getrandom};
+
+use crate::error::{Error, Result};
+use crate::memory::budget::Budget;
+use crate::os::fork::GuardedSocket;
+use crate::os::packet;
+use crate::os::peer::Peer;
+use crate::os::unix;
+use crate::pool::attachers::Attacher;
+use crate::pool::config::TensorPoolConfig;
+use crate::pool::owner::{Owner, Row, Spared, State};
+use crate::pool::place::{Entry, Place, PoolAccess};
+use crate::pool::service::{self, Served, Watch};
+use crate::pool::wire::{Kind, MAX_SEGMENTS, Packet, Refusal, SegmentInfo, Welcome, row};
+use crate::region::Words;
+use bytemuck::Zeroable;
+
+/// The most attachers of one pool, if there are descriptors for them.
+const MAX_ATTACHERS: usize = 1024;
+
+/// How many connections are accepted, and packets read, before others have their turn.
+const AT_ONCE: usize = 32;
+
+/// Tokens of what is watched: the listener, the directory, and two for each connection.
+const LISTENER: u64 = 0;
+const DIRECTORY: u64 = 1;
+const GROWTH: u64 = 2;
+const FIRST_CONNECTION: u64 = 4;
+
+/// The socket that others connect to, and its place in the directory.
+#[derive(Debug)]
+pub(crate) struct Server {
+    place: Place,
+    /// What to remove in the end, unless somebody else took it over.
+    entry: Option<Entry>,
+    listener: Arc<GuardedSocket>,
+    next_connection: u64,
+    changes: Arc<OwnedFd>,
+    /// Written to when the service thread is to reserve another segment.
+    pub(super) waker: Arc<OwnedFd>,
+    /// Given up to let somebody in, and turn him away, when there are no descriptors left.
+    reserve: Option<OwnedFd>,
+    _watches: Vec<Watch>,
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        if let Some(entry) = self.entry.as_ref().filter(|_| !self.listener.inherited()) {
+            self.place.remove(entry);
+        }
+    }
+}
+
+/// Makes a pool that others can find under `name`.
+pub(crate) fn create<S: Spared>(name: &str, config: TensorPoolConfig) -> Result<Arc<Owner<S>>> {
+    let max_slots = config.check()?;
+    let place = Place::open("pools", config.access)?;
+    let _locked = place.lock()?;
+    take_over(&place, name)?;
+    place.remove_hidden()?;
+    let entry = Entry { name: name.to_owned(), uid: random_uid()? };
+    let owner = Arc::new(Owner::new(entry, config, max_slots)?);
+    owner.serve(place)?;
+    Ok(owner)
+}
+
+/// Removes what dead owners of this name left behind; an error if one is alive.
+fn take_over(place: &Place, name: &str) -> Result<()> {
+    for entry in place.entries()?.into_iter().filter(|entry| entry.name == name) {
+        match place.connect(&entry) {
+            Ok(connection) => return Err(exists(name, connection.as_fd())),
+            Err(error) if error.kind() == std::io::ErrorKind::ConnectionRefused => {
+                place.remove(&entry);
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+            Err(source) => return Err(Error::Connect { pool: name.to_owned(), source }),
+        }
+    }
+    Ok(())
+}
+
+fn exists(name: &str, connection: BorrowedFd<'_>) -> Error {
+    let (pid, program) = match Peer::of(connection) {
+        Ok(peer) => (peer.pid, peer.program()),
+        Err(_) => (0, "unknown".to_owned()),
+    };
+    Error::PoolExists { pool: name.to_owned(), pid, program }
+}
+
+fn random_uid() -> Result<u64> {
+    let mut bytes = [0; 8];
+    getrandom(&mut bytes, GetRandomFlags::empty())
+        .map_err(|source| Error::os("getrandom", source))?;
+    // 0 stands for "no pool".
+    Ok(u64::from_ne_bytes(bytes).max(1))
+}
+
+impl<S: Spared> Owner<S> {
+    /// Makes the pool known.
+    fn serve(self: &Arc<Self>, place: Place) -> Result<()> {
+        let listener = place.publish(&self.entry, self.config.access)?;
+        let listener = Arc::new(GuardedSocket::new(listener));
+        let error = |source| Error::os("watching a socket", source);
+        let changes = watch_directory(&place).map_err(error)?;
+        let served: std::sync::Weak<dyn Served> =
+            Arc::downgrade(&(self.clone() as Arc<dyn Served>));
+        let waker = Arc::new(
+            eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
+                .map_err(|source| Error::os("eventfd", source))?,
+        );
+        let watches = vec![
+            service::watch(&listener, served.clone(), LISTENER).map_err(error)?,
+            service::watch(&changes, served.clone(), DIRECTORY).map_err(error)?,
+            service::watch(&waker, served, GROWTH).map_err(error)?,
+        ];
+        let entry = Some(self.entry.clone());
+        let mut state = self.state();
+        let next_connection = state.server.as_ref().map_or(0, |server| server.next_connection);
+        let reserve = place.lock_file().ok();
+        let server = Server {
+            place,
+            entry,
+            listener,
+            next_connection,
+            changes,
+            waker,
+            reserve,
+            _watches: watches,
+        };
+        let old = state.server.replace(server);
+        drop(state);
+        if let Some(mut old) = old {
+            old.entry = None; // the new one's by now
+        }
+        Ok(())
+    }
+
+    /// Lets in some of those who wait. Epoll calls again for the others.
+    fn accept_some(self: &Arc<Self>) {
+        for _ in 0..AT_ONCE {
+            let Some(listener) = self.state().server.as_ref().map(|s| s.listener.clone()) else {
+                return;
+            };
+            match unix::accept(listener.as_fd()) {
+                Ok(Some(connection)) => self.meet(connection),
+                Ok(None) => return,
+                Err(_) => return self.turn_one_away(&listener),
+            }
+        }
+    }
+
+    /// Out of descriptors. Whoever waits is told: else he waits in vain, and epoll never sleeps.
+    fn turn_one_away(&self, listener: &GuardedSocket) {
+        let mut state = self.state();
+        let Some(server) = &mut state.server else { return };
+        server.reserve = None;
+        if let Ok(Some(connection)) = unix::accept(listener.as_fd()) {
+            refuse(connection.as_fd(), Refusal::Memory);
+        }
+        server.reserve = server.place.lock_file().ok();
+    }
+
+    /// Looks at who connected, and waits for a hello without waiting.
+    fn meet(self: &Arc<Self>, connection: OwnedFd) {
+        let Ok(peer) = Peer::of(connection.as_fd()) else { return };
+        if !self.admits(&peer) {
+            return refuse(connection.as_fd(), Refusal::Access);
+        }
+        let connection = Arc::new(GuardedSocket::new(connection));
+        let mut state = self.state();
+        let Some(server) = &mut state.server else { return };
+        let number = server.next_connection;
+        server.next_connection += 1;
+        drop(state);
+        let served: std::sync::Weak<dyn Served> =
+            Arc::downgrade(&(self.clone() as Arc<dyn Served>));
+        let token = FIRST_CONNECTION + 2 * number;
+        let mut watches = Vec::new();
+        if let Some(pidfd) = &peer.pidfd {
+            watches.extend(service::watch(pidfd, served.clone(), token + 1).ok());
+        }
+        // Inserted before it is watched, so that the first event finds it.
+        let fd = connection.clone();
+        self.state().attachers.insert(number, Attacher::new(connection, peer, watches));
+        match service::watch(&fd, served, token) {
+            Ok(watch) => {
+                if let Some(attacher) = self.state().attachers.get(number) {
+                    attacher.keep(watch);
+                }
+                // Most say hello at once, and should be let in before others push them out.
+                self.listen_to(number);
+            }
+            Err(_) => self.drop_attacher(number),
+        }
+    }
+
+    fn admits(&self, peer: &Peer) -> bool {
+        peer.uid == geteuid().as_raw()
+            || match self.config.access {
+                PoolAccess::SameUser => false,
+                PoolAccess::Group(gid) => peer.gid == gid || peer.groups.contains(&gid),
+                // The kernel has looked at the mode already.
+                PoolAccess::Mode(_) => true,
+            }
+    }
+
+    /// Reads what one connection says, but not for ever.
+    fn listen_to(&self, number: u64) {
+        let Some(connection) = self.state().attachers.get(number).map(|a| a.connection.clone())
+        else {
+            return;
+        };
+        let mut bytes = [0; 64];
+        for _ in 0..AT_ONCE {
+            let heard = match packet::recv(connection.as_fd(), &mut bytes) {
+                Ok((0, _)) => Err(()),
+                Ok((len, _)) => Packet::parse(&bytes[..len]).map_err(drop),
+                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return,
+                Err(_) => Err(()),
+            };
+            let answered = heard.and_then(|(kind, packet)| self.answer(number, kind, packet));
+            if answered.is_err() {
+                return self.drop_attacher(number);
+            }
+        }
+    }
+
+    /// Does what a packet asks for. An error ends the connection.
+    fn answer(&self, number: u64, kind: Kind, packet: Packet) -> Result<(), ()> {
+        match kind {
+            Kind::Hello => self.welcome(number),
+            Kind::More => {
+                let state = &mut *self.state();
+                state.attachers.catch_up(number, packet.index, &state.segments);
+                Ok(())
+            }
+            Kind::Wake => {
+                self.notify_returned();
+                Ok(())
+            }
+            _ => Err(()),
+        }
+    }
+
+    /// Gives an attacher its row and shows it all segments: one step under the lock, so that
+    /// every segment is either in the welcome or pushed after it.
+    fn welcome(&self, number: u64) -> Result<(), ()> {
+        let made = new_row(self.max_slots);
+        let mut state = self.state();
+        let crowded = state.rows.len() > max_attachers() || state.attachers.too_many_of_one(number);
+        let attacher = state.attachers.get(number).filter(|a| a.row.is_none()).ok_or(())?;
+        let connection = attacher.connection.clone();
+        let (row, row_fd) = match made {
+            Some(made) if !crowded => made,
+            _ => {
+                let refusal = if crowded { Refusal::Crowded } else { Refusal::Memory };
+                refuse(connection.as_fd(), refusal);
+                return Err(());
+            }
+        };
+        let id = state.rows.insert(Row::Peer(row));
+        if let Some(attacher) = state.attachers.get(number) {
+            attacher.row = Some(id);
+        }
+        let sent = self.send_welcome(&state, connection.as_fd(), &row_fd);
+        // Descriptors that lie unread in sockets are limited, for all processes of a user.
+        sent.inspect_err(|()| refuse(connection.as_fd(), Refusal::Memory))
+    }
+
+    fn send_welcome(
+        &self,
+        state: &State<S>,
+        connection: BorrowedFd<'_>,
+        row: &OwnedFd,
+    ) -> Result<(), ()> {
+        let mut welcome = Welcome {
+            head: Packet::new(Kind::Welcome),
+            uid: self.entry.uid,
+            max_slots: self.max_slots,
+            max_leases: u32::try_from(self.config.lease_limit()).unwrap_or(u32::MAX),
+            ..Welcome::zeroed()
+        };
+        let mut fds = vec![self.header_fd.as_fd(), row.as_fd()];
+        for (info, (id, segment)) in welcome.segment.iter_mut().zip(&state.segments) {
+            *info = SegmentInfo { index: id.0, len: segment.len as u64, ..SegmentInfo::zeroed() };
+            fds.push(segment.fd.as_fd());
+            welcome.segments += 1;
+        }
+        debug_assert!(state.segments.len() <= MAX_SEGMENTS);
+        packet::send(connection, bytemuck::bytes_of(&welcome), &fds).map_err(drop)
+    }
+
+    /// Undoes all that an attacher did.
+    fn drop_attacher(&self, number: u64) {
+        let mut state = self.state();
+        let attacher = state.attachers.remove(number);
+        let row = attacher.as_ref().and_then(|attacher| attacher.row);
+        let row = row.and_then(|row| state.rows.remove(row));
+        if row.is_some() {
+            state.sweep_all(self.serials());
+        }
+        drop(state);
+        drop((attacher, row));
+        self.notify_returned();
+    }
+
+    /// Something changed in the directory: makes the socket anew if it is gone.
+    fn check_socket(self: &Arc<Self>) {
+        let mut state = self.state();
+        let Some(server) = &mut state.server else { return };
+        drain(&server.changes);
+        let lost = !server.place.has(&self.entry);
+        drop(state);
+        // Without the lock, for nothing waits here, somebody may remove the socket while it is made:
+        // hence twice. Should that fail, the pool goes on for those who are attached.
+        for _ in 0..2 {
+            if lost
+                && let Ok(place) = Place::open("pools", self.config.access)
+                && self.serve(place).is_ok()
+            {
+                return;
+            }
+        }
+    }
+}
+
+impl<S: Spared> Served for Owner<S> {
+    fn ready(self: Arc<Self>, token: u64) {
+        match token {
+            LISTENER => self.accept_some(),
+            DIRECTORY => self.check_socket(),
+            GROWTH => {
+                let waker = self.state().server.as_ref().map(|server| server.waker.clone());
+                waker.iter().for_each(|waker| drain(waker));
+                self.grow_ahead();
+            }
+            token if token.is_multiple_of(2) => self.listen_to((token - FIRST_CONNECTION) / 2),
+            token => self.drop_attacher((token - FIRST_CONNECTION) / 2),
+        }
+    }
+}
+
+/// Memory for a row, unless there is too little: a crowd must not be the owner's death.
+fn new_row(max_slots: u32) -> Option<(Words, OwnedFd)> {
+    let words = row::words(max_slots);
+    let reservation = Budget::reserve(words * size_of::<u64>()).ok()?;
+    let made = Words::create_for_peer("cenote-row", words).ok();
+    reservation.settle();
+    made
+}
+
+/// Every attacher costs two descriptors; the rest of the program needs some, too.
+fn max_attachers() -> usize {
+    let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    usize::try_from(limit / 4).unwrap_or(usize::MAX).min(MAX_ATTACHERS)
+}
+
+fn refuse(connection: BorrowedFd<'_>, refusal: Refusal) {
+    let _ = packet::send(connection, bytemuck::bytes_of(&refusal.packet()), &[]);
+}
+
+fn watch_directory(place: &Place) -> std::io::Result<Arc<OwnedFd>> {
+    use inotify::{CreateFlags, WatchFlags};
+    let changes = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)?;
+    let what = WatchFlags::DELETE | WatchFlags::DELETE_SELF | WatchFlags::MOVED_FROM;
+    inotify::add_watch(&changes, place.path(), what)?;
+    Ok(Arc::new(changes))
+}
+
+fn drain(changes: &OwnedFd) {
+    let mut bytes = [0; 4096];
+    while rustix::io::read(changes, &mut bytes).is_ok_and(|len| len > 0) {}
+}

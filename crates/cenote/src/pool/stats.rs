@@ -1,0 +1,35 @@
+//! What a pool tells about itself.
+
+use crate::memory::select::Wish;
+
+/// The state of a pool at one moment. Costs the same however large the pool is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PoolStats {
+    /// Tensors that this process holds.
+    pub slots_in_use: usize,
+    /// Slots that this process let go of, and that wait for others to do so.
+    pub retired: usize,
+    /// The most slots there can be.
+    pub max_slots: usize,
+    /// Bytes of slots in use and retired.
+    pub bytes_in_use: usize,
+    /// Bytes of all segments.
+    pub bytes_reserved: usize,
+    /// The most bytes that will be reserved.
+    pub pool_size: usize,
+    /// The most bytes that were ever in use.
+    pub peak_bytes: usize,
+    /// Bytes in use that nobody asked for: alignment, and slots reused for a smaller tensor.
+    pub waste_bytes: usize,
+    /// Segments reserved.
+    pub segments: usize,
+    /// Processes attached, without this one.
+    pub attachers: usize,
+    /// Tensors allocated since the pool was made.
+    pub allocations: u64,
+    /// Allocations that failed because the pool was full.
+    pub failures: u64,
+    /// Wishes of the configuration that were not granted, one for each segment that was refused.
+    pub not_granted: Vec<Wish>,
+}

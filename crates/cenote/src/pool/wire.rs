@@ -1,0 +1,175 @@
+//! What owner and attacher say to each other, once, and when segments come and go.
+//!
+//! ```text
+//!   attacher → owner   Hello
+//!   owner → attacher   Welcome  + header, row, and a descriptor for each segment
+//!                      Refused
+//!                      Segment  + its descriptor      (a new one)
+//!                      Gone                           (trimmed: it can be unmapped)
+//!   attacher → owner   More                           (I need segments that I do not have)
+//!                      Wake                           (I let go of something)
+//! ```
+//!
+//! One packet is one message. Every word is input from a stranger.
+
+use bytemuck::{Pod, Zeroable};
+
+use crate::error::{Error, Result};
+
+/// "cenote", and the version of this protocol.
+pub(crate) const MAGIC: [u8; 8] = *b"cenote\x02\x01";
+
+/// The most segments that a pool has: what one packet can carry, besides header and row.
+pub(crate) const MAX_SEGMENTS: usize = 128;
+
+/// The most slots that a pool has.
+pub(crate) const MAX_SLOTS: u32 = 1 << 20;
+
+/// What a packet is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u32)]
+pub(crate) enum Kind {
+    Hello = 1,
+    Welcome = 2,
+    Refused = 3,
+    Segment = 4,
+    Gone = 5,
+    More = 6,
+    Wake = 7,
+}
+
+impl Kind {
+    fn from_code(code: u32) -> Option<Kind> {
+        use Kind::{Gone, Hello, More, Refused, Segment, Wake, Welcome};
+        [Hello, Welcome, Refused, Segment, Gone, More, Wake]
+            .into_iter()
+            .find(|kind| *kind as u32 == code)
+    }
+}
+
+/// Every message but `Welcome` is just this.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Pod, Zeroable)]
+pub(crate) struct Packet {
+    pub(crate) magic: [u8; 8],
+    kind: u32,
+    /// The number of the segment.
+    pub(crate) index: u32,
+    /// Its bytes.
+    pub(crate) len: u64,
+}
+
+impl Packet {
+    pub(crate) fn new(kind: Kind) -> Packet {
+        Packet { magic: MAGIC, kind: kind as u32, index: 0, len: 0 }
+    }
+
+    pub(crate) fn segment(kind: Kind, index: u32, len: usize) -> Packet {
+        Packet { index, len: len as u64, ..Packet::new(kind) }
+    }
+
+    /// Reads a packet's head, whatever follows it.
+    pub(crate) fn parse(bytes: &[u8]) -> Result<(Kind, Packet)> {
+        let bad = |what| Error::BadMessage { what };
+        let head = bytes.get(..size_of::<Packet>()).ok_or(bad("it is too short"))?;
+        let packet: Packet = bytemuck::pod_read_unaligned(head);
+        if packet.magic != MAGIC {
+            return Err(bad("it does not start like one, or is of another version"));
+        }
+        let kind = Kind::from_code(packet.kind).ok_or(bad("unknown kind of message"))?;
+        Ok((kind, packet))
+    }
+}
+
+/// The owner's answer to a hello.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Pod, Zeroable)]
+pub(crate) struct Welcome {
+    pub(crate) head: Packet,
+    pub(crate) uid: u64,
+    pub(crate) max_slots: u32,
+    /// How many leases this attacher may hold.
+    pub(crate) max_leases: u32,
+    /// Segments in use: their numbers and lengths, in the order of their descriptors.
+    pub(crate) segments: u32,
+    pub(crate) _pad: u32,
+    pub(crate) segment: [SegmentInfo; MAX_SEGMENTS],
+}
+
+/// A segment in a welcome.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Pod, Zeroable)]
+pub(crate) struct SegmentInfo {
+    pub(crate) index: u32,
+    pub(crate) _pad: u32,
+    pub(crate) len: u64,
+}
+
+impl Welcome {
+    /// Reads a welcome and checks that its numbers can be true.
+    pub(crate) fn parse(bytes: &[u8]) -> Result<Welcome> {
+        let bad = |what| Error::BadMessage { what };
+        let welcome: Welcome = bytemuck::try_pod_read_unaligned(bytes)
+            .map_err(|_| bad("the owner's answer has the wrong length"))?;
+        if welcome.max_slots == 0 || welcome.max_slots > MAX_SLOTS {
+            return Err(bad("the owner says an impossible number of slots"));
+        }
+        if welcome.segments as usize > MAX_SEGMENTS {
+            return Err(bad("the owner says an impossible number of segments"));
+        }
+        Ok(welcome)
+    }
+
+    pub(crate) fn segments(&self) -> &[SegmentInfo] {
+        &self.segment[..(self.segments as usize).min(MAX_SEGMENTS)]
+    }
+}
+
+/// Why an owner refuses to let somebody attach.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u32)]
+pub(crate) enum Refusal {
+    /// It belongs to another user.
+    Access = 1,
+    /// Too many are attached.
+    Crowded = 2,
+    /// The owner has no memory for another row.
+    Memory = 3,
+}
+
+impl Refusal {
+    pub(crate) fn packet(self) -> Packet {
+        Packet { index: self as u32, ..Packet::new(Kind::Refused) }
+    }
+
+    pub(crate) fn why(code: u32) -> &'static str {
+        match code {
+            1 => "the pool belongs to another user, who has not let this one in",
+            2 => "too many processes are attached",
+            3 => "its owner has no memory for another attacher",
+            _ => "its owner does not say why",
+        }
+    }
+}
+
+/// The words of a row: a line for what is not a lease, then a count of leases for each slot.
+pub(crate) mod row {
+    /// Where the leases start: on a cache line of their own.
+    pub(crate) const LEASES: usize = 8;
+
+    pub(crate) fn words(max_slots: u32) -> usize {
+        LEASES + max_slots as usize
+    }
+}
+
+/// The words of a pool's header: a serial for each slot, after one line of flags.
+pub(crate) mod header {
+    /// Non-zero: the owner waits for a slot, and wants a `Wake` when a lease is given back.
+    pub(crate) const WAITING: usize = 0;
+    /// Where the serials start: on a cache line of their own.
+    pub(crate) const SERIALS: usize = 8;
+
+    pub(crate) fn words(max_slots: u32) -> usize {
+        SERIALS + max_slots as usize
+    }
+}

@@ -1,0 +1,316 @@
+//! Pools of tensors: allocation in nanoseconds, and tensors that other processes can see.
+
+use std::collections::HashMap;
+use std::convert::Infallible;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use crate::dtype::DType;
+use crate::error::{Error, Holder, Result};
+use crate::layout::Layout;
+use crate::os::fork::PerProcess;
+use crate::pool::attachment::{self, Attachment};
+use crate::pool::config::TensorPoolConfig;
+use crate::pool::owner::Owner;
+use crate::pool::place;
+use crate::pool::serve;
+use crate::pool::stats::PoolStats;
+use crate::tensor::Tensor;
+use crate::tensor::descriptor::TensorDescriptor;
+use crate::tensor::home::{self, PoolRef, Spare};
+
+/// The name of a pool: letters, digits, dots, dashes and underscores. A number is a name, too.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PoolName(String);
+
+impl From<&str> for PoolName {
+    fn from(name: &str) -> Self {
+        PoolName(name.to_owned())
+    }
+}
+
+impl From<String> for PoolName {
+    fn from(name: String) -> Self {
+        PoolName(name)
+    }
+}
+
+impl From<u32> for PoolName {
+    fn from(id: u32) -> Self {
+        PoolName(id.to_string())
+    }
+}
+
+impl PoolName {
+    fn check(self) -> Result<String> {
+        place::check_name(&self.0)?;
+        Ok(self.0)
+    }
+}
+
+/// A pool of tensors in shared memory.
+///
+/// The process that makes it owns it: only the owner allocates and writes, others attach and
+/// read. Dropping a tensor returns its slot, when everybody else has let go of it as well.
+///
+/// A tensor that comes from a pool holds whatever the slot held before.
+///
+/// ```
+/// use cenote::{DType, TensorPool, TensorPoolConfig};
+/// # let dir = std::env::temp_dir().join(format!("cenote-doc2-{}", std::process::id()));
+/// # std::fs::create_dir_all(&dir)?; unsafe { std::env::set_var("CENOTE_DIR", &dir) };
+///
+/// let pool = TensorPool::new("camera", TensorPoolConfig::small())?;
+/// let mut frame = pool.alloc(&[1080, 1920, 3], DType::U8)?;
+/// frame.map_mut()?.as_mut_slice::<u8>()?.fill(128);
+/// println!("{:?}", pool.stats()?);
+/// # drop((frame, pool)); std::fs::remove_dir_all(&dir)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone)]
+pub struct TensorPool {
+    role: Role,
+}
+
+#[derive(Clone)]
+enum Role {
+    Owner(Arc<Closing>),
+    Attached(Arc<Attachment<Spare>>),
+}
+
+/// Closes the pool when the last handle of the pool itself is gone; tensors may outlive it.
+struct Closing(Arc<Owner<Spare>>);
+
+impl Drop for Closing {
+    fn drop(&mut self) {
+        self.0.close();
+    }
+}
+
+impl TensorPool {
+    /// Makes a pool that this process owns.
+    ///
+    /// An error if a living process owns one of this name; a dead one's place is taken over.
+    pub fn new(name: impl Into<PoolName>, config: TensorPoolConfig) -> Result<TensorPool> {
+        let owner = serve::create(&name.into().check()?, config)?;
+        known().remember_owned(&owner);
+        Ok(TensorPool { role: Role::Owner(Arc::new(Closing(owner))) })
+    }
+
+    /// Attaches to a pool that another process owns, or that this one does.
+    pub fn open(name: impl Into<PoolName>) -> Result<TensorPool> {
+        let name = name.into().check()?;
+        let attachment = attachment::attach_by_name(&name, |uid| known().attached(uid))?;
+        known().remember(&attachment);
+        Ok(TensorPool { role: Role::Attached(attachment) })
+    }
+
+    /// The name.
+    pub fn name(&self) -> &str {
+        match &self.role {
+            Role::Owner(owner) => &owner.0.entry.name,
+            Role::Attached(attachment) => &attachment.entry.name,
+        }
+    }
+
+    /// The number that descriptors know it by. A pool that is made anew has a new one.
+    pub fn uid(&self) -> u64 {
+        match &self.role {
+            Role::Owner(owner) => owner.0.entry.uid,
+            Role::Attached(attachment) => attachment.entry.uid,
+        }
+    }
+
+    /// Whether this process owns the pool.
+    pub fn is_owner(&self) -> bool {
+        matches!(self.role, Role::Owner(_))
+    }
+
+    /// Whether the owner is alive.
+    pub fn is_alive(&self) -> bool {
+        match &self.role {
+            Role::Owner(owner) => !owner.0.inherited(),
+            Role::Attached(attachment) => !attachment.is_gone(),
+        }
+    }
+
+    /// Allocates a tensor. Its bytes are whatever the slot held before.
+    #[inline]
+    pub fn alloc(&self, shape: &[usize], dtype: DType) -> Result<Tensor> {
+        let owner = self.owner("alloc")?;
+        let layout = Layout::contiguous(shape, dtype.size())?;
+        let granted = owner.alloc(layout.nbytes())?;
+        Tensor::over(home::allocated(owner, granted)?, layout, dtype)
+    }
+
+    /// Allocates a tensor, and waits for a slot if the pool is full.
+    pub fn alloc_timeout(
+        &self,
+        shape: &[usize],
+        dtype: DType,
+        timeout: Duration,
+    ) -> Result<Tensor> {
+        let owner = self.owner("alloc_timeout")?;
+        let layout = Layout::contiguous(shape, dtype.size())?;
+        let granted = owner.alloc_timeout(layout.nbytes(), timeout)?;
+        Tensor::over(home::allocated(owner, granted)?, layout, dtype)
+    }
+
+    /// The tensor that a descriptor names, of this pool or any other. See
+    /// [`Tensor::from_descriptor`].
+    pub fn import(&self, descriptor: &TensorDescriptor) -> Result<Tensor> {
+        match &self.role {
+            Role::Attached(attachment) if attachment.entry.uid == descriptor.pool => {
+                lease_from(attachment, descriptor)
+            }
+            _ => Tensor::from_descriptor(descriptor),
+        }
+    }
+
+    /// Frees every segment without a tensor in it; returns how many bytes. The memory is the
+    /// system's again when every attacher has unmapped it, which happens by itself.
+    pub fn trim(&self) -> Result<usize> {
+        self.owner("trim")?.trim()
+    }
+
+    /// How the pool is doing.
+    pub fn stats(&self) -> Result<PoolStats> {
+        Ok(self.owner("stats")?.stats())
+    }
+
+    /// Who holds tensors that the owner has let go of.
+    pub fn holders(&self) -> Result<Vec<Holder>> {
+        Ok(self.owner("holders")?.holders())
+    }
+
+    fn owner(&self, op: &'static str) -> Result<&Arc<Owner<Spare>>> {
+        match &self.role {
+            Role::Owner(owner) => {
+                owner.0.check_process()?;
+                Ok(&owner.0)
+            }
+            Role::Attached(attachment) => Err(Error::NotOwner {
+                op,
+                pool: attachment.entry.name.clone(),
+                pid: attachment.owner.pid,
+            }),
+        }
+    }
+}
+
+impl fmt::Debug for TensorPool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TensorPool")
+            .field("name", &self.name())
+            .field("owner", &self.is_owner())
+            .field("alive", &self.is_alive())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Tensor {
+    /// The words that stand for this tensor, if it is in a pool.
+    ///
+    /// From then on nobody can write its bytes, here or elsewhere.
+    pub fn descriptor(&self) -> Result<TensorDescriptor> {
+        if self.far_planes.is_some() {
+            return Err(Error::FarPlanes { op: "descriptor" });
+        }
+        let home = self.buffer.home().ok_or(Error::NoDescriptor)?;
+        home.check_process()?;
+        self.buffer.set_published();
+        let place = (home.slot.segment.0, home.slot.index);
+        Ok(TensorDescriptor::of(self, (home.uid(), home.serial()), place, home.slot.offset))
+    }
+
+    /// The tensor that a descriptor names, wherever its pool is: the one way in.
+    ///
+    /// The pool's owner is attached to at the first descriptor of it, once. The tensor is
+    /// read-only, and the kernel sees to that: writing it through a raw pointer would fault in
+    /// this process and change nothing.
+    pub fn from_descriptor(descriptor: &TensorDescriptor) -> Result<Tensor> {
+        let found = known().find(descriptor.pool);
+        match found {
+            Some(Known::Owned(owner)) => lease_own(&owner, descriptor),
+            Some(Known::Attached(attachment)) => lease_from(&attachment, descriptor),
+            None => {
+                let attachment = attachment::attach_by_uid(descriptor.pool)?;
+                known().remember(&attachment);
+                lease_from(&attachment, descriptor)
+            }
+        }
+    }
+}
+
+fn lease_from(attachment: &Arc<Attachment<Spare>>, wanted: &TensorDescriptor) -> Result<Tensor> {
+    let checked = wanted.read()?;
+    let &TensorDescriptor { slot, segment, serial, .. } = wanted;
+    let (map, spare) = attachment.lease(slot, serial, segment)?;
+    let pool = PoolRef::Leased(attachment.clone());
+    let buffer = home::leased(pool, slot, segment, serial, map, spare)?;
+    Tensor::described(buffer, checked)
+}
+
+fn lease_own(owner: &Arc<Owner<Spare>>, wanted: &TensorDescriptor) -> Result<Tensor> {
+    let checked = wanted.read()?;
+    let &TensorDescriptor { slot, segment, serial, .. } = wanted;
+    let map = owner.lease(slot, serial, segment)?;
+    let pool = PoolRef::OwnLease(owner.clone());
+    let buffer = home::leased(pool, slot, segment, serial, map, None)?;
+    Tensor::described(buffer, checked)
+}
+
+/// The pools that this process owns or is attached to.
+#[derive(Default)]
+struct KnownPools {
+    owned: HashMap<u64, Weak<Owner<Spare>>>,
+    attached: HashMap<u64, Weak<Attachment<Spare>>>,
+}
+
+enum Known {
+    Owned(Arc<Owner<Spare>>),
+    Attached(Arc<Attachment<Spare>>),
+}
+
+impl KnownPools {
+    fn remember_owned(&mut self, owner: &Arc<Owner<Spare>>) {
+        self.forget_gone();
+        self.owned.insert(owner.entry.uid, Arc::downgrade(owner));
+    }
+
+    /// Attached once, it stays so until its owner dies, or somebody attaches anew.
+    fn remember(&mut self, attachment: &Arc<Attachment<Spare>>) {
+        self.forget_gone();
+        attachment.stay();
+        let old = self.attached.insert(attachment.entry.uid, Arc::downgrade(attachment));
+        let old = old.as_ref().and_then(Weak::upgrade);
+        if let Some(old) = old.filter(|old| !Arc::ptr_eq(old, attachment)) {
+            old.let_go();
+        }
+    }
+
+    fn forget_gone(&mut self) {
+        self.owned.retain(|_, owner| owner.strong_count() > 0);
+        self.attached.retain(|_, attachment| attachment.strong_count() > 0);
+    }
+
+    fn find(&mut self, uid: u64) -> Option<Known> {
+        self.forget_gone();
+        if let Some(owner) = self.owned.get(&uid).and_then(Weak::upgrade) {
+            return Some(Known::Owned(owner));
+        }
+        self.attached(uid).map(Known::Attached)
+    }
+
+    fn attached(&self, uid: u64) -> Option<Arc<Attachment<Spare>>> {
+        self.attached.get(&uid).and_then(Weak::upgrade)
+    }
+}
+
+fn known() -> MutexGuard<'static, KnownPools> {
+    static KNOWN: PerProcess<Mutex<KnownPools>> = PerProcess::new();
+    let Ok(known) = KNOWN.get(|| Ok::<_, Infallible>(Mutex::default()));
+    // Insertions and removals are whole.
+    known.lock().unwrap_or_else(PoisonError::into_inner)
+}

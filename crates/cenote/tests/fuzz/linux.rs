@@ -1,0 +1,270 @@
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use cenote::{DType, PixelFormat, Tensor, TensorDescriptor, TensorMemory, TensorPool};
+use libtest_mimic::{Arguments, Trial};
+use rustix::fs::SealFlags;
+
+use crate::mutate::{self, mutated};
+use crate::stranger::wire::{
+    Attached, GONE, MORE, Pretender, REFUSED, Raw, SEGMENT, WAKE, Welcome, borrowed, hello, packet,
+};
+use crate::stranger::{self, Holdings, Random, Scratch, filled, memfd, pool};
+
+type Target = (&'static str, fn(&mut Clock));
+
+const TARGETS: [Target; 4] = [
+    ("descriptors", descriptors),
+    ("messages_with_tensors", messages),
+    ("what_attachers_say", attachers),
+    ("what_owners_say", owners),
+];
+
+const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW);
+
+/// Says when a target has had its time.
+struct Clock {
+    until: Instant,
+    random: Random,
+    rounds: usize,
+}
+
+impl Clock {
+    fn goes_on(&mut self) -> bool {
+        self.rounds += 1;
+        Instant::now() < self.until
+    }
+}
+
+pub(crate) fn main() -> ExitCode {
+    let mut args = Arguments::from_args();
+    args.test_threads = Some(1);
+    let dir = Scratch::new("fuzz");
+    dir.meet_here();
+    mutate::show_last_input_on_panic();
+    stranger::panics_of_the_service_are_fatal();
+    let number = |name, default| {
+        std::env::var(name).map_or(default, |text| text.parse().expect("a whole number"))
+    };
+    let seconds = number("CENOTE_FUZZ_SECONDS", 10);
+    let seed = number("CENOTE_FUZZ_SEED", 1).max(1);
+    let share = Duration::from_secs(seconds) / u32::try_from(TARGETS.len()).unwrap();
+    if !args.list {
+        works(&pool(4));
+    }
+    let trials = TARGETS.iter().map(|&target| trial(target, share, seed)).collect();
+    libtest_mimic::run(&args, trials).exit_code()
+}
+
+fn trial((name, target): Target, share: Duration, seed: u64) -> Trial {
+    Trial::test(name, move || {
+        let before = Holdings::now();
+        let mut clock = Clock { until: Instant::now() + share, random: Random(seed), rounds: 0 };
+        target(&mut clock);
+        before.check();
+        eprintln!("{name}: {} inputs, seed {seed}", clock.rounds);
+        Ok(())
+    })
+}
+
+/// Looks at all that a tensor shows, if that is not too much.
+fn look(tensor: &Tensor) {
+    if tensor.layout().len() <= 1 << 16 {
+        let sum: usize =
+            tensor.map().unwrap().runs().flatten().map(|&byte| usize::from(byte)).sum();
+        std::hint::black_box(sum);
+    }
+    std::hint::black_box(format!("{tensor:?}"));
+}
+
+fn works(pool: &TensorPool) {
+    let tensor = filled(pool, 100, 7);
+    let own = TensorPool::open(pool.name()).unwrap();
+    look(&own.import(&tensor.descriptor().unwrap()).unwrap());
+}
+
+// ---- Descriptors ------------------------------------------------------------------------------
+
+/// Where the number of the segment stands: one that is not there is waited for.
+const SEGMENT_BYTES: std::ops::Range<usize> = 16..20;
+
+fn descriptors(clock: &mut Clock) {
+    let pool = pool(8);
+    let tensors = [
+        filled(&pool, 5000, 1),
+        pool.alloc(&[96, 128], DType::U8).unwrap().with_format(PixelFormat::Nv12).unwrap(),
+        pool.alloc(&[4, 5, 6, 7], DType::F64).unwrap().transpose(),
+        pool.alloc(&[20, 30, 3], DType::U8).unwrap().narrow(0, 3, 10).unwrap(),
+    ];
+    let bytes = |tensor: &Tensor| tensor.descriptor().unwrap().as_bytes().to_vec();
+    let corpus: Vec<Vec<u8>> = tensors.iter().map(bytes).collect();
+    let attached = TensorPool::open(pool.name()).unwrap();
+    while clock.goes_on() {
+        let mut bytes = mutated(&corpus, &mut clock.random);
+        if bytes.len() >= SEGMENT_BYTES.end {
+            bytes[SEGMENT_BYTES].copy_from_slice(&corpus[0][SEGMENT_BYTES]);
+        }
+        let Ok(descriptor) = TensorDescriptor::from_bytes(&bytes) else { continue };
+        let _ = attached.import(&descriptor).map(|tensor| look(&tensor));
+        let _ = Tensor::from_descriptor(&descriptor).map(|tensor| look(&tensor));
+    }
+    drop(tensors);
+    assert_eq!(pool.stats().unwrap().retired, 0, "a lease was left behind");
+}
+
+// ---- Messages ---------------------------------------------------------------------------------
+
+/// What a tensor looks like on the wire.
+fn sent(tensor: &Tensor) -> (Vec<u8>, Vec<OwnedFd>) {
+    let (here, there) = UnixStream::pair().unwrap();
+    tensor.send(&here).unwrap();
+    Raw(there.into()).recv().unwrap()
+}
+
+fn messages(clock: &mut Clock) {
+    let shm = Tensor::options().memory(TensorMemory::Shm);
+    let tensors = [
+        shm.create(&[100], DType::U8).unwrap(),
+        shm.create(&[4, 5, 6], DType::F32).unwrap().transpose(),
+        shm.image(64, 48, PixelFormat::Nv12).unwrap(),
+    ];
+    let (corpus, fds): (Vec<_>, Vec<_>) = tensors.iter().map(sent).unzip();
+    while clock.goes_on() {
+        let bytes = mutated(&corpus, &mut clock.random);
+        let mut given: Vec<&OwnedFd> = fds[clock.random.below(fds.len())].iter().collect();
+        let other =
+            memfd(64, if clock.rounds.is_multiple_of(2) { SEALS } else { SealFlags::empty() });
+        match clock.random.below(8) {
+            0 => given.clear(),
+            1 => given.push(&other),
+            2 => given = vec![&other],
+            3 => given = vec![&other; 9],
+            _ => {}
+        }
+        let given: Vec<_> = given.into_iter().map(|fd| fd.as_fd()).collect();
+        let (here, there) = UnixStream::pair().unwrap();
+        let here = Raw(here.into());
+        if !bytes.is_empty() {
+            here.send(&bytes, &given).unwrap();
+        }
+        // Else the rest of a short message would be waited for.
+        drop(here);
+        let _ = Tensor::recv(&there).map(|tensor| look(&tensor));
+    }
+}
+
+// ---- Attaching --------------------------------------------------------------------------------
+
+fn attachers(clock: &mut Clock) {
+    let pool = pool(8);
+    let corpus = [
+        hello(),
+        packet(MORE, 0, 0),
+        packet(WAKE, 0, 0),
+        packet(SEGMENT, 0, 4096),
+        packet(GONE, 1, 0),
+    ];
+    let gift: OwnedFd = std::fs::File::open("/dev/null").unwrap().into();
+    let mut talkers: Vec<Raw> = Vec::new();
+    while clock.goes_on() {
+        let raw = Raw::connect(pool.name());
+        if clock.random.below(2) == 0 {
+            let _ = raw.send(&hello(), &[]);
+        }
+        for _ in 0..=clock.random.below(4) {
+            let gifts = [gift.as_fd(), gift.as_fd()];
+            let count = clock.random.below(12).saturating_sub(9);
+            let _ = raw.send(&mutated(&corpus, &mut clock.random), &gifts[..count]);
+        }
+        talkers.push(raw);
+        if talkers.len() == 40 {
+            talkers.clear();
+            works(&pool);
+        }
+    }
+    drop(talkers);
+    Attached::to(pool.name());
+}
+
+const UID: u64 = 0xf022;
+
+fn owners(clock: &mut Clock) {
+    let pretender = Pretender::new(UID);
+    let valid = filled(&pool(2), 100, 1).descriptor().unwrap().as_bytes().to_vec();
+    let seed = clock.random.next() | 1;
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut liar = Liar::new(seed);
+            while !done.load(Ordering::Relaxed) {
+                if pretender.waits_for(Duration::from_millis(20)) {
+                    liar.answer(&pretender.greeted());
+                }
+            }
+        });
+        while clock.goes_on() {
+            let Ok(attached) = TensorPool::open(pretender.name.as_str()) else { continue };
+            let mut bytes = valid.clone();
+            bytes[0..8].copy_from_slice(&UID.to_ne_bytes());
+            bytes[8..16].copy_from_slice(&2_u64.to_ne_bytes());
+            bytes[16..20].copy_from_slice(&[0; 4]);
+            let descriptor = TensorDescriptor::from_bytes(&bytes).unwrap();
+            let _ = attached.import(&descriptor).map(|tensor| look(&tensor));
+        }
+        done.store(true, Ordering::Relaxed);
+    });
+}
+
+/// An owner whose every answer is a little wrong.
+struct Liar {
+    random: Random,
+    welcomes: Vec<Vec<u8>>,
+    pushes: Vec<Vec<u8>>,
+    fds: Vec<OwnedFd>,
+}
+
+impl Liar {
+    fn new(seed: u64) -> Liar {
+        let header = memfd(128, SealFlags::empty());
+        let serials: Vec<u8> = (0..16_u64).flat_map(|_| 2_u64.to_ne_bytes()).collect();
+        rustix::io::pwrite(&header, &serials, 0).unwrap();
+        rustix::fs::fcntl_add_seals(&header, SEALS).unwrap();
+        let welcome = Welcome {
+            uid: UID,
+            max_slots: 8,
+            max_leases: 4,
+            count: 2,
+            segments: vec![(0, 4096), (1, 65536)],
+        };
+        Liar {
+            random: Random(seed),
+            welcomes: vec![welcome.encode(), packet(REFUSED, 1, 0)],
+            pushes: vec![packet(SEGMENT, 2, 4096), packet(GONE, 0, 0), packet(GONE, 1, 0)],
+            fds: vec![header, memfd(128, SEALS), memfd(4096, SEALS), memfd(65536, SEALS)],
+        }
+    }
+
+    fn answer(&mut self, to: &Raw) {
+        let mut fds = borrowed(&self.fds);
+        match self.random.below(12) {
+            0 => fds.truncate(3),
+            1 => fds.push(self.fds[0].as_fd()),
+            2 => fds.swap(0, 2),
+            3 => fds.swap(1, 3),
+            _ => {}
+        }
+        let welcome = match self.random.below(3) {
+            0 => self.welcomes[0].clone(),
+            _ => mutated(&self.welcomes[..1 + self.random.below(2)], &mut self.random),
+        };
+        let _ = to.send(&welcome, &fds);
+        for _ in 0..self.random.below(8) {
+            let push = mutated(&self.pushes, &mut self.random);
+            let fds = borrowed(&self.fds[..self.random.below(3)]);
+            let _ = to.send(&push, &fds);
+        }
+    }
+}

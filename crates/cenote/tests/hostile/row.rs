@@ -1,0 +1,108 @@
+//! Attachers that write what they like into the one thing they can write: their row.
+
+use cenote::{DType, Error, Tensor, TensorPool};
+
+use super::Test;
+use super::attacher::works;
+use crate::stranger::wire::Attached;
+use crate::stranger::{Random, all_are, eventually, filled, pool};
+
+pub(crate) const TESTS: &[Test] = &[
+    ("garbage_in_a_row_only_holds_slots", garbage),
+    ("garbage_that_changes_all_the_time_only_holds_slots", restless),
+    ("a_row_with_holes_punched_into_it_is_zeros", punched),
+    ("what_was_never_shown_comes_back_whatever_a_row_says", unpublished),
+];
+
+const SLOTS: usize = 16;
+
+fn published(pool: &TensorPool, count: usize) -> Vec<Tensor> {
+    let all: Vec<Tensor> = (0..count).map(|_| filled(pool, 1000, 5)).collect();
+    for tensor in &all {
+        tensor.descriptor().unwrap();
+    }
+    all
+}
+
+/// All slots can be had at the same time.
+fn all_free(pool: &TensorPool) {
+    eventually("the row was dropped", || pool.stats().unwrap().attachers == 0);
+    drop(published(pool, SLOTS));
+    assert_eq!(pool.stats().unwrap().retired, 0);
+}
+
+fn garbage() {
+    let mut random = Random(1);
+    let words: [&mut dyn FnMut(usize) -> u64; 5] = [
+        &mut |_| u64::MAX,
+        &mut |_| random.next() | 1,
+        &mut |slot| (-1 - i64::try_from(slot).unwrap()).cast_unsigned(),
+        &mut |_| 1 << 63,
+        &mut |_| 1 << 32,
+    ];
+    for word in words {
+        let pool = pool(SLOTS);
+        let attached = Attached::to(pool.name());
+        let kept = published(&pool, SLOTS / 2);
+        attached.write_row(word);
+        let descriptor = kept[0].descriptor().unwrap();
+        assert!(all_are(&Tensor::from_descriptor(&descriptor).unwrap(), 5));
+        drop(kept);
+        assert_eq!(pool.stats().unwrap().retired, SLOTS / 2);
+        let rest: Vec<Tensor> = (0..SLOTS / 2).map(|_| filled(&pool, 10, 0)).collect();
+        let error = pool.alloc(&[1], DType::U8).unwrap_err();
+        let Error::PoolFull { holders, .. } = &error else { panic!("{error}") };
+        assert_eq!(holders.len(), 1, "{error}");
+        assert_eq!(holders[0].pid, std::process::id().cast_signed());
+        assert_eq!(holders[0].retired_slots, SLOTS / 2);
+        drop((attached, rest));
+        all_free(&pool);
+    }
+}
+
+fn restless() {
+    let pool = pool(SLOTS);
+    let attached = Attached::to(pool.name());
+    let stop = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut random = Random(7);
+            while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+                attached.write_row(|_| random.next() & 1);
+            }
+        });
+        for round in 0..2000 {
+            let Ok(mut tensor) = pool.alloc(&[100], DType::U8) else { continue };
+            let value = u8::try_from(round % 251).unwrap();
+            tensor.map_mut().unwrap().as_mut_slice::<u8>().unwrap().fill(value);
+            let same = Tensor::from_descriptor(&tensor.descriptor().unwrap()).unwrap();
+            assert!(all_are(&same, value) && all_are(&tensor, value));
+        }
+        stop.store(true, std::sync::atomic::Ordering::Relaxed);
+    });
+    drop(attached);
+    all_free(&pool);
+}
+
+fn punched() {
+    use rustix::fs::FallocateFlags;
+    let pool = pool(SLOTS);
+    let attached = Attached::to(pool.name());
+    attached.write_row(|_| 3);
+    let how = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+    rustix::fs::fallocate(&attached.row, how, 0, 1 << 20).unwrap();
+    drop(published(&pool, SLOTS));
+    assert_eq!(pool.stats().unwrap().retired, 0);
+    works(&pool);
+}
+
+fn unpublished() {
+    let pool = pool(SLOTS);
+    let attached = Attached::to(pool.name());
+    attached.write_row(|_| u64::MAX);
+    for _ in 0..10 {
+        let _all: Vec<Tensor> = (0..SLOTS).map(|_| filled(&pool, 10, 1)).collect();
+    }
+    drop(attached);
+    all_free(&pool);
+}

@@ -1,0 +1,69 @@
+//! A pool in a cgroup of 64 MiB: growing beyond it is an error value, and not a kill.
+
+use std::path::{Path, PathBuf};
+
+use super::{Test, command, directory};
+use crate::stranger::process::Peer;
+
+pub(crate) const TESTS: &[Test] = &[("a_pool_that_outgrows_its_cgroup_gets_an_error", outgrows)];
+
+const LIMIT: &str = "67108864";
+
+/// A memory cgroup, removed when dropped.
+struct Cgroup(PathBuf);
+
+impl Cgroup {
+    fn new() -> Cgroup {
+        let name = format!("cenote-isolation-{}", std::process::id());
+        let v1 = Path::new("/sys/fs/cgroup/memory");
+        let (parent, file) = if v1.join("memory.limit_in_bytes").exists() {
+            (v1, "memory.limit_in_bytes")
+        } else {
+            let v2 = Path::new("/sys/fs/cgroup");
+            std::fs::write(v2.join("cgroup.subtree_control"), "+memory").unwrap();
+            (v2, "memory.max")
+        };
+        let group = Cgroup(parent.join(name));
+        std::fs::create_dir(&group.0).unwrap();
+        std::fs::write(group.0.join(file), LIMIT).unwrap();
+        group
+    }
+
+    fn add(&self, pid: u32) {
+        std::fs::write(self.0.join("cgroup.procs"), pid.to_string()).unwrap();
+    }
+}
+
+impl Drop for Cgroup {
+    fn drop(&mut self) {
+        for _ in 0..100 {
+            if std::fs::remove_dir(&self.0).is_ok() {
+                return;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+        eprintln!("could not remove {}", self.0.display());
+    }
+}
+
+fn outgrows() {
+    let cgroup = Cgroup::new();
+    let dir = directory("cgroup", 0o700);
+    let mut owner = Peer::run(&mut command(&dir));
+    cgroup.add(owner.pid());
+    assert_eq!(owner.ask("slots big 1000"), "ok");
+    for _ in 0..3 {
+        let answer = owner.ask("fill 1000000");
+        let (count, why) = answer.split_once(' ').unwrap();
+        assert!(why.contains("control group"), "{answer}");
+        assert!(count.parse::<usize>().unwrap() >= 35, "{answer}");
+        assert_eq!(owner.ask("drop"), "ok");
+    }
+    let tensor = owner.ask("alloc 1000000 4");
+    let mut reader = Peer::run(&mut command(&dir));
+    cgroup.add(reader.pid());
+    assert_eq!(reader.ask(&format!("import {tensor}")), "ok");
+    assert_eq!(reader.ask("check 4"), "true");
+    reader.finish();
+    owner.finish();
+}

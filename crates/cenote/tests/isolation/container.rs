@@ -1,0 +1,74 @@
+//! Namespaces: containers that share one directory, and a `/dev/shm` that is too small for anything.
+
+use std::path::Path;
+use std::process::Command;
+
+use super::{Test, directory, program};
+use crate::stranger::eventually;
+use crate::stranger::process::{Peer, ROLE};
+
+pub(crate) const TESTS: &[Test] = &[
+    ("a_tiny_dev_shm_changes_nothing", tiny),
+    ("two_containers_that_share_a_directory_share_a_pool", containers),
+];
+
+/// This program in mount and pid namespaces of its own, with the directory at another place.
+fn container(shared: &Path, at: &str) -> Peer {
+    let script = format!(
+        "mount -t tmpfs -o size=1m tmpfs /dev/shm; mount --bind '{}' {at}; \
+         export CENOTE_DIR={at}; exec \"$1\"",
+        shared.display()
+    );
+    let mut command = Command::new("unshare");
+    command.args(["-m", "-p", "-f", "--kill-child", "--mount-proc", "/bin/sh", "-euc", &script]);
+    Peer::run(command.arg("sh").arg(program()).env(ROLE, "child").env_remove("CENOTE_DIR"))
+}
+
+fn tiny() {
+    let script = "mount -t tmpfs -o size=8m tmpfs /dev/shm; exec \"$1\"";
+    let mut command = Command::new("unshare");
+    command.args(["-m", "/bin/sh", "-euc", script, "sh"]).arg(program());
+    let mut child = Peer::run(command.env(ROLE, "child").env_remove("CENOTE_DIR"));
+    assert_eq!(child.ask("new big"), "ok");
+    let tensors: Vec<String> = (0..9).map(|_| child.ask("alloc 6000000 3")).collect();
+    assert_eq!(child.ask("open big"), "ok");
+    for tensor in tensors {
+        assert_eq!(child.ask(&format!("import {tensor}")), "ok");
+    }
+    assert_eq!(child.ask("check 3"), "true");
+}
+
+fn containers() {
+    let shared = directory("shared", 0o700);
+    let mut owner = container(&shared, "/mnt");
+    assert_eq!(owner.ask("slots ours 4"), "ok");
+    let tensor = owner.ask("alloc 1000000 7");
+    let mut reader = container(&shared, "/media");
+    assert_eq!(reader.ask("open ours"), "ok");
+    assert_eq!(reader.ask(&format!("import {tensor}")), "ok");
+    assert_eq!(reader.ask("check 7"), "true");
+    assert!(reader.ask("one").contains("(pid 0)"), "its owner cannot be seen from there");
+    // The owner lets go; the reader holds on, and then dies.
+    assert_eq!(owner.ask("drop"), "ok");
+    for _ in 0..3 {
+        owner.ask("alloc 10 0");
+    }
+    let error = owner.ask("one");
+    assert!(error.contains("unknown (pid 0) holds 1"), "{error}");
+    assert_eq!(reader.ask("check 7"), "true");
+    reader.kill();
+    eventually("the slot is free again", || owner.ask("one") == "ok");
+    assert_eq!(owner.ask("attachers"), "0");
+    // And the other way round.
+    let tensor = owner.ask("alloc 1000 5");
+    let mut reader = container(&shared, "/media");
+    assert_eq!(reader.ask("open ours"), "ok");
+    assert_eq!(reader.ask(&format!("import {tensor}")), "ok");
+    owner.kill();
+    eventually("its death is noticed", || reader.ask("alive") == "false");
+    assert_eq!(reader.ask("check 5"), "true");
+    let mut next = container(&shared, "/mnt");
+    // A process that is dying closes one socket after the other.
+    eventually("its place is free", || next.ask("new ours") == "ok");
+    assert_eq!(std::fs::read_dir(shared.join("default/pools")).unwrap().count(), 1);
+}

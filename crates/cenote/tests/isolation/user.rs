@@ -1,0 +1,205 @@
+//! Who is let in.
+#![allow(unsafe_code, reason = "changing users between fork and exec")]
+
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::Command;
+
+use cenote::{Error, TensorPool, TensorPoolConfig};
+
+use super::{Test, command, directory, program};
+use crate::stranger::process::{Peer, ROLE, shell};
+use crate::stranger::wire::{Attached, Raw, hello};
+use crate::stranger::{filled, unique};
+
+pub(crate) const TESTS: &[Test] = &[
+    ("another_user_is_refused", another),
+    ("members_of_a_group_are_let_in_and_others_are_not", group),
+    ("group_access_needs_a_directory", group_without_dir),
+    ("a_default_directory_that_is_not_ours_alone_is_refused", default_dir),
+    ("a_directory_with_a_long_path_works", long_path),
+    ("somebody_who_keeps_the_lock_is_not_waited_for_for_ever", locked),
+    ("descriptors_unread_up_to_the_kernels_limit_hurt_only_for_as_long", inflight),
+];
+
+const NOBODY: u32 = 65534;
+const GROUP: u32 = 54321;
+
+/// Makes a command run as `nobody`, with one more group.
+fn as_nobody<'a>(command: &'a mut Command, gid: u32, extra: &[u32]) -> &'a mut Command {
+    let extra = extra.to_vec();
+    // SAFETY: plain system calls between fork and exec; the vector was made before.
+    unsafe { command.pre_exec(move || become_nobody(gid, &extra)) }
+}
+
+fn become_nobody(gid: u32, extra: &[u32]) -> std::io::Result<()> {
+    // SAFETY: the pointer and the length are of one slice.
+    let groups = unsafe { libc::setgroups(extra.len(), extra.as_ptr()) };
+    // SAFETY: it takes a number.
+    let group = unsafe { libc::setgid(gid) };
+    // SAFETY: it takes a number. Last, for afterwards the others are forbidden.
+    let user = unsafe { libc::setuid(NOBODY) };
+    let done = (groups, group, user) == (0, 0, 0);
+    if done { Ok(()) } else { Err(std::io::Error::last_os_error()) }
+}
+
+fn open_to_all(dir: &Path) {
+    for path in [dir.to_owned(), dir.join("default"), dir.join("default/pools")] {
+        std::fs::set_permissions(&path, PermissionsExt::from_mode(0o777)).unwrap();
+    }
+    for socket in std::fs::read_dir(dir.join("default/pools")).unwrap() {
+        let path = socket.unwrap().path();
+        std::fs::set_permissions(path, PermissionsExt::from_mode(0o777)).unwrap();
+    }
+}
+
+fn another() {
+    let dir = directory("another", 0o755);
+    let mut owner = Peer::run(&mut command(&dir));
+    assert_eq!(owner.ask("new mine"), "ok");
+    let tensor = owner.ask("alloc 1000 1");
+    let mut other = Peer::run(as_nobody(&mut command(&dir), NOBODY, &[]));
+    let answer = other.ask("open mine");
+    assert!(answer.contains("failed"), "the directory is closed to others: {answer}");
+    // Were every door open, the kernel still tells who it is.
+    open_to_all(&dir);
+    for question in ["open mine", &format!("import {tensor}")] {
+        let answer = other.ask(question);
+        assert!(answer.contains("refused: the pool belongs to another user"), "{answer}");
+    }
+    assert_eq!(owner.ask("attachers"), "0");
+    other.finish();
+    let mut same = Peer::run(&mut command(&dir));
+    assert_eq!(same.ask("open mine"), "ok");
+}
+
+fn group() {
+    let dir = directory("group", 0o755);
+    let mut owner = Peer::run(&mut command(&dir));
+    assert_eq!(owner.ask(&format!("group ours {GROUP}")), "ok");
+    let tensor = owner.ask("alloc 100000 8");
+    for (gid, extra) in [(GROUP, vec![]), (NOBODY, vec![1, GROUP, 2]), (NOBODY, vec![GROUP])] {
+        let mut member = Peer::run(as_nobody(&mut command(&dir), gid, &extra));
+        assert_eq!(member.ask(&format!("import {tensor}")), "ok");
+        assert_eq!(member.ask("check 8"), "true");
+        assert_eq!(member.ask("open ours"), "ok");
+        assert!(member.ask("one").contains("for the owner"));
+        // It can look, and leave nothing there.
+        assert!(member.ask("new theirs").contains("failed"));
+        member.finish();
+    }
+    for open in [false, true] {
+        if open {
+            open_to_all(&dir);
+        }
+        let mut other = Peer::run(as_nobody(&mut command(&dir), NOBODY, &[1, GROUP + 1]));
+        assert_ne!(other.ask("open ours"), "ok");
+        other.finish();
+    }
+}
+
+fn group_without_dir() {
+    let mut child = Command::new(program());
+    let mut child = Peer::run(child.env(ROLE, "child").env_remove("CENOTE_DIR"));
+    let answer = child.ask("group ours 0");
+    assert_eq!(answer, Error::GroupNeedsDir.to_string());
+}
+
+/// Runs this program with a `/dev/shm` of its own, which `prepare` has prepared.
+fn with_own_shm(prepare: &str) -> Peer {
+    let script = format!("mount -t tmpfs tmpfs /dev/shm; {prepare}; exec \"$1\"");
+    let mut inner = Command::new("unshare");
+    inner.args(["-m", "/bin/sh", "-euc", &script, "sh"]).arg(program());
+    Peer::run(inner.env(ROLE, "child").env_remove("CENOTE_DIR"))
+}
+
+fn default_dir() {
+    let untrusted = [
+        "mkdir -m 700 /dev/shm/cenote-0; chown nobody /dev/shm/cenote-0",
+        "mkdir -m 755 /dev/shm/cenote-0",
+        "mkdir -m 770 /dev/shm/cenote-0",
+        "mkdir -m 1777 /dev/shm/cenote-0",
+    ];
+    for prepare in untrusted {
+        let mut child = with_own_shm(prepare);
+        for question in ["new mine", "open mine"] {
+            let answer = child.ask(question);
+            assert!(
+                answer.contains("it must be this user's, with mode 700"),
+                "{prepare}: {answer}"
+            );
+        }
+    }
+    let others = ["mkdir /dev/shm/d; ln -s d /dev/shm/cenote-0", "touch /dev/shm/cenote-0"];
+    for prepare in others {
+        assert!(with_own_shm(prepare).ask("new mine").contains("failed"), "{prepare}");
+    }
+    for prepare in [":", "mkdir -m 700 /dev/shm/cenote-0"] {
+        let mut child = with_own_shm(prepare);
+        assert_eq!(child.ask("new mine"), "ok");
+        assert_eq!(child.ask("open mine"), "ok");
+    }
+}
+
+fn long_path() {
+    let dir = directory("long", 0o700).join("x".repeat(120)).join("y".repeat(120));
+    std::fs::create_dir_all(&dir).unwrap();
+    let name = "n".repeat(128);
+    let mut owner = Peer::run(&mut command(&dir));
+    assert_eq!(owner.ask(&format!("new {name}")), "ok");
+    let tensor = owner.ask("alloc 1000 2");
+    let mut other = Peer::run(&mut command(&dir));
+    assert_eq!(other.ask(&format!("open {name}")), "ok");
+    assert_eq!(other.ask(&format!("import {tensor}")), "ok");
+    assert_eq!(other.ask("check 2"), "true");
+}
+
+fn locked() {
+    let dir = directory("locked", 0o755);
+    let mut owner = Peer::run(&mut command(&dir));
+    assert_eq!(owner.ask("new first"), "ok");
+    let script = "exec flock -n -F \"$1\" sh -c 'echo locked; exec sleep 60'";
+    let mut thief = Peer::run(&mut shell(script, dir.join("default/pools")));
+    assert_eq!(thief.hear(), "locked");
+    let mut second = Peer::run(&mut command(&dir));
+    assert!(second.ask("new second").contains("locking"));
+    // Attaching needs no lock.
+    assert_eq!(second.ask("open first"), "ok");
+    drop(thief);
+    let mut third = Peer::run(&mut command(&dir));
+    assert_eq!(third.ask("new second"), "ok");
+}
+
+/// Root is exempt from the limit on descriptors in flight, so this runs as somebody else.
+fn inflight() {
+    let dir = directory("inflight", 0o777);
+    let mut command = command(&dir);
+    command.env(ROLE, "crowd");
+    let child = Peer::run(as_nobody(&mut command, NOBODY, &[]));
+    assert!(child.finish().success());
+}
+
+/// Attachers that read nothing fill the kernel's limit; when they are gone all is well.
+pub(crate) fn crowd() {
+    let few = rustix::process::Rlimit { current: Some(400), maximum: Some(400) };
+    rustix::process::setrlimit(rustix::process::Resource::Nofile, few).unwrap();
+    let config = TensorPoolConfig { growth: 1 << 20, ..TensorPoolConfig::small() };
+    let pool = TensorPool::new(unique(), config).unwrap();
+    let first = filled(&pool, 1 << 20, 1);
+    let honest = TensorPool::open(pool.name()).unwrap();
+    let deaf: Vec<Raw> = (0..40)
+        .map(|_| {
+            let raw = Raw::connect(pool.name());
+            raw.send(&hello(), &[]).unwrap();
+            raw
+        })
+        .collect();
+    let more: Vec<_> = (0..30).map(|_| filled(&pool, 1 << 20, 2)).collect();
+    assert!(honest.import(&first.descriptor().unwrap()).is_ok());
+    let last = more[29].descriptor().unwrap();
+    let _ = honest.import(&last);
+    drop(deaf);
+    honest.import(&last).unwrap();
+    assert_eq!(Attached::to(pool.name()).segments.len(), pool.stats().unwrap().segments);
+}

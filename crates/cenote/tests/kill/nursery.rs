@@ -1,0 +1,176 @@
+//! Processes that are all alike: forked off one that never does anything else.
+//!
+//! A fork has its parent's addresses, heap and hash seeds, so every victim of an operation takes the
+//! same path, and starting one costs no exec. One child at a time, which has the pipes to itself.
+#![allow(unsafe_code, reason = "fork")]
+
+use std::collections::HashSet;
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+
+use libc::pid_t;
+
+use super::tracer::{Stop, Thread, die_with_parent, kill};
+use super::{ROLE, victim};
+
+/// What the nursery says when a child is gone.
+const DONE: &str = "done";
+
+/// The process that forks, as the scene has it.
+pub(crate) struct Nursery {
+    child: Child,
+    to: Option<ChildStdin>,
+    from: BufReader<ChildStdout>,
+}
+
+impl Nursery {
+    pub(crate) fn new() -> Nursery {
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .env(ROLE, "nursery")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let to = child.stdin.take();
+        let from = BufReader::new(child.stdout.take().unwrap());
+        Nursery { child, to, from }
+    }
+
+    /// Forks a child that waits for `go`, and gives its pid.
+    pub(crate) fn fork(&mut self, task: &str) -> pid_t {
+        self.say(task);
+        self.hear().parse().unwrap()
+    }
+
+    /// Forks a child that answers questions.
+    pub(crate) fn fork_reader(&mut self) -> pid_t {
+        let pid = self.fork("reader");
+        self.say("go");
+        pid
+    }
+
+    pub(crate) fn say(&mut self, line: &str) {
+        writeln!(self.to.as_mut().unwrap(), "{line}").unwrap();
+    }
+
+    pub(crate) fn hear(&mut self) -> String {
+        let mut line = String::new();
+        self.from.read_line(&mut line).unwrap();
+        line.trim_end().to_owned()
+    }
+
+    pub(crate) fn ask(&mut self, question: &str) -> String {
+        self.say(question);
+        self.hear()
+    }
+
+    /// What the child had still said, once it is gone.
+    pub(crate) fn last_words(&mut self) -> Vec<String> {
+        let mut lines = Vec::new();
+        loop {
+            match self.hear() {
+                line if line == DONE => return lines,
+                line if line.is_empty() => panic!("the nursery ended"),
+                line => lines.push(line),
+            }
+        }
+    }
+
+    /// Kills the child that is there, and waits for it.
+    pub(crate) fn kill(&mut self, pid: pid_t) {
+        kill(pid);
+        self.last_words();
+    }
+}
+
+impl Drop for Nursery {
+    fn drop(&mut self) {
+        drop(self.to.take()); // at the end of its input it ends, and so does a reader
+        let _ = self.child.wait();
+    }
+}
+
+/// A child under ptrace.
+pub(crate) struct Victim<'a> {
+    nursery: &'a mut Nursery,
+    pid: pid_t,
+    pub(crate) main: Thread,
+    pub(crate) service: Option<Thread>,
+}
+
+impl<'a> Victim<'a> {
+    /// Starts one and lets it run to right before its operation.
+    pub(crate) fn start(nursery: &'a mut Nursery, task: &str) -> Victim<'a> {
+        let pid = nursery.fork(task);
+        let main = Thread::seize(pid).unwrap();
+        nursery.say("go");
+        assert_eq!(main.wait(), Stop::Marker, "the victim of {task:?} did not get ready");
+        Victim { nursery, pid, main, service: None }
+    }
+
+    pub(crate) fn hear(&mut self) -> String {
+        self.nursery.hear()
+    }
+
+    /// Stops its service thread.
+    pub(crate) fn stop_service(&mut self) -> &Thread {
+        let tid = service_thread(self.pid);
+        let thread = self.service.insert(Thread::seize(tid).unwrap());
+        thread.interrupt();
+        assert_eq!(thread.wait(), Stop::Interrupted);
+        thread
+    }
+
+    /// Kills it, waits until nothing of it is left, and gives what it had said.
+    pub(crate) fn kill(self) -> Vec<String> {
+        kill(self.pid);
+        for thread in self.service.iter().chain([&self.main]) {
+            while !matches!(thread.wait(), Stop::Ended(_)) {}
+        }
+        self.nursery.last_words()
+    }
+}
+
+/// Waits for it: it gives itself its name when it first runs.
+fn service_thread(pid: pid_t) -> pid_t {
+    loop {
+        if let Some(tid) = find_thread(pid, "cenote\n") {
+            return tid;
+        }
+        std::thread::yield_now();
+    }
+}
+
+fn find_thread(pid: pid_t, name: &str) -> Option<pid_t> {
+    let mut tasks = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap().flatten();
+    let found = tasks.find(|task| {
+        std::fs::read_to_string(task.path().join("comm")).is_ok_and(|comm| comm == name)
+    });
+    found.map(|task| task.file_name().to_str().unwrap().parse().unwrap())
+}
+
+/// The process that forks, itself.
+pub(crate) fn run() {
+    die_with_parent();
+    // Makes this thread's hash seeds, which every child inherits.
+    std::hint::black_box(HashSet::from([1]));
+    while let Some(task) = victim::hear() {
+        // SAFETY: this process has one thread.
+        match unsafe { libc::fork() } {
+            0 => {
+                die_with_parent();
+                victim::run(&task);
+                return;
+            }
+            pid => reap(pid),
+        }
+        victim::say(DONE);
+    }
+}
+
+fn reap(pid: pid_t) {
+    let mut status = 0;
+    // SAFETY: `status` is a live variable.
+    let reaped = unsafe { libc::waitpid(pid, &raw mut status, 0) };
+    assert_eq!(reaped, pid, "fork or waitpid: {}", std::io::Error::last_os_error());
+}

@@ -1,0 +1,439 @@
+//! Who is there when a victim dies, and what must hold for them afterwards.
+
+use std::path::Path;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use cenote::{DType, Error, Tensor, TensorPool};
+
+use super::nursery::{Nursery, Victim};
+use super::tracer::Stop;
+use super::victim::{LEN, SLOTS, all_are, config, filled, hex, unhex};
+
+/// Whose instructions are counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Which {
+    /// The thread that the operation was asked of.
+    Main,
+    Service,
+}
+
+/// One operation of a victim, among survivors that live through all its deaths.
+pub(crate) trait Scene {
+    /// Readies the survivors; gives the victim's task.
+    fn before(&mut self) -> String;
+
+    /// The victim has its operation before it.
+    fn prepared(&mut self, _victim: &mut Victim<'_>) {}
+
+    fn thread(&self) -> Which {
+        Which::Main
+    }
+
+    /// Sets the victim's service thread going.
+    fn trigger(&mut self) {}
+
+    /// The victim is dead, and had said this. Is all well?
+    fn after(&mut self, said: &[String]);
+}
+
+pub(crate) type Named = (&'static str, fn() -> Box<dyn Scene>);
+
+pub(crate) const SCENES: &[Named] = &[
+    ("attacher_attaches", || Owning::scene("attach", Lent::Nothing)),
+    ("attacher_imports_and_maps", || Owning::scene("import", Lent::Whole)),
+    ("attacher_releases", || Owning::scene("release", Lent::Retired)),
+    ("attacher_imports_from_a_second_pool", || Owning::scene("second-pool", Lent::Second)),
+    ("attacher_receives_a_segment", || Box::new(Receiving(Owning::new("wait", Lent::Nothing)))),
+    ("forwarder_passes_on", || Box::new(Forwarding::new())),
+    ("owner_creates", || Box::new(Creating)),
+    ("owner_allocates", || Reading::scene("alloc")),
+    ("owner_grows", || Reading::scene("grow")),
+    ("owner_writes", || Reading::scene("write")),
+    ("owner_drops", || Reading::scene("drop")),
+    ("owner_publishes", || Reading::scene("publish")),
+    ("owner_retires", || Reading::scene("retire")),
+    ("owner_sweeps", || Box::new(Sweeping(Reading::new("sweep")))),
+    ("owner_reaps", || Box::new(Reaping(Reading::new("reap"), Nursery::new()))),
+    ("owner_trims", || Reading::scene("trim")),
+    ("owner_closes", || Reading::scene("close")),
+    ("owner_welcomes", || Box::new(Welcoming(Reading::new("serve"), None))),
+    ("owner_makes_its_socket_anew", || Box::new(Restoring(Reading::new("serve")))),
+    ("owner_drops_a_row", || Box::new(Bereaved(Reading::new("serve"), Nursery::new(), 0))),
+];
+
+/// This process owns a pool, another reads from it, and the victim attaches.
+struct Owning {
+    pool: TensorPool,
+    second: TensorPool,
+    reader: Nursery,
+    /// Held by the reader, all the time.
+    kept: Tensor,
+    task: &'static str,
+    lends: Lent,
+    lent: Option<Tensor>,
+}
+
+/// What the victim gets to hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Lent {
+    Nothing,
+    Whole,
+    /// And then only the victim holds it.
+    Retired,
+    /// Of the other pool.
+    Second,
+}
+
+impl Owning {
+    fn new(task: &'static str, lends: Lent) -> Owning {
+        let pool = TensorPool::new("survivor", config()).unwrap();
+        let second = TensorPool::new("second", config()).unwrap();
+        let kept = filled(&pool, 9);
+        let mut reader = Nursery::new();
+        reader.fork_reader();
+        assert_eq!(reader.ask(&format!("import {} 9", hex(&kept))), "ok");
+        Owning { pool, second, reader, kept, task, lends, lent: None }
+    }
+
+    fn scene(task: &'static str, lends: Lent) -> Box<dyn Scene> {
+        Box::new(Owning::new(task, lends))
+    }
+
+    /// Every slot but the one that is kept can be allocated, once each, and attaching works.
+    fn check(&mut self) {
+        self.lent = None;
+        check_capacity(&self.pool, SLOTS - 1);
+        check_capacity(&self.second, SLOTS);
+        assert!(all_are(&self.kept, 9));
+        assert_eq!(self.reader.ask("check"), "ok");
+        assert_eq!(self.reader.ask("open survivor"), "ok");
+        // The reader, by what it holds and by what it opened.
+        wait_until(|| self.pool.stats().unwrap().attachers <= 2);
+    }
+}
+
+impl Scene for Owning {
+    fn before(&mut self) -> String {
+        let pool = if self.lends == Lent::Second { &self.second } else { &self.pool };
+        self.lent = (self.lends != Lent::Nothing).then(|| filled(pool, 7));
+        let text = self.lent.as_ref().map(|tensor| format!(" {}", hex(tensor)));
+        format!("{} survivor{}", self.task, text.unwrap_or_default())
+    }
+
+    fn prepared(&mut self, _victim: &mut Victim<'_>) {
+        if self.lends == Lent::Retired {
+            self.lent = None;
+            assert_eq!(self.pool.stats().unwrap().retired, 1);
+        }
+    }
+
+    fn after(&mut self, _said: &[String]) {
+        self.check();
+    }
+}
+
+/// All of `slots` tensors can be had, no two share bytes, and there is not one more.
+fn check_capacity(pool: &TensorPool, slots: usize) {
+    let value = |index: usize| u8::try_from(index).unwrap();
+    let mut all: Vec<Tensor> = (0..slots).map(|index| filled(pool, value(index))).collect();
+    assert!(matches!(pool.alloc(&[LEN], DType::U8), Err(Error::PoolFull { .. })));
+    for (index, tensor) in all.iter().enumerate() {
+        assert!(all_are(tensor, value(index)), "slot {index} was allocated twice");
+    }
+    // What is freed last is allocated first: every round finds the same slots in the same order,
+    // whoever freed them in this one.
+    all.sort_by_key(slot);
+    while all.pop().is_some() {}
+}
+
+/// The slot that a tensor is in, as its descriptor says.
+fn slot(tensor: &Tensor) -> [u8; 4] {
+    let descriptor = tensor.descriptor().unwrap();
+    descriptor.as_bytes()[20..24].try_into().unwrap()
+}
+
+fn wait_until(done: impl Fn() -> bool) {
+    let start = Instant::now();
+    while !done() {
+        assert!(start.elapsed() < Duration::from_secs(10), "it does not come to rest");
+        std::thread::yield_now();
+    }
+}
+
+/// The victim's service thread gets a new segment.
+struct Receiving(Owning);
+
+impl Scene for Receiving {
+    fn before(&mut self) -> String {
+        // A round leaves two segments behind. The second is made anew in the next.
+        self.0.pool.trim().unwrap();
+        self.0.before()
+    }
+
+    fn thread(&self) -> Which {
+        Which::Service
+    }
+
+    fn trigger(&mut self) {
+        check_capacity(&self.0.pool, SLOTS - 1);
+    }
+
+    fn after(&mut self, _said: &[String]) {
+        self.0.check();
+    }
+}
+
+/// This process owns, the victim takes and passes on, and another takes from the victim.
+struct Forwarding {
+    owning: Owning,
+    last: Nursery,
+}
+
+impl Forwarding {
+    fn new() -> Forwarding {
+        let mut last = Nursery::new();
+        last.fork_reader();
+        Forwarding { owning: Owning::new("forward", Lent::Retired), last }
+    }
+}
+
+impl Scene for Forwarding {
+    fn before(&mut self) -> String {
+        self.owning.before().replace(" survivor", "")
+    }
+
+    fn prepared(&mut self, victim: &mut Victim<'_>) {
+        self.owning.prepared(victim);
+    }
+
+    fn after(&mut self, said: &[String]) {
+        let mut held = 0;
+        for text in said {
+            let answer = self.last.ask(&format!("import {text} 7"));
+            assert!(answer == "ok" || answer.contains("is gone"), "{answer}");
+            held += usize::from(answer == "ok");
+        }
+        // What the last one got stays as it is, whatever the owner does with the rest.
+        check_capacity(&self.owning.pool, SLOTS - 1 - held);
+        assert_eq!(self.last.ask("check"), "ok");
+        assert_eq!(self.last.ask("drop"), "ok");
+        check_capacity(&self.owning.pool, SLOTS - 1);
+        assert_eq!(self.owning.reader.ask("check"), "ok");
+    }
+}
+
+/// The victim owns a pool, or is about to, and nobody has heard of it.
+struct Creating;
+
+impl Scene for Creating {
+    fn before(&mut self) -> String {
+        format!("create {NAME}")
+    }
+
+    fn after(&mut self, _said: &[String]) {
+        check_succession();
+    }
+}
+
+/// The victim's pool.
+const NAME: &str = "victim";
+
+/// A dead owner's pool is not there, and whoever wants its name gets it.
+fn check_succession() {
+    let gone = TensorPool::open(NAME);
+    assert!(matches!(gone, Err(Error::NoSuchPool { .. })), "{gone:?}");
+    let pool = TensorPool::new(NAME, config()).unwrap();
+    check_capacity(&pool, SLOTS);
+}
+
+/// The victim owns a pool, and this process reads from it.
+struct Reading {
+    task: &'static str,
+    text: String,
+    held: Option<Tensor>,
+    /// Describes a tensor of eights that the victim is about to reuse.
+    eights: Option<String>,
+}
+
+impl Reading {
+    fn new(task: &'static str) -> Reading {
+        Reading { task, text: String::new(), held: None, eights: None }
+    }
+
+    fn scene(task: &'static str) -> Box<dyn Scene> {
+        Box::new(Reading::new(task))
+    }
+}
+
+impl Scene for Reading {
+    fn before(&mut self) -> String {
+        format!("{} {NAME}", self.task)
+    }
+
+    fn prepared(&mut self, victim: &mut Victim<'_>) {
+        self.text = victim.hear();
+        self.held = Some(Tensor::from_descriptor(&unhex(&self.text)).unwrap());
+    }
+
+    fn after(&mut self, _said: &[String]) {
+        assert!(all_are(self.held.as_ref().unwrap(), 7));
+        if let Some(text) = self.eights.take() {
+            check_eights(Tensor::from_descriptor(&unhex(&text)));
+        }
+        check_succession();
+        // What is held can be had again: nobody is left to reuse it.
+        let again = Tensor::from_descriptor(&unhex(&self.text)).unwrap();
+        assert!(all_are(&again, 7) && all_are(self.held.as_ref().unwrap(), 7));
+        self.held = None;
+    }
+}
+
+/// A slot whose owner died while claiming it is what it was, or gone; nobody waits to know.
+fn check_eights(found: cenote::Result<Tensor>) {
+    match found {
+        Ok(tensor) => assert!(all_are(&tensor, 8)),
+        Err(error) => assert!(matches!(error, Error::Stale { .. }), "{error}"),
+    }
+}
+
+/// Lets a victim go on to its next mark.
+fn proceed(victim: &Victim<'_>) {
+    victim.main.resume();
+    assert_eq!(victim.main.wait(), Stop::Marker);
+}
+
+/// The victim looks at two retired slots: one was let go of, one is held.
+struct Sweeping(Reading);
+
+impl Scene for Sweeping {
+    fn before(&mut self) -> String {
+        self.0.before()
+    }
+
+    fn prepared(&mut self, victim: &mut Victim<'_>) {
+        self.0.prepared(victim);
+        let text = victim.hear();
+        let eights = Tensor::from_descriptor(&unhex(&text)).unwrap();
+        assert!(all_are(&eights, 8));
+        proceed(victim);
+        drop(eights);
+        self.0.eights = Some(text);
+    }
+
+    fn after(&mut self, said: &[String]) {
+        self.0.after(said);
+    }
+}
+
+/// The victim finds out by itself that a reader is dead: its service thread has no time.
+struct Reaping(Reading, Nursery);
+
+impl Scene for Reaping {
+    fn before(&mut self) -> String {
+        self.0.before()
+    }
+
+    fn prepared(&mut self, victim: &mut Victim<'_>) {
+        self.0.prepared(victim);
+        let text = victim.hear();
+        let reader = self.1.fork_reader();
+        assert_eq!(self.1.ask(&format!("import {text} 8")), "ok");
+        proceed(victim);
+        victim.stop_service();
+        self.1.kill(reader);
+        self.0.eights = Some(text);
+    }
+
+    fn after(&mut self, said: &[String]) {
+        self.0.after(said);
+    }
+}
+
+/// The victim's service thread lets this process attach.
+struct Welcoming(Reading, Option<JoinHandle<cenote::Result<TensorPool>>>);
+
+impl Scene for Welcoming {
+    fn before(&mut self) -> String {
+        self.0.before()
+    }
+
+    fn prepared(&mut self, victim: &mut Victim<'_>) {
+        self.0.text = victim.hear();
+    }
+
+    fn thread(&self) -> Which {
+        Which::Service
+    }
+
+    fn trigger(&mut self) {
+        self.1 = Some(std::thread::spawn(|| TensorPool::open(NAME)));
+    }
+
+    fn after(&mut self, _said: &[String]) {
+        // Attached or refused, but without having waited for a dead process.
+        let start = Instant::now();
+        let opened = self.1.take().unwrap().join().unwrap();
+        assert!(start.elapsed() < Duration::from_secs(4), "{opened:?}");
+        if opened.is_ok() {
+            let tensor = Tensor::from_descriptor(&unhex(&self.0.text)).unwrap();
+            assert!(all_are(&tensor, 7));
+        }
+        check_succession();
+    }
+}
+
+/// The victim's service thread drops the row of a reader that died.
+struct Bereaved(Reading, Nursery, i32);
+
+impl Scene for Bereaved {
+    fn before(&mut self) -> String {
+        self.0.before()
+    }
+
+    fn prepared(&mut self, victim: &mut Victim<'_>) {
+        self.0.prepared(victim);
+        self.2 = self.1.fork_reader();
+        assert_eq!(self.1.ask(&format!("import {} 7", self.0.text)), "ok");
+    }
+
+    fn thread(&self) -> Which {
+        Which::Service
+    }
+
+    fn trigger(&mut self) {
+        self.1.kill(self.2);
+    }
+
+    fn after(&mut self, said: &[String]) {
+        self.0.after(said);
+    }
+}
+
+/// The victim's service thread sees that its socket is gone.
+struct Restoring(Reading);
+
+impl Scene for Restoring {
+    fn before(&mut self) -> String {
+        self.0.before()
+    }
+
+    fn prepared(&mut self, victim: &mut Victim<'_>) {
+        self.0.prepared(victim);
+    }
+
+    fn thread(&self) -> Which {
+        Which::Service
+    }
+
+    fn trigger(&mut self) {
+        let dir = Path::new(&std::env::var_os("CENOTE_DIR").unwrap()).join("default/pools");
+        for socket in std::fs::read_dir(dir).unwrap().flatten() {
+            std::fs::remove_file(socket.path()).unwrap();
+        }
+    }
+
+    fn after(&mut self, said: &[String]) {
+        self.0.after(said);
+    }
+}

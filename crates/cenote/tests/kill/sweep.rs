@@ -1,0 +1,245 @@
+//! The killing: one trace, the choice of points on it, and a victim for each.
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use super::nursery::{Nursery, Victim};
+use super::scene::{Scene, Which};
+use super::tracer::{Stop, Thread};
+
+/// Takes every point, however many there are.
+const FULL: &str = "CENOTE_KILL_FULL";
+
+/// Up to this many instructions are a short operation, of which all are taken.
+const SHORT: usize = 2500;
+
+/// Of a long one so many, evenly, and all that are around system calls.
+const SAMPLE: usize = 1500;
+
+/// Rounds before descriptors and mappings are counted: some things are made when first needed.
+const WARM_UP: usize = 3;
+
+/// A service thread that has not moved for so long is done.
+const QUIET: Duration = Duration::from_millis(30);
+
+/// For what takes microseconds, on a machine that is busy with other things.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// How many victims are sent to a point: one that meets a lock or a directory in another state than
+/// the first did takes another path.
+const TRIES: usize = 3;
+
+/// One point in so many may be missed even so.
+const MISSES: usize = 20;
+
+/// Right before the instruction at `address` is executed for the `hit`th time.
+#[derive(Debug, Clone, Copy)]
+struct Point {
+    address: usize,
+    hit: usize,
+    /// A system call is the next instruction, or was the last.
+    syscall: bool,
+}
+
+/// Kills a victim at each chosen point of the scene's operation.
+pub(crate) fn sweep(name: &str, scene: &mut dyn Scene) {
+    let start = Instant::now();
+    let mut nursery = Nursery::new();
+    let files = files();
+    let trace = (0..WARM_UP).map(|_| record(&mut nursery, scene)).last().unwrap();
+    let floor = Floor::now();
+    let points = choose(&trace);
+    let mut missed = Vec::new();
+    for point in &points {
+        let mut attempt = |_| {
+            let hit = kill_at(&mut nursery, scene, point);
+            floor.wait_for(&format!("{point:x?}"));
+            assert_eq!(self::files(), files, "files after {point:x?}");
+            hit
+        };
+        if !(0..TRIES).any(&mut attempt) {
+            missed.push(point);
+        }
+    }
+    let (tried, all, took) = (points.len(), trace.len(), start.elapsed().as_secs_f64());
+    println!("{name}: killed at {tried} of {all} points, {} missed, {took:.1} s", missed.len());
+    assert!(missed.len() * MISSES <= tried, "too many took another path: {missed:x?}");
+}
+
+fn choose(trace: &[Point]) -> Vec<Point> {
+    if trace.len() <= SHORT || std::env::var_os(FULL).is_some() {
+        return trace.to_vec();
+    }
+    let step = trace.len().div_ceil(SAMPLE);
+    let chosen = |(index, point): &(usize, &Point)| index.is_multiple_of(step) || point.syscall;
+    trace.iter().enumerate().filter(chosen).map(|(_, point)| *point).collect()
+}
+
+/// Starts a victim, and brings the thread in question right before the operation.
+fn prepare<'a>(nursery: &'a mut Nursery, scene: &mut dyn Scene) -> Victim<'a> {
+    let task = scene.before();
+    let mut victim = Victim::start(nursery, &task);
+    scene.prepared(&mut victim);
+    if scene.thread() == Which::Service {
+        let thread = victim.stop_service();
+        while !thread.is_at_epoll_wait() {
+            thread.step();
+            assert_eq!(thread.wait(), Stop::Trap);
+        }
+    }
+    victim
+}
+
+fn traced<'a>(victim: &'a Victim<'_>) -> &'a Thread {
+    victim.service.as_ref().unwrap_or(&victim.main)
+}
+
+/// Steps a victim through the operation.
+fn record(nursery: &mut Nursery, scene: &mut dyn Scene) -> Vec<Point> {
+    let victim = prepare(nursery, scene);
+    let trace = match scene.thread() {
+        Which::Main => record_main(&victim.main),
+        Which::Service => record_service(traced(&victim), scene),
+    };
+    let said = victim.kill();
+    scene.after(&said);
+    trace.points
+}
+
+/// The instructions of one run.
+#[derive(Default)]
+struct Trace {
+    points: Vec<Point>,
+    hits: HashMap<usize, usize>,
+    syscalls: HashMap<usize, bool>,
+}
+
+impl Trace {
+    fn push(&mut self, thread: &Thread) {
+        let address = thread.pc();
+        let last = self.points.last().map(|point| point.address);
+        // A step over a repeated instruction is one repetition of it; a breakpoint meets it once.
+        if last == Some(address) {
+            return;
+        }
+        let hit = self.hits.entry(address).or_default();
+        *hit += 1;
+        let mut is_syscall = |at| *self.syscalls.entry(at).or_insert_with(|| thread.is_syscall(at));
+        let syscall = is_syscall(address) || last.is_some_and(is_syscall);
+        self.points.push(Point { address, hit: *hit, syscall });
+    }
+}
+
+fn record_main(thread: &Thread) -> Trace {
+    let mut trace = Trace::default();
+    loop {
+        thread.step();
+        match thread.wait() {
+            Stop::Trap => trace.push(thread),
+            Stop::Marker => return trace,
+            other => panic!("{other:?} after {} instructions", trace.points.len()),
+        }
+    }
+}
+
+/// From one wait for events to the next that lasts.
+fn record_service(thread: &Thread, scene: &mut dyn Scene) -> Trace {
+    let mut trace = Trace::default();
+    thread.step();
+    scene.trigger();
+    let mut limit = PATIENCE;
+    while let Some(stop) = thread.wait_for(limit) {
+        assert_eq!(stop, Stop::Trap);
+        trace.push(thread);
+        limit = if thread.is_at_epoll_wait() { QUIET } else { PATIENCE };
+        thread.step();
+    }
+    trace
+}
+
+/// Kills a victim at a point; false if it never came there, and was killed after the operation.
+fn kill_at(nursery: &mut Nursery, scene: &mut dyn Scene, point: &Point) -> bool {
+    let victim = prepare(nursery, scene);
+    let thread = traced_of(&victim, scene);
+    thread.break_at(point.address);
+    let mut hits = 0;
+    let mut started = false;
+    while hits < point.hit {
+        thread.resume();
+        if !std::mem::replace(&mut started, true) && scene.thread() == Which::Service {
+            scene.trigger();
+        }
+        match wait(thread, scene.thread()) {
+            Some(Stop::Trap) => hits += 1,
+            None | Some(Stop::Marker) => break,
+            Some(other) => panic!("{other:?} on the way to {point:x?}"),
+        }
+    }
+    let said = victim.kill();
+    scene.after(&said);
+    hits == point.hit
+}
+
+fn traced_of<'a>(victim: &'a Victim<'_>, scene: &dyn Scene) -> &'a Thread {
+    match scene.thread() {
+        Which::Main => &victim.main,
+        Which::Service => traced(victim),
+    }
+}
+
+/// A service thread does not tell when it is done.
+fn wait(thread: &Thread, which: Which) -> Option<Stop> {
+    match which {
+        Which::Main => Some(thread.wait()),
+        Which::Service => thread.wait_for(5 * QUIET),
+    }
+}
+
+/// What this process has open and mapped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Floor {
+    descriptors: usize,
+    mappings: usize,
+}
+
+impl Floor {
+    fn now() -> Floor {
+        let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+        Floor {
+            descriptors: std::fs::read_dir("/proc/self/fd").unwrap().count(),
+            mappings: maps.lines().filter(|line| line.contains("memfd:")).count(),
+        }
+    }
+
+    /// The service thread hears of a death a moment later.
+    fn wait_for(self, when: &str) {
+        let start = Instant::now();
+        loop {
+            let now = Floor::now();
+            if now.descriptors <= self.descriptors && now.mappings <= self.mappings {
+                return;
+            }
+            assert!(start.elapsed() < PATIENCE, "{now:?} instead of {self:?} after {when}");
+            std::thread::yield_now();
+        }
+    }
+}
+
+/// Every file there is for others to find.
+fn files() -> Vec<String> {
+    let mut found = Vec::new();
+    list(Path::new(&std::env::var_os("CENOTE_DIR").unwrap()), &mut found);
+    found.sort();
+    found
+}
+
+fn list(dir: &Path, found: &mut Vec<String>) {
+    for entry in std::fs::read_dir(dir).unwrap().flatten() {
+        if entry.file_type().unwrap().is_dir() {
+            list(&entry.path(), found);
+        } else {
+            found.push(entry.file_name().into_string().unwrap());
+        }
+    }
+}

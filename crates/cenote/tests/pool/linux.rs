@@ -1,0 +1,482 @@
+use std::io::{BufRead, BufReader, Write};
+use std::path::PathBuf;
+use std::process::{Child, ChildStdin, ChildStdout, Command, ExitCode, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use cenote::{
+    DType, Device, Error, NotWritable, Tensor, TensorDescriptor, TensorPool, TensorPoolConfig,
+};
+use libtest_mimic::{Arguments, Trial};
+
+/// Tells a child what to do.
+const ROLE: &str = "CENOTE_POOL_ROLE";
+
+type Test = (&'static str, fn());
+
+const TESTS: &[Test] = &[
+    ("an_allocated_tensor_is_an_ordinary_tensor", ordinary),
+    ("one_size_in_a_loop_never_grows", one_size),
+    ("a_full_pool_says_so_and_recovers", full),
+    ("descriptors_resolve_in_the_owner_too", own_import),
+    ("stale_descriptors_are_errors", stale),
+    ("an_attached_process_reads_without_copying", attached_reads),
+    ("a_held_slot_is_not_reused_until_it_is_released", held),
+    ("a_killed_attacher_gives_everything_back", killed_attacher),
+    ("a_killed_owner_leaves_its_readers_their_bytes", killed_owner),
+    ("a_dead_owners_name_is_taken_over_and_a_living_ones_is_not", names),
+    ("sockets_of_the_dead_are_removed_by_the_next_to_look", sockets_of_the_dead),
+    ("only_the_owner_allocates", only_owner),
+    ("new_segments_reach_attachers_before_they_are_needed", segments),
+    ("trim_frees_empty_segments", trim),
+    ("alloc_timeout_waits_for_others", waits),
+    ("a_vanished_socket_is_made_again", vanished),
+    ("a_forked_child_can_neither_write_nor_break_anything", forked),
+];
+
+pub(crate) fn main() -> ExitCode {
+    if let Ok(role) = std::env::var(ROLE) {
+        child(&role);
+        return ExitCode::SUCCESS;
+    }
+    let args = Arguments::from_args();
+    let dir = Scratch::new();
+    // SAFETY: no other thread runs yet.
+    #[allow(unsafe_code)]
+    unsafe {
+        std::env::set_var("CENOTE_DIR", &dir.0);
+    }
+    let trial = |&(name, test): &Test| {
+        Trial::test(name, move || {
+            test();
+            Ok(())
+        })
+    };
+    libtest_mimic::run(&args, TESTS.iter().map(trial).collect()).exit_code()
+}
+
+/// A directory of our own, removed in the end.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new() -> Self {
+        let dir = std::env::temp_dir().join(format!("cenote-pool-{}", std::process::id()));
+        std::fs::create_dir_all(&dir).unwrap();
+        Scratch(dir)
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        std::fs::remove_dir_all(&self.0).unwrap();
+    }
+}
+
+/// A name that no other test has.
+fn unique() -> String {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    format!("pool-{}", NEXT.fetch_add(1, Ordering::Relaxed))
+}
+
+fn pool(config: TensorPoolConfig) -> TensorPool {
+    TensorPool::new(unique(), config).unwrap()
+}
+
+fn filled(pool: &TensorPool, len: usize, value: u8) -> Tensor {
+    let mut tensor = pool.alloc(&[len], DType::U8).unwrap();
+    tensor.map_mut().unwrap().as_mut_slice::<u8>().unwrap().fill(value);
+    tensor
+}
+
+fn all_are(tensor: &Tensor, value: u8) -> bool {
+    tensor.map().unwrap().as_slice::<u8>().unwrap().iter().all(|&byte| byte == value)
+}
+
+fn hex(descriptor: &TensorDescriptor) -> String {
+    descriptor.as_bytes().iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn unhex(text: &str) -> TensorDescriptor {
+    let bytes: Vec<u8> = (0..text.len() / 2)
+        .map(|i| u8::from_str_radix(&text[2 * i..2 * i + 2], 16).unwrap())
+        .collect();
+    TensorDescriptor::from_bytes(&bytes).unwrap()
+}
+
+/// A child that answers each line with a line.
+struct Peer {
+    child: Child,
+    to: ChildStdin,
+    from: BufReader<ChildStdout>,
+}
+
+impl Peer {
+    fn start(role: &str) -> Peer {
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .env(ROLE, role)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let to = child.stdin.take().unwrap();
+        let from = BufReader::new(child.stdout.take().unwrap());
+        Peer { child, to, from }
+    }
+
+    fn ask(&mut self, question: &str) -> String {
+        writeln!(self.to, "{question}").unwrap();
+        let mut answer = String::new();
+        self.from.read_line(&mut answer).unwrap();
+        answer.trim_end().to_owned()
+    }
+
+    fn kill(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+}
+
+/// Serves a parent: each line is a command.
+fn child(role: &str) {
+    let mut pools = Vec::new();
+    let mut tensors: Vec<Tensor> = Vec::new();
+    for line in std::io::stdin().lines() {
+        let line = line.unwrap();
+        let mut words = line.split(' ');
+        let answer = match (role, words.next().unwrap(), words.next(), words.next()) {
+            (_, "open", Some(name), None) => reply(TensorPool::open(name).map(|p| pools.push(p))),
+            (_, "new", Some(name), None) => {
+                reply(TensorPool::new(name, TensorPoolConfig::small()).map(|p| pools.push(p)))
+            }
+            (_, "alloc", Some(len), Some(value)) => {
+                let tensor = filled(&pools[0], len.parse().unwrap(), value.parse().unwrap());
+                let text = hex(&tensor.descriptor().unwrap());
+                tensors.push(tensor);
+                text
+            }
+            (_, "import", Some(text), None) => {
+                reply(Tensor::from_descriptor(&unhex(text)).map(|t| tensors.push(t)))
+            }
+            (_, "check", Some(value), None) => {
+                let value = value.parse().unwrap();
+                tensors.iter().all(|tensor| all_are(tensor, value)).to_string()
+            }
+            (_, "drop", None, None) => {
+                tensors.clear();
+                "ok".to_owned()
+            }
+            (_, "try_alloc", None, None) => reply(pools[0].alloc(&[1], DType::U8).map(drop)),
+            other => panic!("{other:?}"),
+        };
+        println!("{answer}");
+    }
+}
+
+fn reply(result: cenote::Result<()>) -> String {
+    result.map_or_else(|error| format!("{error}"), |()| "ok".to_owned())
+}
+
+fn ordinary() {
+    let pool = pool(TensorPoolConfig::small());
+    let mut tensor = filled(&pool, 1000, 7);
+    let clone = tensor.clone();
+    assert!(matches!(tensor.map_mut(), Err(Error::NotWritable { why: NotWritable::Shared })));
+    drop(clone);
+    tensor.map_mut().unwrap().as_mut_slice::<u8>().unwrap()[3] = 9;
+    assert_eq!(tensor.narrow(0, 3, 1).unwrap().to_vec::<u8>().unwrap(), [9]);
+    let id = tensor.buffer_identity().id();
+    let weak = tensor.buffer_identity().weak();
+    drop(tensor);
+    assert!(weak.upgrade().is_none());
+    let again = pool.alloc(&[1000], DType::U8).unwrap().with_device(Device::cuda(1));
+    assert!(again.buffer_identity().id() > id);
+    again.descriptor().unwrap();
+    let stats = pool.stats().unwrap();
+    assert_eq!((stats.slots_in_use, stats.allocations, stats.failures), (1, 2, 0));
+    drop(again);
+    assert_eq!(pool.stats().unwrap().slots_in_use, 0);
+}
+
+fn one_size() {
+    let pool = pool(TensorPoolConfig::small());
+    drop(pool.alloc(&[6 << 20], DType::U8).unwrap());
+    let reserved = pool.stats().unwrap().bytes_reserved;
+    for round in 0..10_000 {
+        let tensor = pool.alloc(&[6 << 20], DType::U8).unwrap();
+        if round % 3 == 0 {
+            tensor.descriptor().unwrap();
+        }
+    }
+    assert_eq!(pool.stats().unwrap().bytes_reserved, reserved);
+}
+
+fn full() {
+    let pool = pool(TensorPoolConfig { max_slots: 3, ..TensorPoolConfig::small() });
+    let mut held: Vec<Tensor> = (0..3).map(|value| filled(&pool, 100, value)).collect();
+    let error = pool.alloc(&[1], DType::U8).unwrap_err();
+    assert!(matches!(error, Error::PoolFull { slots: (3, 3), .. }), "{error}");
+    held.pop();
+    pool.alloc(&[1], DType::U8).unwrap();
+    let error = pool.alloc(&[65 << 20], DType::U8).unwrap_err();
+    assert!(matches!(error, Error::PoolFull { .. }), "{error}");
+    assert_eq!(pool.stats().unwrap().failures, 2);
+}
+
+fn own_import() {
+    let pool = pool(TensorPoolConfig::small());
+    let tensor = filled(&pool, 5000, 3).with_device(Device::cuda(0));
+    let descriptor = tensor.narrow(0, 10, 100).unwrap().descriptor().unwrap();
+    let same = Tensor::from_descriptor(&descriptor).unwrap();
+    assert_eq!((same.shape(), same.device()), (&[100][..], Device::cuda(0)));
+    drop(tensor);
+    assert_eq!(pool.stats().unwrap().retired, 1);
+    assert!(all_are(&same, 3));
+    assert_eq!(pool.holders().unwrap()[0].program, "this process");
+    drop(same);
+    drop(pool.alloc(&[1], DType::U8).unwrap());
+    assert_eq!(pool.stats().unwrap().retired, 0);
+    let mut written = filled(&pool, 10, 1);
+    written.descriptor().unwrap();
+    assert!(matches!(written.map_mut(), Err(Error::NotWritable { why: NotWritable::Published })));
+}
+
+fn stale() {
+    let pool = pool(TensorPoolConfig::small());
+    let descriptor = filled(&pool, 100, 1).descriptor().unwrap();
+    let error = Tensor::from_descriptor(&descriptor).unwrap_err();
+    assert!(matches!(error, Error::Stale { .. }), "{error}");
+    let name = pool.name().to_owned();
+    let mut peer = Peer::start("reader");
+    assert_eq!(peer.ask(&format!("open {name}")), "ok");
+    assert!(peer.ask(&format!("import {}", hex(&descriptor))).contains("is gone"));
+    drop(pool);
+    peer.kill();
+}
+
+fn attached_reads() {
+    let pool = pool(TensorPoolConfig::small());
+    let tensor = filled(&pool, 1 << 20, 42);
+    let descriptor = hex(&tensor.descriptor().unwrap());
+    let mut peer = Peer::start("reader");
+    assert_eq!(peer.ask(&format!("import {descriptor}")), "ok");
+    assert_eq!(peer.ask("check 42"), "true");
+    assert_eq!(pool.stats().unwrap().attachers, 1);
+    peer.kill();
+}
+
+fn held() {
+    let pool = pool(TensorPoolConfig { max_slots: 2, ..TensorPoolConfig::small() });
+    let tensor = filled(&pool, 1000, 5);
+    let mut peer = Peer::start("reader");
+    assert_eq!(peer.ask(&format!("import {}", hex(&tensor.descriptor().unwrap()))), "ok");
+    drop(tensor);
+    for value in 0..100 {
+        drop(filled(&pool, 1000, value));
+    }
+    assert_eq!(peer.ask("check 5"), "true");
+    let _other = filled(&pool, 1000, 1);
+    let error = pool.alloc(&[1000], DType::U8).unwrap_err().to_string();
+    assert!(error.contains(&format!("pid {}", peer.child.id())), "{error}");
+    assert_eq!(pool.holders().unwrap()[0].retired_slots, 1);
+    assert_eq!(peer.ask("drop"), "ok");
+    pool.alloc(&[1000], DType::U8).unwrap();
+    peer.kill();
+}
+
+fn killed_attacher() {
+    let pool = pool(TensorPoolConfig { max_slots: 4, ..TensorPoolConfig::small() });
+    for round in 0..20 {
+        let tensors: Vec<Tensor> = (0..2).map(|_| filled(&pool, 1000, round)).collect();
+        let mut peer = Peer::start("reader");
+        for tensor in &tensors {
+            assert_eq!(peer.ask(&format!("import {}", hex(&tensor.descriptor().unwrap()))), "ok");
+        }
+        drop(tensors);
+        assert_eq!(peer.ask(&format!("check {round}")), "true");
+        peer.kill();
+        let _all: Vec<Tensor> = (0..4).map(|_| filled(&pool, 1000, 0)).collect();
+    }
+    assert_eq!(pool.stats().unwrap().attachers, 0);
+}
+
+fn killed_owner() {
+    let name = unique();
+    let mut owner = Peer::start("owner");
+    assert_eq!(owner.ask(&format!("new {name}")), "ok");
+    let first = unhex(&owner.ask("alloc 100000 9"));
+    let second = unhex(&owner.ask("alloc 100000 9"));
+    let tensor = Tensor::from_descriptor(&first).unwrap();
+    owner.kill();
+    assert!(all_are(&tensor, 9));
+    // The bytes are still there, and nobody can reuse them.
+    assert!(all_are(&Tensor::from_descriptor(&second).unwrap(), 9));
+    let error = TensorPool::open(name.as_str()).unwrap_err();
+    assert!(matches!(error, Error::NoSuchPool { .. }), "{error}");
+    TensorPool::new(name, TensorPoolConfig::small()).unwrap();
+}
+
+fn names() {
+    let name = unique();
+    let pool = TensorPool::new(name.as_str(), TensorPoolConfig::small()).unwrap();
+    let error = TensorPool::new(name.as_str(), TensorPoolConfig::small()).unwrap_err();
+    assert!(
+        matches!(error, Error::PoolExists { pid, .. } if pid == std::process::id().cast_signed()),
+        "{error}"
+    );
+    drop(pool);
+    let mut owner = Peer::start("owner");
+    assert_eq!(owner.ask(&format!("new {name}")), "ok");
+    let message =
+        TensorPool::new(name.as_str(), TensorPoolConfig::small()).unwrap_err().to_string();
+    assert!(message.contains(&format!("pid {}", owner.child.id())), "{message}");
+    owner.kill();
+    TensorPool::new(name.as_str(), TensorPoolConfig::small()).unwrap();
+    for bad in ["", "a/b", "..", "a b"] {
+        assert!(TensorPool::new(bad, TensorPoolConfig::small()).is_err(), "{bad:?}");
+        assert!(TensorPool::open(bad).is_err(), "{bad:?}");
+    }
+    let numbered = TensorPool::new(77, TensorPoolConfig::small()).unwrap();
+    assert_eq!(numbered.name(), "77");
+    TensorPool::open(77).unwrap();
+}
+
+/// The names of all sockets, visible and hidden.
+fn sockets() -> Vec<String> {
+    let dir = PathBuf::from(std::env::var_os("CENOTE_DIR").unwrap()).join("default/pools");
+    let entries = std::fs::read_dir(dir).unwrap().flatten();
+    entries.map(|entry| entry.file_name().into_string().unwrap()).collect()
+}
+
+/// Leaves behind what an owner does that is killed before its socket has its name.
+fn die_hidden(file_name: &str) {
+    use rustix::net::{AddressFamily, SocketAddrUnix, SocketType, bind, socket};
+    let dir = PathBuf::from(std::env::var_os("CENOTE_DIR").unwrap()).join("default/pools");
+    let hidden = socket(AddressFamily::UNIX, SocketType::SEQPACKET, None).unwrap();
+    bind(&hidden, &SocketAddrUnix::new(dir.join(file_name)).unwrap()).unwrap();
+}
+
+fn sockets_of_the_dead() {
+    let name = unique();
+    let mut owner = Peer::start("owner");
+    assert_eq!(owner.ask(&format!("new {name}")), "ok");
+    owner.kill();
+    let is_left = || sockets().iter().any(|socket| socket.starts_with(&format!("{name}@")));
+    assert!(is_left());
+    // It may give way once to another test that holds the directory's lock.
+    let found = (0..1000).find(|_| {
+        let opened = TensorPool::open(name.as_str());
+        assert!(matches!(opened, Err(Error::NoSuchPool { .. })), "{opened:?}");
+        !is_left()
+    });
+    assert!(found.is_some());
+    let hidden = ".0123456789abcdef";
+    die_hidden(hidden);
+    drop(TensorPool::new(name, TensorPoolConfig::small()).unwrap());
+    assert!(!sockets().iter().any(|socket| socket == hidden));
+}
+
+fn only_owner() {
+    let pool = pool(TensorPoolConfig::small());
+    let mut peer = Peer::start("reader");
+    assert_eq!(peer.ask(&format!("open {}", pool.name())), "ok");
+    let answer = peer.ask("try_alloc");
+    assert!(answer.contains("for the owner") && answer.contains(&std::process::id().to_string()));
+    peer.kill();
+}
+
+fn segments() {
+    let pool = pool(TensorPoolConfig { growth: 1 << 20, ..TensorPoolConfig::small() });
+    let mut peer = Peer::start("reader");
+    assert_eq!(peer.ask(&format!("open {}", pool.name())), "ok");
+    let tensors: Vec<Tensor> = (0..40).map(|_| filled(&pool, 1 << 20, 6)).collect();
+    assert!(pool.stats().unwrap().segments > 16);
+    for tensor in &tensors {
+        assert_eq!(peer.ask(&format!("import {}", hex(&tensor.descriptor().unwrap()))), "ok");
+    }
+    assert_eq!(peer.ask("check 6"), "true");
+    peer.kill();
+}
+
+fn trim() {
+    let pool = pool(TensorPoolConfig { growth: 1 << 20, ..TensorPoolConfig::small() });
+    let kept = filled(&pool, 1 << 20, 1);
+    let dropped: Vec<Tensor> = (0..10).map(|_| filled(&pool, 1 << 20, 2)).collect();
+    let reserved = pool.stats().unwrap().bytes_reserved;
+    drop(dropped);
+    let freed = pool.trim().unwrap();
+    assert!(freed >= 10 << 20, "{freed}");
+    assert_eq!(pool.stats().unwrap().bytes_reserved, reserved - freed);
+    assert!(all_are(&kept, 1));
+    assert!(all_are(&filled(&pool, 1 << 20, 3), 3));
+}
+
+fn waits() {
+    let pool = pool(TensorPoolConfig { max_slots: 1, ..TensorPoolConfig::small() });
+    let tensor = filled(&pool, 100, 1);
+    let error = pool.alloc_timeout(&[1], DType::U8, Duration::from_millis(20)).unwrap_err();
+    assert!(matches!(error, Error::PoolFull { .. }));
+    let mut peer = Peer::start("reader");
+    assert_eq!(peer.ask(&format!("import {}", hex(&tensor.descriptor().unwrap()))), "ok");
+    drop(tensor);
+    std::thread::scope(|scope| {
+        let waiter = scope.spawn(|| pool.alloc_timeout(&[1], DType::U8, Duration::from_secs(20)));
+        assert_eq!(peer.ask("drop"), "ok");
+        waiter.join().unwrap().unwrap();
+    });
+    peer.kill();
+}
+
+fn vanished() {
+    let pool = pool(TensorPoolConfig::small());
+    let dir = PathBuf::from(std::env::var_os("CENOTE_DIR").unwrap()).join("default/pools");
+    let file = format!("{}@{:016x}", pool.name(), pool.uid());
+    std::fs::remove_file(dir.join(&file)).unwrap();
+    for _ in 0..1000 {
+        if TensorPool::open(pool.name()).is_ok() {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    panic!("the socket did not come back");
+}
+
+#[allow(unsafe_code, reason = "fork")]
+fn forked() {
+    let pool = pool(TensorPoolConfig::small());
+    let mut tensor = filled(&pool, 10_000, 1);
+    let shared = Tensor::options().create(&[10_000], DType::U8).unwrap();
+    // SAFETY: the child calls only this crate and `_exit`; tests in this program hold no lock that
+    // it needs, for cenote keeps its own whole across a fork.
+    match unsafe { libc::fork() } {
+        0 => {
+            let ok = forked_child(&pool, &mut tensor, shared);
+            // SAFETY: ends the child at once, whatever state it is in.
+            unsafe { libc::_exit(i32::from(!ok)) };
+        }
+        child => {
+            let mut status = 0;
+            // SAFETY: waits for our own child.
+            unsafe { libc::waitpid(child, &raw mut status, 0) };
+            assert_eq!(status, 0, "the child failed");
+        }
+    }
+    assert!(all_are(&tensor, 1));
+    assert!(all_are(&shared, 0));
+    tensor.map_mut().unwrap();
+    let descriptor = tensor.descriptor().unwrap();
+    drop(tensor);
+    assert!(Tensor::from_descriptor(&descriptor).is_err());
+    assert_eq!(pool.stats().unwrap().slots_in_use, 0);
+    let mut peer = Peer::start("reader");
+    assert_eq!(peer.ask(&format!("open {}", pool.name())), "ok");
+    peer.kill();
+}
+
+fn forked_child(pool: &TensorPool, tensor: &mut Tensor, mut shared: Tensor) -> bool {
+    tensor.map_mut().unwrap().as_mut_slice::<u8>().unwrap().fill(99);
+    shared.map_mut().unwrap().as_mut_slice::<u8>().unwrap().fill(99);
+    let refused = matches!(pool.alloc(&[1], DType::U8), Err(Error::Forked { .. }));
+    drop(tensor.clone());
+    let opened = TensorPool::open(pool.name()).is_ok();
+    refused && opened
+}
