@@ -15,6 +15,8 @@ pub enum CopyReason {
     CopiedIn,
     /// The elements were asked for as a vector or an array.
     CopiedOut,
+    /// A tensor was copied into a pool.
+    Staged,
     /// The device side of a `UnifiedBuffer` was brought up to date.
     Upload,
     /// The host side of a `UnifiedBuffer` was brought up to date.
@@ -34,11 +36,12 @@ pub struct Copies {
 }
 
 /// In the order of their discriminants.
-const REASONS: [CopyReason; 6] = [
+const REASONS: [CopyReason; 7] = [
     CopyReason::MakeMut,
     CopyReason::ToContiguous,
     CopyReason::CopiedIn,
     CopyReason::CopiedOut,
+    CopyReason::Staged,
     CopyReason::Upload,
     CopyReason::Download,
 ];

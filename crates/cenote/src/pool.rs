@@ -30,6 +30,7 @@ mod segment;
 mod serial;
 pub(crate) mod serve;
 mod service;
+pub(crate) mod state;
 pub(crate) mod stats;
 mod wire;
 

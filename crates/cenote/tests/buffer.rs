@@ -638,3 +638,31 @@ fn producers_and_consumers_share_a_pool() {
     assert_eq!((stats.live, stats.hits + stats.misses), (0, 4000));
     assert!(stats.retained_bytes <= 64 * KIB);
 }
+
+#[test]
+fn what_cannot_be_had_flushes_nothing() {
+    let pool = BufferPool::unbounded();
+    drop((0..10).map(|_| pool.acquire::<u8>(4096).unwrap()).collect::<Vec<_>>());
+    assert_eq!(pool.len(), 10);
+    assert!(pool.acquire::<u8>(1 << 45).is_err());
+    assert_eq!(pool.len(), 10);
+
+    let limited = BufferPool::options().hard_limit(1 << 20).on_limit(|_| true).build();
+    drop((0..10).map(|_| limited.acquire::<u8>(4096).unwrap()).collect::<Vec<_>>());
+    assert!(limited.acquire::<u8>(2 << 20).is_err(), "and does not ask for ever");
+    assert_eq!(limited.len(), 10);
+}
+
+#[test]
+fn a_buffer_of_just_the_largest_size_is_retained_and_a_larger_one_never() {
+    let pool = BufferPool::options().largest_retained_block(1_000_000).build();
+    drop(pool.acquire::<u8>(1_000_000).unwrap());
+    assert_eq!(pool.len(), 1);
+    pool.clear();
+    // Credit that is left over does not change that.
+    drop((0..4).map(|_| pool.acquire::<u8>(1 << 20).unwrap()).collect::<Vec<_>>());
+    let _two = (0..2).map(|_| pool.acquire::<u8>(1 << 20).unwrap()).collect::<Vec<_>>();
+    let before = pool.retained_bytes();
+    drop(pool.acquire::<u8>(2 << 20).unwrap());
+    assert_eq!(pool.retained_bytes(), before);
+}

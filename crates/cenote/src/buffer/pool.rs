@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::block::{Block, Fill};
+use super::class::Fit;
 use super::credit::Credit;
 use super::memory::Extras;
 use super::raw::RawBuffer;
@@ -236,16 +237,18 @@ impl BufferPoolOptions {
         self
     }
 
-    /// Does not retain a block larger than this.
+    /// Does not retain the block of a buffer larger than this.
     pub fn largest_retained_block(mut self, bytes: usize) -> Self {
-        self.settings.largest_retained = bytes;
+        // The block of a buffer of just this size may be a little larger.
+        let block = Fit::new(bytes).map_or(bytes, Block::size_for);
+        self.settings.largest_retained = if bytes == 0 { 0 } else { block };
         self
     }
 
     /// Frees retained blocks that were idle for this long (10 s if not said); `None` keeps them.
     ///
-    /// There is no thread for this: the pool looks when it is used, and a block may stay up to
-    /// three times as long.
+    /// There is no thread for this: the pool looks at every miss, and at every 64th buffer that a
+    /// thread returns. One that is not used keeps what it has until `trim` or `clear`.
     pub fn idle_after(mut self, idle: Option<Duration>) -> Self {
         self.settings.idle = idle;
         self
@@ -259,7 +262,8 @@ impl BufferPoolOptions {
     }
 
     /// Is called before a request fails at the hard limit. It may free buffers, and returns whether
-    /// to try again. It runs on the thread that asks, and no lock is held.
+    /// to try again: only if it freed something. It runs on the thread that asks, and no lock is
+    /// held. It must neither acquire from this pool nor hold on to a clone of it.
     pub fn on_limit(mut self, ask: impl Fn(Shortage) -> bool + Send + Sync + 'static) -> Self {
         let ask: Box<OnLimit> = Box::new(ask);
         self.settings.on_limit = Some(ask);

@@ -22,7 +22,7 @@ use super::store::Store;
 use crate::sync::{Mutex, MutexGuard};
 
 /// Returned blocks between two looks at the clock.
-const TICKS_PER_LOOK: u64 = 1024;
+const TICKS_PER_LOOK: u64 = 64;
 
 /// On cache lines of its own, two of them because processors fetch neighbours in pairs.
 #[derive(Debug)]
@@ -50,10 +50,12 @@ struct State {
     mark: (u64, Instant),
     /// Dead while the pool is being dropped, and none once it has closed this shard.
     store: Option<Weak<Store>>,
+    /// Larger blocks are not retained.
+    largest: usize,
 }
 
 impl State {
-    fn new(store: Weak<Store>) -> State {
+    fn new(store: Weak<Store>, largest: usize) -> State {
         State {
             tick: 0,
             share: Credit::default(),
@@ -63,6 +65,7 @@ impl State {
             bins: Bins::new(),
             mark: (0, Instant::now()),
             store: Some(store),
+            largest,
         }
     }
 
@@ -80,7 +83,7 @@ impl State {
     /// Retains a block of this shard; if there is no credit for that, parts with it.
     #[inline]
     fn retain(&mut self, block: Block) -> Result<(), Block> {
-        if !self.credit().covers(block.price()) {
+        if block.size() > self.largest || !self.credit().covers(block.price()) {
             self.owned.spend(block.price());
             return Err(block);
         }
@@ -115,8 +118,10 @@ impl State {
 
 impl Shard {
     /// A shard for a pool: a spare one, or a new one.
-    pub(super) fn open(store: Weak<Store>) -> &'static Shard {
-        let state = State::new(store);
+    ///
+    /// Blocks larger than `largest` are not retained.
+    pub(super) fn open(store: Weak<Store>, largest: usize) -> &'static Shard {
+        let state = State::new(store, largest);
         match spare::take() {
             Some(shard) => {
                 *shard.lock() = state;

@@ -4,7 +4,7 @@
 pub(super) const EXPECTED: &str = "a number of bytes such as 4096, 64KiB, 100MiB or 1GB";
 
 /// Units and their factors. The longer name stands before its own ending.
-const UNITS: [(&str, u64); 9] = [
+const UNITS: [(&str, u64); 10] = [
     ("KiB", 1 << 10),
     ("MiB", 1 << 20),
     ("GiB", 1 << 30),
@@ -12,6 +12,7 @@ const UNITS: [(&str, u64); 9] = [
     ("kB", 1_000),
     ("KB", 1_000),
     ("MB", 1_000_000),
+    ("TB", 1_000_000_000_000),
     ("GB", 1_000_000_000),
     ("B", 1),
 ];

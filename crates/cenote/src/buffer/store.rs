@@ -135,7 +135,8 @@ impl Store {
 
     #[inline]
     pub(super) fn shard_at(self: &Arc<Self>, seat: usize) -> &'static Shard {
-        self.shards[seat].get_or_init(|| Shard::open(Arc::downgrade(self)))
+        self.shards[seat]
+            .get_or_init(|| Shard::open(Arc::downgrade(self), self.settings.largest_retained))
     }
 
     fn shards(&self) -> impl Iterator<Item = &'static Shard> {
@@ -171,23 +172,41 @@ impl Store {
     fn grow(&self, fit: Fit) -> Result<(Block, Extras)> {
         let size = Block::size_for(fit);
         self.admit(size)?;
-        let extras = if size >= LARGE { self.settings.extras } else { Extras::default() };
-        let grown = Block::new(fit, extras).or_else(|_| {
-            self.trim(0);
-            Block::new(fit, extras)
+        let grown = self.allocate(fit).or_else(|error| {
+            // What cannot be had even without the retained blocks is no reason to free them.
+            let retained = self.stats().retained_bytes;
+            match error {
+                Error::OutOfMemory { available, .. }
+                    if available.saturating_add(retained) < size =>
+                {
+                    Err(error)
+                }
+                _ => {
+                    self.trim(0);
+                    self.allocate(fit)
+                }
+            }
         });
         grown.inspect_err(|_| self.forget(size))
     }
 
+    fn allocate(&self, fit: Fit) -> Result<(Block, Extras)> {
+        let large = Block::size_for(fit) >= LARGE;
+        Block::new(fit, if large { self.settings.extras } else { Extras::default() })
+    }
+
     /// Counts `size` more bytes as allocated, if the hard limit allows it.
     fn admit(&self, size: usize) -> Result<()> {
+        let limit = self.settings.limit;
         while let Err(free) = self.try_admit(size) {
-            if self.evict_bytes(size - free) > 0 {
+            let short = size - free;
+            // Freeing what would not be enough helps nobody.
+            if short <= self.stats().retained_bytes && self.evict_bytes(short) > 0 {
                 continue;
             }
-            let limit = self.settings.limit;
             let shortage = Shortage { asked: size, live: limit - free, limit };
-            if !self.settings.on_limit.as_ref().is_some_and(|ask| ask(shortage)) {
+            let possible = size <= limit;
+            if !(possible && self.settings.on_limit.as_ref().is_some_and(|ask| ask(shortage))) {
                 return Err(Error::OutOfMemory {
                     asked: size,
                     available: free,
@@ -313,7 +332,9 @@ impl Store {
     /// Frees blocks. No lock may be held: unmapping takes long.
     fn free(&self, blocks: Vec<Block>) {
         for block in blocks {
-            self.forget(block.size());
+            let size = block.size();
+            drop(block);
+            self.forget(size);
         }
     }
 
@@ -337,12 +358,20 @@ impl Store {
         let fit = Fit::new(bytes).ok_or_else(|| too_large(bytes))?;
         let shard = self.shard();
         for made in 0..count {
-            if !self.has_room(Block::size_for(fit)) {
+            let size = Block::size_for(fit);
+            if !self.has_room(size) || self.try_admit(size).is_err() {
                 return Ok(made);
             }
-            let (block, refused) = self.grow(fit)?;
-            shard.count(|stats| stats.refuse(refused));
-            self.retain(shard, block);
+            match self.allocate(fit) {
+                Ok((block, refused)) => {
+                    shard.count(|stats| stats.refuse(refused));
+                    self.retain(shard, block);
+                }
+                Err(error) => {
+                    self.forget(size);
+                    return if made == 0 { Err(error) } else { Ok(made) };
+                }
+            }
         }
         Ok(count)
     }

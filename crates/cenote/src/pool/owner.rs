@@ -8,34 +8,26 @@
 //! The pool keeps one spare of type `S` for each slot: whatever the layer above needs to make a
 //! handle of a slot, so that it need not be allocated each time.
 
-use std::collections::HashMap;
 use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-
-use rustix::time::{ClockId, clock_gettime};
 
 use crate::error::{Error, Holder, Result};
 use crate::memory::select::NotGranted;
 use crate::os::fork;
-use crate::os::peer::Peer;
-use crate::pool::allocator::{Allocator, Full, SegmentId, Slot};
-use crate::pool::attachers::{Attacher, Attachers};
+use crate::pool::allocator::{Full, SegmentId, Slot};
 use crate::pool::config::TensorPoolConfig;
 use crate::pool::hot::Hot;
 use crate::pool::lease::{Leases, Refused, Shipped};
 use crate::pool::place::Entry;
-use crate::pool::retire::Retired;
-use crate::pool::rows::{RowId, Rows};
 use crate::pool::segment::Segment;
 use crate::pool::serial;
-use crate::pool::serve::Server;
+use crate::pool::state::{Granted, Made, State};
 use crate::pool::stats::PoolStats;
-use crate::pool::wire::{MAX_SEGMENTS, header, row};
+use crate::pool::wire::{MAX_SEGMENTS, header};
 use crate::region::{Map, Words};
 use crate::sync::{AtomicU64, Ordering};
-
-use std::sync::atomic::{AtomicBool, AtomicUsize};
 
 /// How many retired slots an allocation looks at again.
 const SWEEP: usize = 4;
@@ -67,6 +59,8 @@ pub(crate) struct Owner<S> {
     /// never published. Whoever next asks for as many bytes has it without taking the lock.
     hot: Hot<S>,
     allocations: AtomicU64,
+    /// Bytes that were copied into the pool.
+    copied: AtomicU64,
     closed: AtomicBool,
     /// The size for which the service thread is to reserve another segment; 0 if it is not.
     wanted: AtomicUsize,
@@ -74,67 +68,6 @@ pub(crate) struct Owner<S> {
     returned: Condvar,
     /// Held while a segment is made, so that two threads do not both make one.
     growing: Mutex<()>,
-}
-
-/// What the lock protects.
-#[derive(Debug)]
-pub(crate) struct State<S> {
-    allocator: Allocator,
-    retired: Retired,
-    pub(crate) rows: Rows<Row>,
-    pub(crate) segments: HashMap<SegmentId, Segment>,
-    pub(crate) attachers: Attachers,
-    /// How others find the pool.
-    pub(crate) server: Option<Server>,
-    spares: Vec<Spare<S>>,
-    /// When each retired slot was let go of by the owner.
-    retired_at: Box<[Duration]>,
-    /// Slots are overwritten before they can be reused.
-    scrub: bool,
-    waiters: usize,
-    /// The most slots that one attacher may hold.
-    lease_limit: usize,
-    failures: u64,
-    not_granted: Vec<NotGranted>,
-}
-
-/// A spare, and the range of bytes it was made for.
-#[derive(Debug)]
-struct Spare<S> {
-    place: Option<Slot>,
-    spare: Option<S>,
-}
-
-/// A row, in the memory of whoever writes it.
-#[derive(Debug)]
-pub(crate) enum Row {
-    Own(Arc<[AtomicU64]>),
-    Peer(Words),
-}
-
-impl AsRef<[AtomicU64]> for Row {
-    fn as_ref(&self) -> &[AtomicU64] {
-        match self {
-            Row::Own(words) => words,
-            Row::Peer(words) => &words.get()[row::LEASES..],
-        }
-    }
-}
-
-/// A slot that was allocated.
-#[derive(Debug)]
-pub(crate) struct Granted<S> {
-    pub(crate) slot: Slot,
-    pub(crate) made: Made<S>,
-}
-
-/// What a handle of the slot is made of.
-#[derive(Debug)]
-pub(crate) enum Made<S> {
-    /// What was left when this very range was given back the last time.
-    Again(S),
-    /// The memory of its segment.
-    New(Arc<Map>),
 }
 
 impl<S: Spared> Owner<S> {
@@ -147,23 +80,7 @@ impl<S: Spared> Owner<S> {
             word.store(serial::FIRST, Ordering::Relaxed);
         }
         let own_row: Arc<[AtomicU64]> = (0..max_slots).map(|_| AtomicU64::new(0)).collect();
-        let mut rows = Rows::new();
-        rows.insert(Row::Own(own_row.clone()));
-        let state = State {
-            allocator: Allocator::new(max_slots, config.slot_alignment),
-            retired: Retired::new(max_slots),
-            rows,
-            segments: HashMap::new(),
-            attachers: Attachers::default(),
-            server: None,
-            spares: (0..max_slots).map(|_| Spare { place: None, spare: None }).collect(),
-            retired_at: vec![Duration::ZERO; max_slots as usize].into(),
-            scrub: config.scrub,
-            waiters: 0,
-            lease_limit: config.lease_limit(),
-            failures: 0,
-            not_granted: Vec::new(),
-        };
+        let state = State::new(&config, max_slots, own_row.clone());
         Ok(Owner {
             entry,
             config,
@@ -175,6 +92,7 @@ impl<S: Spared> Owner<S> {
             state: Mutex::new(state),
             hot: Hot::new(),
             allocations: AtomicU64::new(0),
+            copied: AtomicU64::new(0),
             closed: AtomicBool::new(false),
             wanted: AtomicUsize::new(0),
             returned: Condvar::new(),
@@ -236,20 +154,22 @@ impl<S: Spared> Owner<S> {
         let mut state = self.state();
         state.sweep(SWEEP, self.serials());
         match state.allocator.alloc(len) {
-            Ok(slot) => {
-                let granted = state.grant(slot);
-                let low = state.is_low(len, self.config.pool_size);
-                drop(state);
-                if low {
-                    self.grow_soon(len);
-                }
-                Ok(granted)
-            }
+            Ok(slot) => Ok(self.grant(state, slot, len)),
             Err(full) => {
                 drop(state);
                 self.alloc_hard(len, full)
             }
         }
+    }
+
+    fn grant(&self, mut state: MutexGuard<'_, State<S>>, slot: Slot, len: usize) -> Granted<S> {
+        let granted = state.grant(slot);
+        let low = state.is_low(len, self.config.pool_size);
+        drop(state);
+        if low {
+            self.grow_soon(len);
+        }
+        granted
     }
 
     /// Has the service thread reserve another segment, if it is not about to.
@@ -302,7 +222,7 @@ impl<S: Spared> Owner<S> {
         for effort in [State::sweep_all, State::reap, State::expel] {
             effort(&mut state, self.serials());
             match state.allocator.alloc(len) {
-                Ok(slot) => return Ok(state.grant(slot)),
+                Ok(slot) => return Ok(self.grant(state, slot, len)),
                 Err(still) => full = still,
             }
         }
@@ -319,7 +239,7 @@ impl<S: Spared> Owner<S> {
         loop {
             let mut state = self.state();
             if let Ok(slot) = state.allocator.alloc(len) {
-                return Ok(state.grant(slot));
+                return Ok(self.grant(state, slot, len));
             }
             drop(state);
             if !self.grow(len)? {
@@ -429,8 +349,7 @@ impl<S: Spared> Owner<S> {
         // Under the lock, for `give_back`; before the swap, for `offer`.
         self.closed.store(true, Ordering::Relaxed);
         let server = state.server.take();
-        let spares: Vec<S> =
-            state.spares.iter_mut().filter_map(|spare| spare.spare.take()).collect();
+        let spares = state.take_spares();
         drop(state);
         self.cool();
         drop(server);
@@ -500,139 +419,17 @@ impl<S: Spared> Owner<S> {
             attachers: state.rows.len() - 1,
             allocations: self.allocations.load(Ordering::Relaxed),
             failures: state.failures,
+            bytes_copied: self.copied.load(Ordering::Relaxed),
             not_granted: state.not_granted.iter().map(|refused| refused.wish).collect(),
         }
+    }
+
+    /// Counts bytes that were copied into a slot.
+    pub(crate) fn count_copy(&self, bytes: usize) {
+        self.copied.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
     pub(crate) fn holders(&self) -> Vec<Holder> {
         self.state().holders()
     }
-}
-
-impl<S> State<S> {
-    fn grant(&mut self, slot: Slot) -> Granted<S> {
-        let spare = &mut self.spares[slot.index as usize];
-        if spare.place == Some(slot)
-            && let Some(again) = spare.spare.take()
-        {
-            return Granted { slot, made: Made::Again(again) };
-        }
-        spare.place = Some(slot);
-        // The allocator hands out ranges of segments that were added, and no others.
-        let map = self.segments[&slot.segment].map.clone();
-        Granted { slot, made: Made::New(map) }
-    }
-
-    /// Whether the next slot of this size may need another segment, and one can be had. A loop
-    /// over one size that has one slot at a time is not about to need more.
-    fn is_low(&self, len: usize, pool_size: usize) -> bool {
-        let found = self.allocator.stats();
-        found.slots > 1 && found.reserved - found.in_use < len && pool_size - found.reserved >= len
-    }
-
-    /// Keeps a spare for a slot; gives back the one it replaces, to be dropped without the lock.
-    fn keep(&mut self, slot: u32, spare: Option<S>) -> Option<S> {
-        std::mem::replace(&mut self.spares[slot as usize].spare, spare)
-    }
-
-    fn retire(&mut self, slot: u32, published: bool, serials: &[AtomicU64]) {
-        if !published || self.retired.retire(slot, serials, &self.rows) {
-            self.free(slot);
-        } else {
-            self.retired_at[slot as usize] = coarse_now();
-        }
-    }
-
-    /// Looks again at up to `limit` slots that others held.
-    pub(crate) fn sweep(&mut self, limit: usize, serials: &[AtomicU64]) {
-        let State { allocator, retired, rows, segments, scrub, .. } = self;
-        retired.sweep(limit, serials, rows, |slot| free(allocator, segments, *scrub, slot));
-    }
-
-    fn free(&mut self, slot: u32) {
-        free(&mut self.allocator, &self.segments, self.scrub, slot);
-    }
-
-    pub(crate) fn sweep_all(&mut self, serials: &[AtomicU64]) {
-        self.sweep(usize::MAX, serials);
-    }
-
-    /// Spares of slots that are not in use: they keep segments mapped.
-    fn drop_spares_of_unused(&mut self) -> Vec<S> {
-        let allocator = &self.allocator;
-        let unused = |index: &u32| allocator.slot(*index).is_none();
-        let indices = (0..u32::try_from(self.spares.len()).unwrap_or(u32::MAX)).filter(unused);
-        let indices: Vec<u32> = indices.collect();
-        indices.into_iter().filter_map(|index| self.spares[index as usize].spare.take()).collect()
-    }
-
-    /// Who holds how many slots, and since when, counting only slots that the owner let go of.
-    fn holders(&self) -> Vec<Holder> {
-        let now = coarse_now();
-        let peers: HashMap<RowId, &Peer> =
-            self.attachers.attached().map(|(row, attacher)| (row, &attacher.peer)).collect();
-        let mut found: HashMap<RowId, Holder> = HashMap::new();
-        for slot in self.retired.iter() {
-            let age = now.saturating_sub(self.retired_at[slot as usize]);
-            for (row, ..) in self.rows.holders(slot) {
-                let holder = found.entry(row).or_insert_with(|| holder(peers.get(&row).copied()));
-                holder.retired_slots += 1;
-                holder.longest = holder.longest.max(age);
-            }
-        }
-        found.into_values().collect()
-    }
-
-    /// Drops the rows of attachers that are gone, though the service thread has not heard yet.
-    fn reap(&mut self, serials: &[AtomicU64]) {
-        for attacher in self.attachers.take_gone() {
-            attacher.row.and_then(|row| self.rows.remove(row));
-        }
-        self.sweep_all(serials);
-    }
-
-    /// Disconnects attachers that hold more slots than they may, which only a faulty one does.
-    fn expel(&mut self, serials: &[AtomicU64]) {
-        let mut held: HashMap<RowId, usize> = HashMap::new();
-        for slot in self.retired.iter() {
-            self.rows.holders(slot).for_each(|(row, ..)| *held.entry(row).or_default() += 1);
-        }
-        held.retain(|_, slots| *slots > self.lease_limit);
-        let over = |attacher: &Attacher| attacher.row.is_some_and(|row| held.contains_key(&row));
-        for attacher in self.attachers.take(over) {
-            attacher.row.and_then(|row| self.rows.remove(row));
-        }
-        self.sweep_all(serials);
-    }
-}
-
-/// Frees a slot that nobody holds any more.
-fn free(
-    allocator: &mut Allocator,
-    segments: &HashMap<SegmentId, Segment>,
-    scrub: bool,
-    index: u32,
-) {
-    if scrub
-        && let Some(slot) = allocator.slot(index)
-        && let Some(segment) = segments.get(&slot.segment)
-    {
-        segment.scrub(slot.offset..slot.offset + slot.capacity);
-    }
-    allocator.free(index);
-}
-
-/// Cheap, and exact to a few milliseconds.
-fn coarse_now() -> Duration {
-    let now = clock_gettime(ClockId::MonotonicCoarse);
-    Duration::try_from(now).unwrap_or_default()
-}
-
-/// A holder of nothing yet; without a peer it is this process itself.
-fn holder(peer: Option<&Peer>) -> Holder {
-    let (pid, program) = match peer {
-        Some(peer) => (peer.pid, peer.program()),
-        None => (std::process::id().cast_signed(), "this process".to_owned()),
-    };
-    Holder { pid, program, retired_slots: 0, longest: Duration::ZERO }
 }

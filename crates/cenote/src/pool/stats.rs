@@ -30,6 +30,8 @@ pub struct PoolStats {
     pub allocations: u64,
     /// Allocations that failed because the pool was full.
     pub failures: u64,
+    /// Bytes of other tensors that were copied into the pool (`stage`).
+    pub bytes_copied: u64,
     /// Wishes of the configuration that were not granted, one for each segment that was refused.
     pub not_granted: Vec<Wish>,
 }

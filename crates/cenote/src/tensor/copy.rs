@@ -9,6 +9,8 @@ use crate::dtype::{DType, Element};
 use crate::error::{Error, Result};
 use crate::layout::Layout;
 use crate::memory::budget::Budget;
+#[cfg(target_os = "linux")]
+use crate::tensor::image::image_layout;
 use crate::tensor::map::{cast, check_dtype};
 use crate::tensor::{Tensor, TensorMapMut, TensorOptions};
 
@@ -77,17 +79,41 @@ impl Tensor {
     fn copied(&self, reason: CopyReason) -> Result<Tensor> {
         let options = TensorOptions::new().memory(self.memory());
         let stride = self.effective_row_stride().filter(|_| reason == CopyReason::MakeMut);
-        let mut copy = match (self.format, self.image_size()) {
+        let copy = match (self.format, self.image_size()) {
             (Some(format), Some(size)) => options.image_with_stride(size, format, stride)?,
             _ => options.create(self.shape(), self.dtype)?,
         };
-        let bytes = copy.fill_from(self)?;
+        let (copy, bytes) = copy.filled_from(self)?;
         copies::count(reason, bytes);
-        // One channel may be an axis or not. (Planes that lay apart now count as rows.)
-        if copy.shape() != self.shape() && copy.len() == self.len() {
-            copy.layout = copy.layout.reshape(self.shape())?;
-        }
         Ok(copy)
+    }
+
+    /// The layout of a packed copy, and the bytes that it takes.
+    #[cfg(target_os = "linux")]
+    pub(super) fn copy_layout(&self) -> Result<(Layout, usize)> {
+        let (Some(format), Some((width, height))) = (self.format, self.image_size()) else {
+            let layout = Layout::contiguous(self.shape(), self.dtype.size())?;
+            return Ok((layout, layout.nbytes()));
+        };
+        let stride = format.min_row_stride(width)?;
+        let shape = format.shape(width, height)?;
+        let layout = image_layout(format, &shape, height, stride, 0)?;
+        Ok((layout, format.image_bytes(width, height, stride)?))
+    }
+
+    /// Makes a new tensor with room for them a copy of the elements of `source`, and of what it
+    /// is. Tells how many bytes that were.
+    pub(super) fn filled_from(mut self, source: &Tensor) -> Result<(Tensor, usize)> {
+        if let Some(format) = source.format {
+            self.set_format(format)?;
+        }
+        self.device = source.device;
+        let bytes = self.fill_from(source)?;
+        // One channel may be an axis or not. (Planes that lay apart now count as rows.)
+        if self.shape() != source.shape() && self.len() == source.len() {
+            self.layout = self.layout.reshape(source.shape())?;
+        }
+        Ok((self, bytes))
     }
 
     /// Copies the elements of `source`, which has the same shape, or the same size and format.

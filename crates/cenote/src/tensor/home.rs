@@ -9,7 +9,8 @@ use crate::memory::select::{Origin, Selection};
 use crate::memory::storage::Storage;
 use crate::pool::allocator::{SegmentId, Slot};
 use crate::pool::attachment::Attachment;
-use crate::pool::owner::{Granted, Made, Owner, Spared};
+use crate::pool::owner::{Owner, Spared};
+use crate::pool::state::{Granted, Made};
 use crate::region::{Access, Map, Region};
 use crate::tensor::buffer::{Buffer, Handle};
 

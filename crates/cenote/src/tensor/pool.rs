@@ -6,6 +6,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
+use crate::copies::{self, CopyReason};
 use crate::dtype::DType;
 use crate::error::{Error, Holder, Result};
 use crate::layout::Layout;
@@ -155,6 +156,21 @@ impl TensorPool {
         let layout = Layout::contiguous(shape, dtype.size())?;
         let granted = owner.alloc_timeout(layout.nbytes(), timeout)?;
         Tensor::over(home::allocated(owner, granted)?, layout, dtype)
+    }
+
+    /// A copy of any tensor in this pool, so that it can be sent on. Counted, in
+    /// [`stats`](TensorPool::stats) and in [`copies`](crate::copies).
+    ///
+    /// An image keeps its format. Whatever is in the pool already need not be staged.
+    pub fn stage(&self, tensor: &Tensor) -> Result<Tensor> {
+        let owner = self.owner("stage")?;
+        let (layout, len) = tensor.copy_layout()?;
+        let granted = owner.alloc(len)?;
+        let staged = Tensor::over(home::allocated(owner, granted)?, layout, tensor.dtype)?;
+        let (staged, bytes) = staged.filled_from(tensor)?;
+        owner.count_copy(bytes);
+        copies::count(CopyReason::Staged, bytes);
+        Ok(staged)
     }
 
     /// The tensor that a descriptor names, of this pool or any other. See

@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use cenote::{
-    DType, Device, Error, NotWritable, Tensor, TensorDescriptor, TensorPool, TensorPoolConfig,
+    DType, Device, Error, NotWritable, PixelFormat, Tensor, TensorDescriptor, TensorPool,
+    TensorPoolConfig,
 };
 use libtest_mimic::{Arguments, Trial};
 
@@ -29,6 +30,9 @@ const TESTS: &[Test] = &[
     ("only_the_owner_allocates", only_owner),
     ("new_segments_reach_attachers_before_they_are_needed", segments),
     ("trim_frees_empty_segments", trim),
+    ("any_tensor_can_be_staged_and_the_copy_is_counted", staged),
+    ("scrubbed_slots_come_back_as_zeros", scrubbed),
+    ("memory_is_reserved_ahead_of_need", ahead),
     ("alloc_timeout_waits_for_others", waits),
     ("a_vanished_socket_is_made_again", vanished),
     ("a_forked_child_can_neither_write_nor_break_anything", forked),
@@ -408,6 +412,49 @@ fn trim() {
     assert_eq!(pool.stats().unwrap().bytes_reserved, reserved - freed);
     assert!(all_are(&kept, 1));
     assert!(all_are(&filled(&pool, 1 << 20, 3), 3));
+}
+
+fn staged() {
+    let pool = pool(TensorPoolConfig::small());
+    let frame = Tensor::options().row_alignment(64).image(30, 20, PixelFormat::Nv12).unwrap();
+    let region = frame.roi(2, 2, 11, 7).unwrap().with_device(Device::cuda(2));
+    let staged = pool.stage(&region).unwrap();
+    assert_eq!((staged.image_size(), staged.device()), (Some((11, 7)), Device::cuda(2)));
+    let imported = Tensor::from_descriptor(&staged.descriptor().unwrap()).unwrap();
+    for plane in 0..2 {
+        let samples = |tensor: &Tensor| tensor.plane(plane).unwrap().to_vec::<u8>().unwrap();
+        assert_eq!(samples(&imported), samples(&region));
+    }
+    let vector = Tensor::from_vec((0..100u32).collect(), &[10, 10]).unwrap();
+    let staged = pool.stage(&vector.transpose()).unwrap();
+    assert_eq!(staged.to_vec::<u32>().unwrap(), vector.transpose().to_vec::<u32>().unwrap());
+    assert_eq!(pool.stats().unwrap().bytes_copied, 11 * 7 + 6 * 4 * 2 + 400);
+}
+
+fn scrubbed() {
+    let pool = pool(TensorPoolConfig { scrub: true, ..TensorPoolConfig::small() });
+    for publish in [false, true] {
+        let tensor = filled(&pool, 5000, 7);
+        if publish {
+            tensor.descriptor().unwrap();
+        }
+        drop(tensor);
+        assert!(all_are(&pool.alloc(&[5000], DType::U8).unwrap(), 0), "published: {publish}");
+    }
+}
+
+fn ahead() {
+    let pool = pool(TensorPoolConfig { growth: 1 << 20, ..TensorPoolConfig::small() });
+    let _held: Vec<Tensor> = (0..2).map(|_| filled(&pool, 1 << 20, 1)).collect();
+    // The service thread has its own time.
+    for _ in 0..1000 {
+        let stats = pool.stats().unwrap();
+        if stats.bytes_reserved > stats.bytes_in_use {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    panic!("nothing was reserved ahead of need: {:?}", pool.stats());
 }
 
 fn waits() {
