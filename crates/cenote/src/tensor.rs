@@ -202,12 +202,15 @@ impl Tensor {
         Ok(Tensor { buffer, layout, dtype, device: Device::cpu(), format: None, far_planes: None })
     }
 
-    /// A tensor as a descriptor tells of it.
+    /// A tensor as a descriptor tells of it. The buffer starts `start` bytes into its segment.
     #[cfg(target_os = "linux")]
     fn described(
         buffer: Handle,
+        start: usize,
         (layout, dtype, format, device): (Layout, DType, Option<PixelFormat>, Device),
     ) -> Result<Tensor> {
+        let outside = Error::BadMessage { what: "a tensor outside its slot" };
+        let layout = layout.with_offset(layout.offset().checked_sub(start).ok_or(outside)?)?;
         let tensor = Tensor::over(buffer, layout, dtype)?.with_device(device);
         match format {
             Some(format) => tensor.with_format(format),

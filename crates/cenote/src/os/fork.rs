@@ -44,7 +44,9 @@ enum Entry {
     },
 }
 
-type Register = BTreeSet<Entry>;
+/// With the epoch in which each was entered: a child inherits its parent's entries, and must not
+/// take them for its own when it forks in turn.
+type Register = BTreeSet<(u64, Entry)>;
 
 static REGISTER: Mutex<Register> = Mutex::new(Register::new());
 
@@ -74,8 +76,9 @@ impl Guarded {
 
     fn new(entry: Entry) -> Guarded {
         install();
-        register().insert(entry);
-        Guarded { entry, epoch: epoch() }
+        let epoch = epoch();
+        register().insert((epoch, entry));
+        Guarded { entry, epoch }
     }
 
     /// Whether this process is a forked child of the one that registered.
@@ -89,7 +92,7 @@ impl Drop for Guarded {
         if self.inherited() {
             return;
         }
-        register().remove(&self.entry);
+        register().remove(&(self.epoch, self.entry));
     }
 }
 
@@ -112,12 +115,12 @@ extern "C" fn parent() {
 }
 
 extern "C" fn child() {
-    EPOCH.fetch_add(1, Ordering::Relaxed);
+    let parent = EPOCH.fetch_add(1, Ordering::Relaxed);
     let held = HELD.try_with(Cell::take).ok().flatten();
     let Some(register) = held.or_else(|| REGISTER.try_lock().ok()) else { give_up() };
     // The entries stay: removing them would free memory, and the owners know by the epoch that
     // they are not theirs.
-    for entry in register.iter() {
+    for (_, entry) in register.iter().filter(|(epoch, _)| *epoch == parent) {
         match *entry {
             Entry::Map { ptr, len, fd } => make_private(ptr, len, fd),
             Entry::Socket { fd } => {
@@ -150,13 +153,13 @@ fn give_up() -> ! {
 #[derive(Debug)]
 pub(crate) struct GuardedSocket {
     fd: ManuallyDrop<OwnedFd>,
-    guard: Guarded,
+    guard: ManuallyDrop<Guarded>,
 }
 
 impl GuardedSocket {
     pub(crate) fn new(fd: OwnedFd) -> Self {
         let guard = Guarded::new(Entry::Socket { fd: fd.as_raw_fd() });
-        GuardedSocket { fd: ManuallyDrop::new(fd), guard }
+        GuardedSocket { fd: ManuallyDrop::new(fd), guard: ManuallyDrop::new(guard) }
     }
 }
 
@@ -176,10 +179,14 @@ impl AsFd for GuardedSocket {
 impl Drop for GuardedSocket {
     fn drop(&mut self) {
         // In a child the number was closed already, and may belong to somebody else by now.
-        if !self.guard.inherited() {
-            // SAFETY: this is the only place that takes the descriptor, and it runs once.
-            drop(unsafe { ManuallyDrop::take(&mut self.fd) });
+        if self.guard.inherited() {
+            return;
         }
+        // Under the lock, so that neither a fork nor the next socket with this number comes between.
+        let mut register = register();
+        register.remove(&(self.guard.epoch, self.guard.entry));
+        // SAFETY: this is the only place that takes the descriptor, and it runs once.
+        drop(unsafe { ManuallyDrop::take(&mut self.fd) });
     }
 }
 

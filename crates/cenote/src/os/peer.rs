@@ -11,6 +11,7 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::sync::Arc;
+use std::time::Duration;
 
 use libc::{c_int, c_void, socklen_t, ucred};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
@@ -44,6 +45,13 @@ impl Peer {
             Ok::<_, io::Error>(pidfd_open(pid, PidfdFlags::empty())?)
         });
         Ok(Peer { pid, uid, gid, groups: groups(connection), pidfd: pidfd.ok().map(Arc::new) })
+    }
+
+    /// Whether the process has ended, as far as can be told: yes, where nothing can.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.pidfd.as_ref().is_none_or(|pidfd| {
+            crate::os::unix::wait_readable(pidfd, Duration::ZERO).unwrap_or(true)
+        })
     }
 
     /// The name of the program, where it can be seen. It chose that itself, and people read it.

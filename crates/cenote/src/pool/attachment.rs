@@ -22,6 +22,7 @@ use crate::os::memfd;
 use crate::os::packet;
 use crate::os::peer::Peer;
 use crate::os::unix;
+use crate::pool::allocator::{SegmentId, Slot};
 use crate::pool::lease::{Leases, Refused, Shipped};
 use crate::pool::place::{Entry, Place, PoolAccess};
 use crate::pool::service::{self, Served, Watch};
@@ -312,6 +313,11 @@ impl<S: Send + 'static> Attachment<S> {
         if self.inherited() { Err(Error::Forked { pool: self.entry.name.clone() }) } else { Ok(()) }
     }
 
+    /// Whether leases still hold: the owner knows of this process, or is dead and can reuse nothing.
+    pub(crate) fn is_usable(&self) -> bool {
+        !self.is_gone() || self.owner.has_ended()
+    }
+
     pub(crate) fn is_gone(&self) -> bool {
         self.gone.load(Ordering::Relaxed)
     }
@@ -337,28 +343,49 @@ impl<S: Send + 'static> Attachment<S> {
         Leases::new(&self.row.get()[row::LEASES..], &self.header.get()[header::SERIALS..])
     }
 
-    /// Leases a slot that a descriptor names. Gives the segment it is in, and the spare that was
-    /// left for the slot.
-    pub(crate) fn lease(
-        &self,
-        slot: u32,
-        serial: u64,
-        segment: u32,
-    ) -> Result<(Arc<Map>, Option<S>)> {
+    /// Leases a slot that a descriptor names. Tells where it is, and gives the spare that was left
+    /// for it.
+    pub(crate) fn lease(&self, slot: u32, serial: u64) -> Result<(Slot, Arc<Map>, Option<S>)> {
         self.check_process()?;
-        let map = self.segment(segment)?;
+        if !self.is_usable() {
+            let why = "its owner has disconnected this process";
+            return Err(Error::AttachRefused { pool: self.entry.name.clone(), why });
+        }
+        self.count_lease()?;
+        let refused = |why: Refused| why.into_error(&self.entry.name, slot, self.max_slots);
+        let leased = self.leases().by_serial(slot, serial).map_err(refused);
+        let found =
+            leased.and_then(|()| self.locate(slot).inspect_err(|_| self.leases().release(slot)));
+        let mut state = self.state();
+        let (place, map) = found.inspect_err(|_| state.leases -= 1)?;
+        let spare = state.spares.get_mut(slot as usize).and_then(Option::take);
+        Ok((place, map, spare))
+    }
+
+    fn count_lease(&self) -> Result<()> {
         let mut state = self.state();
         if state.leases >= self.max_leases {
-            return Err(Error::TooManyLeases {
-                pool: self.entry.name.clone(),
-                max: self.max_leases,
-            });
+            let pool = self.entry.name.clone();
+            return Err(Error::TooManyLeases { pool, max: self.max_leases });
         }
-        let refused = |why: Refused| why.into_error(&self.entry.name, slot, self.max_slots);
-        self.leases().by_serial(slot, serial).map_err(refused)?;
         state.leases += 1;
-        let spare = state.spares.get_mut(slot as usize).and_then(Option::take);
-        Ok((map, spare))
+        Ok(())
+    }
+
+    /// Where a slot is that is leased, as its owner says, checked against what is mapped.
+    fn locate(&self, slot: u32) -> Result<(Slot, Arc<Map>)> {
+        let at = header::places(self.max_slots) + header::WORDS_PER_PLACE * slot as usize;
+        let word =
+            |n: usize| self.header.get().get(at + n).map_or(0, |w| w.load(Ordering::Relaxed));
+        let lie = || Error::BadMessage { what: "a slot that lies in no segment" };
+        let segment = u32::try_from(word(0)).map_err(|_| lie())?;
+        let offset = usize::try_from(word(1)).map_err(|_| lie())?;
+        let capacity = usize::try_from(word(2)).map_err(|_| lie())?;
+        let map = self.segment(segment)?;
+        if offset.checked_add(capacity).is_none_or(|end| end > map.len()) {
+            return Err(lie());
+        }
+        Ok((Slot { index: slot, segment: SegmentId(segment), offset, capacity }, map))
     }
 
     /// A segment that a descriptor names. One that is not here yet is asked for.
@@ -385,12 +412,13 @@ impl<S: Send + 'static> Attachment<S> {
         if self.inherited() {
             return;
         }
+        // Before the count sinks: the row must never show more than this process may have.
+        self.leases().release(slot);
         let mut state = self.state();
         state.leases = state.leases.saturating_sub(1);
         let old = if self.is_gone() { spare } else { state.keep(slot, spare) };
         drop(state);
         drop(old);
-        self.leases().release(slot);
         self.wake_owner();
     }
 

@@ -101,8 +101,11 @@ impl TensorPoolConfig {
             growth => growth.max(least),
         };
         // A whole number of slots, so that no segment ends with a piece that is too short for one.
-        let slot = len.max(1).next_multiple_of(self.slot_alignment);
-        let whole = if slot > step / 64 { step.next_multiple_of(slot) } else { step };
+        let slot = len.max(1).checked_next_multiple_of(self.slot_alignment).unwrap_or(usize::MAX);
+        let whole = match step.checked_next_multiple_of(slot) {
+            Some(whole) if slot > step / 64 => whole,
+            _ => step.max(len),
+        };
         whole.checked_next_multiple_of(self.slot_alignment.max(4096)).unwrap_or(usize::MAX)
     }
 

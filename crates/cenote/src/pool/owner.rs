@@ -54,6 +54,9 @@ pub(crate) struct Owner<S> {
     pub(crate) header_fd: OwnedFd,
     /// The row of this process: leases that it takes on its own slots by descriptor.
     own_row: Arc<[AtomicU64]>,
+    /// The serial under which each slot was last published. What never was cannot be leased here,
+    /// where it may be under `&mut`.
+    published: Box<[AtomicU64]>,
     state: Mutex<State<S>>,
     /// A spare whose slot is still allocated, though nobody has it: it was let go of last, and
     /// never published. Whoever next asks for as many bytes has it without taking the lock.
@@ -89,6 +92,7 @@ impl<S: Spared> Owner<S> {
             header: words,
             header_fd: fd,
             own_row,
+            published: (0..max_slots).map(|_| AtomicU64::new(0)).collect(),
             state: Mutex::new(state),
             hot: Hot::new(),
             allocations: AtomicU64::new(0),
@@ -116,6 +120,25 @@ impl<S: Spared> Owner<S> {
 
     pub(crate) fn serials(&self) -> &[AtomicU64] {
         &self.header.get()[header::SERIALS..]
+    }
+
+    /// Shows others where a slot is that was moved. Nobody has a descriptor of it yet.
+    fn show_place(&self, slot: Slot) {
+        let at = header::places(self.max_slots) + header::WORDS_PER_PLACE * slot.index as usize;
+        let place = [u64::from(slot.segment.0), slot.offset as u64, slot.capacity as u64];
+        for (word, value) in self.header.get()[at..].iter().zip(place) {
+            // Relaxed: whatever carries the first descriptor of the slot carries this along.
+            word.store(value, Ordering::Relaxed);
+        }
+    }
+
+    /// Notes that a descriptor of the slot's present content was made, and gives its serial.
+    pub(crate) fn publish(&self, slot: u32) -> u64 {
+        let serial = self.serial(slot);
+        if let Some(published) = self.published.get(slot as usize) {
+            published.store(serial, Ordering::Relaxed);
+        }
+        serial
     }
 
     /// The serial of a slot that is in use.
@@ -164,6 +187,9 @@ impl<S: Spared> Owner<S> {
 
     fn grant(&self, mut state: MutexGuard<'_, State<S>>, slot: Slot, len: usize) -> Granted<S> {
         let granted = state.grant(slot);
+        if matches!(granted.made, Made::New(_)) {
+            self.show_place(slot);
+        }
         let low = state.is_low(len, self.config.pool_size);
         drop(state);
         if low {
@@ -238,10 +264,14 @@ impl<S: Spared> Owner<S> {
         let _growing = self.growing.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
             let mut state = self.state();
-            if let Ok(slot) = state.allocator.alloc(len) {
-                return Ok(self.grant(state, slot, len));
+            match state.allocator.alloc(len) {
+                Ok(slot) => return Ok(self.grant(state, slot, len)),
+                Err(Full::Slots) => {
+                    drop(state);
+                    return Err(self.full(len));
+                }
+                Err(Full::Bytes) => drop(state),
             }
-            drop(state);
             if !self.grow(len)? {
                 return Err(self.full(len));
             }
@@ -256,7 +286,8 @@ impl<S: Spared> Owner<S> {
         let least = len.next_multiple_of(self.config.slot_alignment);
         let size = self.config.segment_len(len).min(left);
         if size < least || self.state().segments.len() == MAX_SEGMENTS {
-            return Ok(false);
+            // Segments without a slot in use may stand in the way of one that fits.
+            return Ok(self.config.pool_size >= least && self.trim()? > 0);
         }
         let mut refused = Vec::new();
         let note = |wish, why| refused.push(NotGranted { wish, why });
@@ -285,14 +316,17 @@ impl<S: Spared> Owner<S> {
     /// Like [`Owner::alloc`], but waits for a slot.
     pub(crate) fn alloc_timeout(&self, len: usize, timeout: Duration) -> Result<Granted<S>> {
         let deadline = Instant::now().checked_add(timeout);
+        let hopeless = len > self.config.pool_size;
         loop {
             let full = match self.alloc(len) {
                 Err(full @ Error::PoolFull { .. }) => full,
                 done => return done,
             };
-            if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+            if hopeless || deadline.is_some_and(|deadline| Instant::now() >= deadline) {
                 return Err(full);
             }
+            // It is not over yet.
+            self.state().failures -= 1;
             self.wait_for_return();
         }
     }
@@ -378,14 +412,24 @@ impl<S: Spared> Owner<S> {
     }
 
     /// Leases a slot of this very pool by descriptor, in this process's own row.
-    pub(crate) fn lease(&self, slot: u32, serial: u64, segment: u32) -> Result<Arc<Map>> {
+    pub(crate) fn lease(&self, slot: u32, serial: u64) -> Result<(Slot, Arc<Map>)> {
         self.check_process()?;
         let refused = |why: Refused| why.into_error(&self.entry.name, slot, self.max_slots);
         let state = self.state();
-        let segment = state.segments.get(&SegmentId(segment));
-        let segment = segment.ok_or_else(|| refused(Refused::Stale))?;
+        let published = self.published.get(slot as usize).ok_or(Refused::NoSuchSlot);
+        if published.map_err(refused)?.load(Ordering::Relaxed) != serial {
+            return Err(refused(Refused::Stale));
+        }
         self.leases().by_serial(slot, serial).map_err(refused)?;
-        Ok(segment.map.clone())
+        let place = state.allocator.slot(slot);
+        let found = place.and_then(|place| Some((place, state.segments.get(&place.segment)?)));
+        match found {
+            Some((place, segment)) => Ok((place, segment.map.clone())),
+            None => {
+                self.leases().release(slot);
+                Err(refused(Refused::Stale))
+            }
+        }
     }
 
     pub(crate) fn release(&self, slot: u32) {

@@ -115,7 +115,8 @@ impl<S> State<S> {
         {
             return Granted { slot, made: Made::Again(again) };
         }
-        spare.place = Some(slot);
+        // The range of an old spare is somebody else's by now; it would keep its segment mapped.
+        *spare = Spare { place: Some(slot), spare: None };
         // The allocator hands out ranges of segments that were added, and no others.
         let map = self.segments[&slot.segment].map.clone();
         Granted { slot, made: Made::New(map) }

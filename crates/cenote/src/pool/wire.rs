@@ -162,7 +162,7 @@ pub(crate) mod row {
     }
 }
 
-/// The words of a pool's header: a serial for each slot, after one line of flags.
+/// The words of a pool's header: a serial for each slot, after one line of flags, and where it is.
 pub(crate) mod header {
     /// Non-zero: the owner waits for a slot, and wants a `Wake` when a lease is given back.
     pub(crate) const WAITING: usize = 0;
@@ -170,6 +170,14 @@ pub(crate) mod header {
     pub(crate) const SERIALS: usize = 8;
 
     pub(crate) fn words(max_slots: u32) -> usize {
+        places(max_slots) + WORDS_PER_PLACE * max_slots as usize
+    }
+
+    /// Where the places start, behind the serials: segment, offset and capacity of each slot. They
+    /// are of interest only while the slot is leased, and then they do not change.
+    pub(crate) fn places(max_slots: u32) -> usize {
         SERIALS + max_slots as usize
     }
+
+    pub(crate) const WORDS_PER_PLACE: usize = 3;
 }

@@ -14,6 +14,8 @@ use crate::memory::storage::Storage;
 #[cfg(target_os = "linux")]
 use crate::os::fork;
 #[cfg(target_os = "linux")]
+use crate::pool::allocator::Slot;
+#[cfg(target_os = "linux")]
 use crate::tensor::home::Home;
 
 /// What all clones and views of a tensor share.
@@ -148,8 +150,8 @@ impl Buffer {
 impl Buffer {
     /// Makes a buffer that came back like new, for another lease of its slot. False if the slot
     /// has moved to another segment.
-    pub(crate) fn lease_again(&self, segment: u32, serial: u64) -> bool {
-        let same = self.home.as_ref().is_some_and(|home| home.lease_again(segment, serial));
+    pub(crate) fn lease_again(&self, slot: Slot, serial: u64) -> bool {
+        let same = self.home.as_ref().is_some_and(|home| home.lease_again(slot, serial));
         if same {
             self.renew();
         }

@@ -48,9 +48,10 @@ pub(crate) enum PoolRef {
 }
 
 impl Home {
-    pub(crate) fn serial(&self) -> u64 {
+    /// The serial for a descriptor of the slot's content.
+    pub(crate) fn publish(&self) -> u64 {
         match &self.pool {
-            PoolRef::Allocated(owner) => owner.serial(self.slot.index),
+            PoolRef::Allocated(owner) => owner.publish(self.slot.index),
             _ => self.lease_serial.load(Ordering::Relaxed),
         }
     }
@@ -70,9 +71,9 @@ impl Home {
         }
     }
 
-    pub(crate) fn lease_again(&self, segment: u32, serial: u64) -> bool {
+    pub(crate) fn lease_again(&self, slot: Slot, serial: u64) -> bool {
         self.lease_serial.store(serial, Ordering::Relaxed);
-        self.slot.segment.0 == segment
+        self.slot == slot
     }
 
     /// Gives the slot back.
@@ -117,23 +118,19 @@ pub(crate) fn allocated(owner: &Arc<Owner<Spare>>, granted: Granted<Spare>) -> R
     region(map, range, Access::Write, home)
 }
 
-/// The buffer of a slot that was just leased: the whole segment, read-only.
+/// The buffer of a slot that was just leased, read-only.
 pub(crate) fn leased(
     pool: PoolRef,
-    slot: u32,
-    segment: u32,
+    slot: Slot,
     serial: u64,
     map: Arc<Map>,
     spare: Option<Spare>,
 ) -> Result<Handle> {
-    if let Some(spare) = spare.filter(|spare| spare.lease_again(segment, serial)) {
+    if let Some(spare) = spare.filter(|spare| spare.lease_again(slot, serial)) {
         return Ok(Handle::of(spare));
     }
-    let segment = SegmentId(segment);
-    let slot = Slot { index: slot, segment, offset: 0, capacity: map.len() };
-    let home = Home { pool, slot, lease_serial: AtomicU64::new(serial) };
-    let len = map.len();
-    region(map, 0..len, Access::Read, home)
+    let range = slot.offset..slot.offset + slot.capacity;
+    region(map, range, Access::Read, Home { pool, slot, lease_serial: AtomicU64::new(serial) })
 }
 
 /// A pooled buffer over part of a segment.
@@ -148,8 +145,8 @@ fn region(
     // SAFETY: to write: the allocator hands out disjoint ranges, and this one was handed out to
     // `home` and comes back when the buffer is dropped, so nobody else has a region over it. To
     // read: the slot is leased by `home`, so its owner does not reuse it, and its bytes do not
-    // change (of the other bytes of the segment no tensor is made: layouts are checked against
-    // what the descriptor says, and the owner is trusted for that).
+    // change. The range is the slot's: in this process the allocator says so, elsewhere the
+    // owner's header, and the owner is trusted for the content of its bytes.
     let region = unsafe { Region::part(map, range, access) };
     let region = region.ok_or(Error::OutOfBuffer { start, end, len })?;
     let storage =

@@ -237,7 +237,7 @@ impl Tensor {
         home.check_process()?;
         self.buffer.set_published();
         let place = (home.slot.segment.0, home.slot.index);
-        Ok(TensorDescriptor::of(self, (home.uid(), home.serial()), place, home.slot.offset))
+        Ok(TensorDescriptor::of(self, (home.uid(), home.publish()), place, home.slot.offset))
     }
 
     /// The tensor that a descriptor names, wherever its pool is: the one way in.
@@ -261,20 +261,18 @@ impl Tensor {
 
 fn lease_from(attachment: &Arc<Attachment<Spare>>, wanted: &TensorDescriptor) -> Result<Tensor> {
     let checked = wanted.read()?;
-    let &TensorDescriptor { slot, segment, serial, .. } = wanted;
-    let (map, spare) = attachment.lease(slot, serial, segment)?;
+    let (place, map, spare) = attachment.lease(wanted.slot, wanted.serial)?;
     let pool = PoolRef::Leased(attachment.clone());
-    let buffer = home::leased(pool, slot, segment, serial, map, spare)?;
-    Tensor::described(buffer, checked)
+    let buffer = home::leased(pool, place, wanted.serial, map, spare)?;
+    Tensor::described(buffer, place.offset, checked)
 }
 
 fn lease_own(owner: &Arc<Owner<Spare>>, wanted: &TensorDescriptor) -> Result<Tensor> {
     let checked = wanted.read()?;
-    let &TensorDescriptor { slot, segment, serial, .. } = wanted;
-    let map = owner.lease(slot, serial, segment)?;
+    let (place, map) = owner.lease(wanted.slot, wanted.serial)?;
     let pool = PoolRef::OwnLease(owner.clone());
-    let buffer = home::leased(pool, slot, segment, serial, map, None)?;
-    Tensor::described(buffer, checked)
+    let buffer = home::leased(pool, place, wanted.serial, map, None)?;
+    Tensor::described(buffer, place.offset, checked)
 }
 
 /// The pools that this process owns or is attached to.
@@ -320,7 +318,7 @@ impl KnownPools {
     }
 
     fn attached(&self, uid: u64) -> Option<Arc<Attachment<Spare>>> {
-        self.attached.get(&uid).and_then(Weak::upgrade)
+        self.attached.get(&uid).and_then(Weak::upgrade).filter(|found| found.is_usable())
     }
 }
 

@@ -228,9 +228,13 @@ struct Liar {
 
 impl Liar {
     fn new(seed: u64) -> Liar {
-        let header = memfd(128, SealFlags::empty());
-        let serials: Vec<u8> = (0..16_u64).flat_map(|_| 2_u64.to_ne_bytes()).collect();
-        rustix::io::pwrite(&header, &serials, 0).unwrap();
+        let header = memfd(128 + 8 * 24, SealFlags::empty());
+        let serials = std::iter::repeat_n(2_u64, 16);
+        // Slots of segment 1, and one after them that lies in none.
+        let places =
+            (0..8_u64).flat_map(|slot| [1, slot * 8192, if slot < 7 { 8192 } else { 1 << 40 }]);
+        let words: Vec<u8> = serials.chain(places).flat_map(u64::to_ne_bytes).collect();
+        rustix::io::pwrite(&header, &words, 0).unwrap();
         rustix::fs::fcntl_add_seals(&header, SEALS).unwrap();
         let welcome = Welcome {
             uid: UID,

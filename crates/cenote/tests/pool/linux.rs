@@ -30,6 +30,9 @@ const TESTS: &[Test] = &[
     ("only_the_owner_allocates", only_owner),
     ("new_segments_reach_attachers_before_they_are_needed", segments),
     ("trim_frees_empty_segments", trim),
+    ("empty_segments_make_room_for_a_larger_tensor", reclaimed),
+    ("a_descriptor_reaches_its_own_slot_and_nothing_else", forged),
+    ("a_grandchild_is_as_safe_as_a_child", grandchild),
     ("any_tensor_can_be_staged_and_the_copy_is_counted", staged),
     ("scrubbed_slots_come_back_as_zeros", scrubbed),
     ("memory_is_reserved_ahead_of_need", ahead),
@@ -51,10 +54,17 @@ pub(crate) fn main() -> ExitCode {
         std::env::set_var("CENOTE_DIR", &dir.0);
     }
     let trial = |&(name, test): &Test| {
+        // The emulator cannot fork a process that has threads.
+        let unavailable =
+            name.contains("child") && std::env::var_os("CENOTE_TEST_EMULATED").is_some();
+        if unavailable {
+            println!("NOT AVAILABLE under emulation: {name}");
+        }
         Trial::test(name, move || {
             test();
             Ok(())
         })
+        .with_ignored_flag(unavailable)
     };
     libtest_mimic::run(&args, TESTS.iter().map(trial).collect()).exit_code()
 }
@@ -414,6 +424,70 @@ fn trim() {
     assert!(all_are(&filled(&pool, 1 << 20, 3), 3));
 }
 
+/// Descriptors say where their bytes lie; only the pool is believed.
+fn forged() {
+    let pool = pool(TensorPoolConfig::small());
+    let mut secret = filled(&pool, 4096, 1);
+    let shown = filled(&pool, 4096, 2);
+    let honest = shown.descriptor().unwrap();
+    let mut bytes = honest.as_bytes().to_vec();
+    let (slot, offset) = (20..24, 24..32);
+    // The bytes of the neighbour, under the lease of its own slot.
+    let at = u64::from_ne_bytes(bytes[offset.clone()].try_into().unwrap());
+    for wrong in [0, at + 4096, at.wrapping_sub(4096), u64::MAX] {
+        bytes[offset.clone()].copy_from_slice(&wrong.to_ne_bytes());
+        assert!(wrong == at || Tensor::from_descriptor(&unraw(&bytes)).is_err(), "{wrong}");
+    }
+    // A slot that was never shown to anybody.
+    let mut bytes = honest.as_bytes().to_vec();
+    for other in 0..4_u32 {
+        bytes[slot.clone()].copy_from_slice(&other.to_ne_bytes());
+        let own = u32::from_ne_bytes(honest.as_bytes()[slot.clone()].try_into().unwrap());
+        assert!(other == own || Tensor::from_descriptor(&unraw(&bytes)).is_err(), "{other}");
+    }
+    secret.map_mut().unwrap();
+}
+
+fn unraw(bytes: &[u8]) -> TensorDescriptor {
+    TensorDescriptor::from_bytes(bytes).unwrap()
+}
+
+#[allow(unsafe_code, reason = "fork")]
+fn grandchild() {
+    let pool = pool(TensorPoolConfig::small());
+    let tensor = filled(&pool, 10_000, 1);
+    let shared = Tensor::options().create(&[1 << 20], DType::U8).unwrap();
+    // SAFETY: see `forked`.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        // The child lets go of what it inherited, takes the numbers for itself, and forks in turn.
+        drop((tensor, shared));
+        let files: Vec<_> = (0..64).map(|_| std::fs::File::open("/dev/null").unwrap()).collect();
+        let mut own = Tensor::options().create(&[1 << 20], DType::U8).unwrap();
+        own.map_mut().unwrap().as_mut_slice::<u8>().unwrap().fill(5);
+        // SAFETY: see `forked`.
+        let grandchild = unsafe { libc::fork() };
+        if grandchild == 0 {
+            let open = files.iter().all(|file| file.metadata().is_ok());
+            // SAFETY: ends the process at once.
+            unsafe { libc::_exit(i32::from(!(open && all_are(&own, 5)))) };
+        }
+        // SAFETY: ends the process at once.
+        unsafe { libc::_exit(wait_for(grandchild)) };
+    }
+    assert_eq!(wait_for(child), 0);
+    assert!(all_are(&tensor, 1) && all_are(&shared, 0));
+}
+
+/// The exit code of a child; 99 if it had none.
+#[allow(unsafe_code, reason = "waitpid")]
+fn wait_for(child: libc::pid_t) -> i32 {
+    let mut status = 0;
+    // SAFETY: waits for our own child.
+    unsafe { libc::waitpid(child, &raw mut status, 0) };
+    if libc::WIFEXITED(status) { libc::WEXITSTATUS(status) } else { 99 }
+}
+
 fn staged() {
     let pool = pool(TensorPoolConfig::small());
     let frame = Tensor::options().row_alignment(64).image(30, 20, PixelFormat::Nv12).unwrap();
@@ -455,6 +529,16 @@ fn ahead() {
         std::thread::sleep(Duration::from_millis(5));
     }
     panic!("nothing was reserved ahead of need: {:?}", pool.stats());
+}
+
+/// Ten frames of one size, and then one that is larger than any segment of theirs.
+fn reclaimed() {
+    let pool = pool(TensorPoolConfig::small());
+    drop((0..10).map(|_| filled(&pool, 6 << 20, 1)).collect::<Vec<_>>());
+    assert!(all_are(&filled(&pool, 50 << 20, 2), 2));
+    let start = std::time::Instant::now();
+    let large = pool.alloc_timeout(&[65 << 20], DType::U8, Duration::from_secs(60));
+    assert!(large.is_err() && start.elapsed() < Duration::from_secs(30), "never waited for");
 }
 
 fn waits() {

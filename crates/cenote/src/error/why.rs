@@ -1,0 +1,98 @@
+//! Reasons, as errors carry them.
+
+use std::fmt;
+use std::io;
+use std::time::Duration;
+
+/// Why a kind of memory cannot be had.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Unavailable {
+    /// This build has no code for it.
+    #[error("this version of cenote cannot allocate it yet")]
+    NotSupported,
+    /// The operating system has nothing like it.
+    #[error("this operating system does not have it")]
+    Platform,
+    /// The user asked for heap memory everywhere.
+    #[error("CENOTE_FORCE_MEM asks for heap memory")]
+    ForcedMem,
+    /// The system refused when asked.
+    #[error("{op} failed: {source}")]
+    Refused {
+        /// What was attempted.
+        op: &'static str,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// There is not enough of it.
+    #[error("{asked} bytes do not fit in the {available} bytes left under {limit}")]
+    Full {
+        /// Bytes asked for.
+        asked: usize,
+        /// Bytes that could still be had.
+        available: usize,
+        /// What limits them.
+        limit: Limit,
+    },
+}
+
+/// What bounds the memory that this process may use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Limit {
+    /// The memory limit of a control group.
+    #[error("the memory limit of this control group")]
+    Cgroup,
+    /// The memory of the machine.
+    #[error("the memory of this machine")]
+    Machine,
+    /// The address space, or a limit on it.
+    #[error("the address space of this process")]
+    AddressSpace,
+    /// The hard limit that a buffer pool was made with.
+    #[error("the hard limit of this buffer pool")]
+    Pool,
+}
+
+/// Why a tensor must not be written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum NotWritable {
+    /// Clones or views of it are alive.
+    #[error("other handles or views of the same buffer are alive")]
+    Shared,
+    /// Its file descriptor was given out, or it was sent.
+    #[error("it was, or may have been, shared with another process")]
+    Published,
+    /// It came from another process.
+    #[error("it was received from another process")]
+    Received,
+    /// It is shared memory of the process that this one was forked from.
+    #[error("it is shared memory of the process that this one was forked from")]
+    Forked,
+    /// The memory belongs to somebody else.
+    #[error("its memory belongs to somebody else")]
+    Foreign,
+}
+
+/// A process that holds slots of a pool which the owner would like to reuse.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Holder {
+    /// Its process id; 0 if it cannot be seen from here.
+    pub pid: i32,
+    /// The name of its program.
+    pub program: String,
+    /// Slots that the owner let go of and this process holds.
+    pub retired_slots: usize,
+    /// How long ago the owner let go of the oldest of them.
+    pub longest: Duration,
+}
+
+impl fmt::Display for Holder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Holder { pid, program, retired_slots, longest } = self;
+        write!(f, "{program} (pid {pid}) holds {retired_slots}, the oldest for {longest:?}")
+    }
+}
