@@ -1,0 +1,52 @@
+//! What wakes the threads of this process that wait for a topic.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::event::{EventfdFlags, eventfd};
+
+use crate::sync::{AtomicU64, Ordering};
+
+/// An eventfd that is written to only while somebody listens. It never leaves this process.
+#[derive(Debug)]
+pub(crate) struct Bell {
+    fd: OwnedFd,
+    armed: AtomicU64,
+}
+
+impl Bell {
+    pub(crate) fn new() -> io::Result<Bell> {
+        let fd = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        Ok(Bell { fd, armed: AtomicU64::new(0) })
+    }
+
+    /// From here on, until disarmed, ringing is heard. Follow this with a `SeqCst` fence, and look
+    /// again before sleeping.
+    pub(crate) fn arm(&self, armed: bool) {
+        self.armed.store(u64::from(armed), Ordering::Relaxed);
+    }
+
+    /// Rings if somebody listens. A `SeqCst` fence must stand between what is to be seen and this.
+    pub(crate) fn ring(&self) {
+        if self.armed.load(Ordering::Relaxed) != 0 {
+            self.ring_anyway();
+        }
+    }
+
+    /// Rings for something that does not wait to be looked at.
+    pub(crate) fn ring_anyway(&self) {
+        // A counter at its limit has been rung.
+        let _ = rustix::io::write(&self.fd, &1_u64.to_ne_bytes());
+    }
+
+    /// Makes it quiet again.
+    pub(crate) fn hush(&self) {
+        let _ = rustix::io::read(&self.fd, &mut [0; 8]);
+    }
+}
+
+impl AsFd for Bell {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}

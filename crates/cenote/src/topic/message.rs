@@ -1,0 +1,147 @@
+//! What can be sent: how a value becomes the words of a ring entry, and comes back.
+
+use crate::domain::Domain;
+use crate::error::{Error, Result};
+use crate::meta::{MAX_META, Meta};
+use crate::tensor::Tensor;
+use crate::tensor::packed::{self, Packed};
+use crate::topic::ring::Shape;
+use crate::topic::signature::Signature;
+
+/// Something that a [`Topic`](crate::Topic) carries: an [`Image`](crate::Image), a
+/// [`PointCloud`](crate::PointCloud), a [`DepthImage`](crate::DepthImage), a [`Tensor`], or any plain
+/// data.
+///
+/// Plain data is any type that is [`bytemuck::Pod`]: without padding, and valid whatever its bits are,
+/// for they come from another process. The compiler checks that, with
+/// `#[derive(bytemuck::Pod, bytemuck::Zeroable)]` and `#[repr(C)]`:
+///
+/// ```
+/// # use cenote::bytemuck;
+/// #[repr(C)]
+/// #[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
+/// struct Pose {
+///     position: [f64; 3],
+///     rotation: [f64; 4],
+/// }
+/// # fn sends<T: cenote::Message>() {}
+/// sends::<Pose>();
+/// ```
+///
+/// ```compile_fail
+/// # fn sends<T: cenote::Message>() {}
+/// sends::<(u8, u32)>(); // has padding
+/// ```
+pub trait Message: Carry {}
+
+impl<T: Carry> Message for T {}
+
+/// How a message travels. Unnameable elsewhere, so that only this file implements it.
+pub trait Carry: Sized + Send + 'static {
+    /// The type, in words that can be compared with a peer's.
+    fn signature() -> Signature;
+
+    /// The most words that a message takes in a ring.
+    fn max_words() -> usize;
+
+    /// The tensor that the message stands for.
+    fn carried(&self) -> Option<&Tensor>;
+
+    /// Writes the message to `words`, which has room for it, and tells how many it took. `shared`
+    /// takes the place of the tensor that it carries. From here on nobody can write that.
+    fn write(&self, shared: Option<&Tensor>, words: &mut [u64]) -> Result<usize>;
+
+    /// Reads a message, whose tensor is to be had from `tensors`. The words are input.
+    fn read(words: &[u64], tensors: &mut impl Tensors) -> Result<Self, Unread>;
+}
+
+/// Where the tensor of a message comes from.
+pub trait Tensors {
+    fn tensor(&mut self, packed: &Packed<'_>) -> Result<Tensor, Unread>;
+}
+
+/// Why a message was not read.
+#[derive(Debug)]
+pub enum Unread {
+    /// Its pool is not attached to yet. It stays in the queue.
+    Later,
+    /// It was overwritten meanwhile.
+    Passed,
+    /// It never can be.
+    Lost(Error),
+}
+
+impl From<Error> for Unread {
+    fn from(error: Error) -> Self {
+        Unread::Lost(error)
+    }
+}
+
+/// The words that `bytes` bytes take.
+const fn words(bytes: usize) -> usize {
+    bytes.div_ceil(size_of::<u64>())
+}
+
+impl<T: bytemuck::Pod + Send> Carry for T {
+    fn signature() -> Signature {
+        Signature::plain::<T>()
+    }
+
+    fn max_words() -> usize {
+        const { assert!(words(size_of::<T>()) <= Shape::MAX_PAYLOAD, "plain data has at most 64 KiB; send a tensor") };
+        words(size_of::<T>())
+    }
+
+    fn carried(&self) -> Option<&Tensor> {
+        None
+    }
+
+    fn write(&self, _: Option<&Tensor>, to: &mut [u64]) -> Result<usize> {
+        let len = words(size_of::<T>());
+        let from = bytemuck::bytes_of(self);
+        if let Some(last) = to[..len].last_mut() {
+            *last = 0; // the bytes beyond the value
+        }
+        bytemuck::cast_slice_mut(&mut to[..len])[..from.len()].copy_from_slice(from);
+        Ok(len)
+    }
+    fn read(from: &[u64], _: &mut impl Tensors) -> Result<Self, Unread> {
+        let bytes: &[u8] = bytemuck::cast_slice(from);
+        let short = Error::BadMessage { what: "it is shorter than its type" };
+        Ok(bytemuck::pod_read_unaligned(bytes.get(..size_of::<T>()).ok_or(short)?))
+    }
+}
+
+/// The types over tensors are all alike.
+macro_rules! domain_message {
+    ($($type:ty),*) => {$(
+        impl Carry for $type {
+            fn signature() -> Signature {
+                Signature::tensor(Self::KIND, Self::NAME)
+            }
+
+            fn max_words() -> usize {
+                packed::max_words(MAX_META)
+            }
+
+            fn carried(&self) -> Option<&Tensor> {
+                Some(self.tensor())
+            }
+
+            fn write(&self, shared: Option<&Tensor>, words: &mut [u64]) -> Result<usize> {
+                let tensor = shared.unwrap_or(self.tensor());
+                packed::pack(tensor, Self::KIND, self.meta().as_words(), words)
+            }
+            fn read(words: &[u64], tensors: &mut impl Tensors) -> Result<Self, Unread> {
+                let packed = packed::unpack(words)?;
+                if Self::KIND != Tensor::KIND && packed.kind != Self::KIND {
+                    return Err(Error::BadMessage { what: "a message of another kind" }.into());
+                }
+                let meta = Meta::from_words(packed.meta)?;
+                Ok(Self::from_parts(tensors.tensor(&packed)?, &meta)?)
+            }
+        }
+    )*};
+}
+
+domain_message!(Tensor, crate::Image, crate::PointCloud, crate::DepthImage);

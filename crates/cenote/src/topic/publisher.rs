@@ -1,0 +1,415 @@
+//! The part of a topic that sends: a ring, a pool, and the subscribers.
+//!
+//! The ring is words that only this process writes. Beside each entry that names a slot, the publisher
+//! keeps a handle of the tensor, until the entry is overwritten: so a message that is queued can be
+//! taken, and the slot of one that is not queued any more is free as soon as nobody holds it.
+//!
+//! Subscribers come in through the socket of the pool (`pool/serve.rs`), which passes on here what is
+//! not the pool's business.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::time::{Duration, Instant};
+
+use crate::error::{Error, Result};
+use crate::memory::budget::Budget;
+use crate::os::fork::{self, GuardedSocket};
+use crate::os::memfd;
+use crate::os::packet;
+use crate::pool::serve::{Guest, Host};
+use crate::region::Words;
+use crate::sync::{AtomicU64, Ordering, fence};
+use crate::tensor::{Tensor, TensorPool};
+use crate::topic::bell::Bell;
+use crate::topic::config::{Policy, TopicConfig};
+use crate::topic::message::Message;
+use crate::topic::name::TopicName;
+use crate::topic::ring::{Reader, Shape, Shipped, Writer};
+use crate::topic::signature::Signature;
+use crate::topic::stats::Staged;
+use crate::topic::wire::{Mismatch, Subscribe, Subscribed, read, row};
+
+/// How often a publisher that waits looks by itself.
+const LOOK_AGAIN: Duration = Duration::from_millis(1);
+
+/// The most subscribers of one publisher.
+const MAX_SUBSCRIBERS: usize = 1024;
+
+/// What sends.
+#[derive(Debug)]
+pub(crate) struct Publisher {
+    name: TopicName,
+    pub(crate) pool: TensorPool,
+    policy: Policy,
+    signature: Signature,
+    shape: Shape,
+    first: u64,
+    ring: Words,
+    ring_fd: OwnedFd,
+    epoch: u64,
+    state: Mutex<State>,
+    /// Subscribers came, went, or took something.
+    changed: Condvar,
+    /// Wakes whoever receives through the same object.
+    own: OnceLock<Arc<Bell>>,
+    pub(crate) staged: Staged,
+    closed: AtomicBool,
+}
+
+#[derive(Debug)]
+struct State {
+    /// The sequence of the next message.
+    next: u64,
+    /// The tensors of the messages in the ring, by sequence modulo depth.
+    held: Box<[Option<Tensor>]>,
+    /// Where a message is written before it goes to the ring.
+    words: Box<[u64]>,
+    subscribers: Vec<Subscriber>,
+    /// How many wait for subscribers to take something.
+    waiters: usize,
+    /// How many messages whoever receives through the same object has passed; `None`: nobody does.
+    own_taken: Option<u64>,
+    /// Itself, while subscribers have still to take something after it was closed.
+    lingers: Option<Arc<Publisher>>,
+}
+
+/// One subscription, as its publisher sees it.
+#[derive(Debug)]
+struct Subscriber {
+    number: u64,
+    pid: i32,
+    program: String,
+    connection: Arc<GuardedSocket>,
+    row: Words,
+    /// The sequence of its first message.
+    start: u64,
+    /// The last number by which it was found armed.
+    woken: u64,
+}
+
+impl Subscriber {
+    /// The sequence of the message that it takes next. What it says is believed only as far as it
+    /// can be true.
+    fn cursor(&self, next: u64) -> u64 {
+        let taken = self.row.get()[row::TAKEN].load(Ordering::Acquire);
+        self.start.wrapping_add(taken.min(next.wrapping_sub(self.start)))
+    }
+
+    /// Sends a byte if it sleeps and was not told yet. A full socket has bytes for it already.
+    fn wake(&mut self) {
+        let armed = self.row.get()[row::ARMED].load(Ordering::Relaxed);
+        if armed != 0 && armed != self.woken {
+            self.woken = armed;
+            let _ = packet::send(self.connection.as_fd(), &[0], &[]);
+        }
+    }
+}
+
+impl Publisher {
+    /// A publisher whose pool nobody can see yet.
+    pub(crate) fn new<T: Message>(
+        name: &TopicName,
+        pool: TensorPool,
+        config: &TopicConfig,
+    ) -> Result<Arc<Publisher>> {
+        let shape = config.ring(T::max_words())?;
+        let error = |source| Error::os("reserving a ring", source);
+        let reservation = Budget::reserve(shape.words() * size_of::<u64>())?;
+        let (ring, ring_fd) = Words::create("cenote-ring", shape.words()).map_err(error)?;
+        reservation.settle();
+        memfd::forbid_writing(&ring_fd).map_err(error)?;
+        Writer::new(ring.get(), shape).start(config.first_sequence);
+        let state = State {
+            next: config.first_sequence,
+            held: (0..config.depth).map(|_| None).collect(),
+            words: vec![0; shape.payload()].into(),
+            subscribers: Vec::new(),
+            waiters: 0,
+            own_taken: None,
+            lingers: None,
+        };
+        Ok(Arc::new(Publisher {
+            name: name.clone(),
+            pool,
+            policy: config.policy,
+            signature: T::signature(),
+            shape,
+            first: config.first_sequence,
+            ring,
+            ring_fd,
+            epoch: fork::epoch(),
+            state: Mutex::new(state),
+            changed: Condvar::new(),
+            own: OnceLock::new(),
+            staged: Staged::default(),
+            closed: AtomicBool::new(false),
+        }))
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // No code under this lock panics between two halves of a change.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn check_process(&self) -> Result<()> {
+        match self.epoch == fork::epoch() {
+            true => Ok(()),
+            false => Err(Error::Forked { pool: self.name.to_string() }),
+        }
+    }
+
+    fn writer(&self) -> Writer<'_> {
+        Writer::new(self.ring.get(), self.shape)
+    }
+
+    /// Sends a message; `policy` says what to do if a subscriber is in the way.
+    pub(crate) fn send<T: Message>(&self, message: &T, policy: Policy) -> Result<()> {
+        self.check_process()?;
+        let staged = message.carried().map_or(Ok(None), |tensor| self.stage(tensor))?;
+        let tensor = staged.as_ref().or(message.carried());
+        let state = self.make_room(self.state(), policy)?;
+        let old = self.publish(state, tensor, |words| message.write(tensor, words))?;
+        drop(old);
+        Ok(())
+    }
+
+    /// How many messages were sent.
+    pub(crate) fn sent(&self) -> u64 {
+        self.state().next.wrapping_sub(self.first)
+    }
+
+    /// What to do by default if a subscriber is in the way.
+    pub(crate) fn policy(&self) -> Policy {
+        self.policy
+    }
+
+    /// Writes a message to the ring, wakes whoever sleeps, and gives back the tensor that is not in
+    /// the ring any more, to be dropped without the lock.
+    fn publish(
+        &self,
+        mut state: MutexGuard<'_, State>,
+        tensor: Option<&Tensor>,
+        write: impl FnOnce(&mut [u64]) -> Result<usize>,
+    ) -> Result<Option<Tensor>> {
+        let State { next, held, words, subscribers, .. } = &mut *state;
+        let (sequence, len) = (*next, write(words)?);
+        let writer = self.writer();
+        let oldest = sequence.wrapping_sub(self.shape.depth);
+        writer.retract(oldest);
+        writer.publish::<Shipped>(sequence, &words[..len]);
+        *next = sequence.wrapping_add(1);
+        let place = (sequence.wrapping_sub(self.first) % self.shape.depth) as usize;
+        let old = std::mem::replace(&mut held[place], tensor.cloned());
+        // Pairs with that of whoever arms: either it sees the message, or this sees the arm.
+        fence(Ordering::SeqCst);
+        subscribers.iter_mut().for_each(Subscriber::wake);
+        drop(state);
+        if let Some(own) = self.own.get() {
+            own.ring();
+        }
+        Ok(old)
+    }
+}
+
+/// Slow subscribers.
+impl Publisher {
+    /// Waits until no subscriber needs the message that the next one pushes out.
+    fn make_room<'a>(
+        &'a self,
+        mut state: MutexGuard<'a, State>,
+        policy: Policy,
+    ) -> Result<MutexGuard<'a, State>> {
+        let patience = match policy {
+            Policy::KeepLast => return Ok(state),
+            Policy::Block(patience) => patience,
+            Policy::Reject => Duration::ZERO,
+        };
+        if self.slowest(&state).is_none() {
+            return Ok(state);
+        }
+        let start = Instant::now();
+        loop {
+            // Asked for before looking: whoever takes a message after the look sees it.
+            state = self.wait_a_moment(state, patience.is_zero());
+            match self.slowest(&state) {
+                None => return Ok(state),
+                Some(slow) if start.elapsed() >= patience => return Err(self.too_slow(slow, patience)),
+                Some(_) => {}
+            }
+        }
+    }
+
+    fn wait_a_moment<'a>(&'a self, mut state: MutexGuard<'a, State>, not_at_all: bool) -> MutexGuard<'a, State> {
+        if not_at_all {
+            return state;
+        }
+        state.waiters += 1;
+        self.writer().set_waiting(true);
+        fence(Ordering::SeqCst);
+        if self.slowest(&state).is_some() {
+            let woken = self.changed.wait_timeout(state, LOOK_AGAIN);
+            state = woken.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        state.waiters -= 1;
+        self.writer().set_waiting(state.waiters > 0);
+        state
+    }
+
+    /// A subscriber that still needs the message which the next one pushes out. `Some(None)` is
+    /// whoever receives through the same object.
+    #[allow(clippy::option_option, reason = "local")]
+    fn slowest<'s>(&self, state: &'s State) -> Option<Option<&'s Subscriber>> {
+        let full = |cursor: u64| state.next.wrapping_sub(cursor) >= self.shape.depth;
+        let own = state.own_taken.map(|taken| self.first.wrapping_add(taken));
+        if own.is_some_and(full) {
+            return Some(None);
+        }
+        state.subscribers.iter().find(|one| full(one.cursor(state.next))).map(Some)
+    }
+
+    fn too_slow(&self, slow: Option<&Subscriber>, waited: Duration) -> Error {
+        let (pid, program) = match slow {
+            Some(slow) => (slow.pid, slow.program.clone()),
+            None => (std::process::id().cast_signed(), "this very topic".to_owned()),
+        };
+        Error::SlowSubscriber { topic: self.name.to_string(), pid, program, waited }
+    }
+
+    /// Notes how far whoever receives through the same object has come.
+    pub(crate) fn set_own_taken(&self, taken: u64) {
+        let mut state = self.state();
+        state.own_taken = Some(taken);
+        if state.waiters > 0 {
+            self.changed.notify_all();
+        }
+    }
+
+    /// Whether subscribers must tell how far they have come.
+    pub(crate) fn waits(&self) -> bool {
+        self.policy != Policy::KeepLast
+    }
+}
+
+/// Receiving through the same object.
+impl Publisher {
+    /// Has `bell` rung at every message.
+    pub(crate) fn ring_at(&self, bell: &Arc<Bell>) {
+        let _ = self.own.set(bell.clone());
+    }
+
+    pub(crate) fn reader(&self) -> Reader<'_> {
+        Reader::new(self.ring.get(), self.shape)
+    }
+
+    pub(crate) fn first(&self) -> u64 {
+        self.first
+    }
+
+    pub(crate) fn payload(&self) -> usize {
+        self.shape.payload()
+    }
+
+    /// The tensor of message `sequence`, if it is still in the ring.
+    pub(crate) fn held(&self, sequence: u64) -> Option<Tensor> {
+        let state = self.state();
+        let place = (sequence.wrapping_sub(self.first) % self.shape.depth) as usize;
+        let back = state.next.wrapping_sub(sequence);
+        state.held[place].clone().filter(|_| (1..=self.shape.depth).contains(&back))
+    }
+}
+
+/// Subscribers.
+impl Publisher {
+    /// Waits until there are `count`; tells how many there are.
+    pub(crate) fn wait_for_subscribers(&self, count: usize, timeout: Duration) -> Result<usize> {
+        self.check_process()?;
+        let few = |state: &mut State| state.subscribers.len() < count;
+        let waited = self.changed.wait_timeout_while(self.state(), timeout, few);
+        Ok(waited.unwrap_or_else(PoisonError::into_inner).0.subscribers.len())
+    }
+
+    pub(crate) fn subscribers(&self) -> usize {
+        self.state().subscribers.len()
+    }
+
+    /// Lets a subscriber in: its row is there, and its first message is fixed, before the next is
+    /// sent.
+    fn welcome(&self, guest: &Guest, wish: &Subscribe) -> Result<(), ()> {
+        let reservation = Budget::reserve(row::WORDS * size_of::<u64>()).map_err(drop)?;
+        let made = Words::create_for_peer("cenote-subscriber", row::WORDS).map_err(drop)?;
+        reservation.settle();
+        let (row, row_fd) = made;
+        let mut state = self.state();
+        let known = state.subscribers.iter().any(|one| one.number == guest.number);
+        if known || state.subscribers.len() >= MAX_SUBSCRIBERS || state.lingers.is_some() {
+            return Err(());
+        }
+        let back = state.next.wrapping_sub(self.reader().oldest(self.first)).min(wish.history);
+        let start = state.next.wrapping_sub(back);
+        let answer = Subscribed {
+            head: crate::pool::wire::Packet::new(crate::pool::wire::Kind::Subscribed),
+            uid: self.pool.uid(),
+            first: self.first,
+            start,
+            depth: self.shape.depth,
+            payload: self.shape.payload() as u64,
+            waits: u64::from(self.waits()),
+        };
+        let fds = [self.ring_fd.as_fd(), row_fd.as_fd()];
+        packet::send(guest.connection.as_fd(), bytemuck::bytes_of(&answer), &fds).map_err(drop)?;
+        state.subscribers.push(Subscriber {
+            number: guest.number,
+            pid: guest.pid,
+            program: guest.program.clone(),
+            connection: guest.connection.clone(),
+            row,
+            start,
+            woken: 0,
+        });
+        self.changed.notify_all();
+        Ok(())
+    }
+
+    /// Says that nothing more will come. Whatever is queued can still be taken: subscribers have it
+    /// mapped, and this stays until they have drained the ring or are gone.
+    pub(crate) fn close(self: &Arc<Self>) {
+        if self.check_process().is_err() {
+            return;
+        }
+        self.closed.store(true, Ordering::Relaxed);
+        self.writer().close();
+        let mut state = self.state();
+        if !state.subscribers.is_empty() {
+            state.lingers = Some(self.clone());
+        }
+        fence(Ordering::SeqCst);
+        state.subscribers.iter_mut().for_each(Subscriber::wake);
+    }
+}
+
+impl Host for Publisher {
+    fn greet(&self, guest: &Guest, hello: &[u8]) -> Result<(), ()> {
+        let wish: Subscribe = read(hello).map_err(drop)?;
+        if wish.signature.reads(&self.signature) {
+            return self.welcome(guest, &wish);
+        }
+        let answer = Mismatch::new(self.signature);
+        let _ = packet::send(guest.connection.as_fd(), bytemuck::bytes_of(&answer), &[]);
+        Err(())
+    }
+
+    fn woken(&self) {
+        self.changed.notify_all();
+    }
+
+    fn left(&self, number: u64) {
+        let mut state = self.state();
+        let at = state.subscribers.iter().position(|one| one.number == number);
+        let gone = at.map(|at| state.subscribers.swap_remove(at));
+        let done = if state.subscribers.is_empty() { state.lingers.take() } else { None };
+        drop(state);
+        self.changed.notify_all();
+        drop((gone, done));
+    }
+}

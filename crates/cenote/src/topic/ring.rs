@@ -1,0 +1,403 @@
+//! The ring of a publisher: one writer, any number of readers in other processes, no lock.
+//!
+//! ```text
+//!   | HEAD … | WAITING  CLOSED … |  entry 0  |  entry 1  | …       words in a sealed memfd
+//!                                  STATE LEN payload …
+//! ```
+//!
+//! Each entry is a sequence lock (Boehm, "Can Seqlocks Get Along With Programming Language Memory
+//! Models?", MSPC 2012). Its state tells which message it holds, or that it is being written; a reader
+//! that meets the latter has "nothing yet" and never waits. The message with sequence `s` is in entry
+//! `s mod entries`, the number of entries is a power of two, and all arithmetic wraps.
+//!
+//! ```text
+//!   writer                               reader
+//!   W1  state := writing(s)              A1  state == ready(s)?      (acquire)
+//!   W2  release fence                    A2  read the payload        (relaxed)
+//!   W3  write the payload    (relaxed)   A3  acquire fence
+//!   W4  state := ready(s)    (release)   A4  state == ready(s) still?
+//!   W5  head := s + 1        (release)
+//! ```
+//!
+//! A1 that reads W4 sees W3. A2 that reads any word of a later W3 has A4 see the W1 before it, through
+//! W2 and A3, and throws the payload away. A reader that leases a slot which the payload names makes
+//! the check of A4 once more, after its lease (`pool/lease.rs`, R3): W1 is the O1 of that protocol.
+
+use crate::sync::{AtomicU64, Ordering, fence};
+
+/// The sequence of the next message. Readers need it to find where to begin.
+const HEAD: usize = 0;
+/// Non-zero: the publisher waits for readers, and wants to be woken when one advances.
+const WAITING: usize = LINE;
+/// Non-zero: nothing more will come.
+const CLOSED: usize = LINE + 1;
+/// Where the entries start. What seldom changes has a cache line of its own, for readers look at it.
+const ENTRIES: usize = 2 * LINE;
+
+const STATE: usize = 0;
+const LEN: usize = 1;
+const PAYLOAD: usize = 2;
+
+/// Words in a cache line.
+const LINE: usize = 8;
+
+/// How large a ring is: known to both sides before either touches it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Shape {
+    /// A power of two.
+    entries: u64,
+    /// Of each entry, a multiple of a cache line.
+    stride: usize,
+    /// How many messages are kept, at most one for each entry.
+    pub(crate) depth: u64,
+}
+
+impl Shape {
+    /// The most messages that a ring keeps.
+    pub(crate) const MAX_DEPTH: usize = 1 << 16;
+    /// The most words of one message.
+    pub(crate) const MAX_PAYLOAD: usize = 1 << 13;
+
+    /// A ring for `depth` messages of up to `payload` words. `None` if that is out of all bounds.
+    pub(crate) fn new(depth: usize, payload: usize) -> Option<Shape> {
+        if !(1..=Self::MAX_DEPTH).contains(&depth) || payload > Self::MAX_PAYLOAD {
+            return None;
+        }
+        let stride = (PAYLOAD + payload).next_multiple_of(LINE);
+        Some(Shape { entries: depth.next_power_of_two() as u64, stride, depth: depth as u64 })
+    }
+
+    /// The words that the whole ring needs.
+    pub(crate) fn words(&self) -> usize {
+        // Both factors are limited.
+        ENTRIES + self.entries as usize * self.stride
+    }
+
+    /// The most words of one message.
+    pub(crate) fn payload(&self) -> usize {
+        self.stride - PAYLOAD
+    }
+
+    fn entry<'a>(&self, words: &'a [AtomicU64], sequence: u64) -> &'a [AtomicU64] {
+        let index = (sequence & (self.entries - 1)) as usize;
+        let start = ENTRIES + index * self.stride;
+        &words[start..start + self.stride]
+    }
+}
+
+/// The state of an entry that holds message `sequence`.
+fn ready(sequence: u64) -> u64 {
+    sequence.wrapping_mul(2).wrapping_add(2)
+}
+
+/// The state of an entry while message `sequence` is written to it.
+fn writing(sequence: u64) -> u64 {
+    ready(sequence).wrapping_sub(1)
+}
+
+/// The parts of the protocol that a model can take away to show that they are needed.
+pub(crate) trait Orderings {
+    /// W2.
+    const WRITE_FENCE: bool = true;
+    /// A3.
+    const READ_FENCE: bool = true;
+    /// W4.
+    const PUBLISH: Ordering = Ordering::Release;
+}
+
+/// The protocol with nothing taken away.
+#[derive(Debug)]
+pub(crate) struct Shipped;
+
+impl Orderings for Shipped {}
+
+/// The end that writes: the publisher's, one at a time.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Writer<'a> {
+    words: &'a [AtomicU64],
+    shape: Shape,
+}
+
+impl<'a> Writer<'a> {
+    /// Over the words of a ring, of which there must be [`Shape::words`].
+    pub(crate) fn new(words: &'a [AtomicU64], shape: Shape) -> Self {
+        Writer { words: &words[..shape.words()], shape }
+    }
+
+    /// Makes a fresh ring, in which message `first` is the next.
+    pub(crate) fn start(&self, first: u64) {
+        for sequence in 0..self.shape.entries {
+            let older = first.wrapping_add(sequence).wrapping_sub(self.shape.entries);
+            self.shape.entry(self.words, older)[STATE].store(ready(older), Ordering::Relaxed);
+        }
+        self.words[HEAD].store(first, Ordering::Release);
+    }
+
+    /// Takes message `sequence` out, so that no reader can begin to use it.
+    pub(crate) fn retract(&self, sequence: u64) {
+        let next = sequence.wrapping_add(self.shape.entries);
+        self.shape.entry(self.words, sequence)[STATE].store(writing(next), Ordering::Relaxed);
+    }
+
+    /// Publishes message `sequence`: that after the last one.
+    #[inline]
+    pub(crate) fn publish<O: Orderings>(&self, sequence: u64, payload: &[u64]) {
+        let entry = self.shape.entry(self.words, sequence);
+        entry[STATE].store(writing(sequence), Ordering::Relaxed);
+        if O::WRITE_FENCE {
+            fence(Ordering::Release);
+        }
+        // A payload that is too long is cut here, and noticed by whoever made it.
+        entry[LEN].store(payload.len() as u64, Ordering::Relaxed);
+        for (to, from) in entry[PAYLOAD..].iter().zip(payload) {
+            to.store(*from, Ordering::Relaxed);
+        }
+        entry[STATE].store(ready(sequence), O::PUBLISH);
+        self.words[HEAD].store(sequence.wrapping_add(1), Ordering::Release);
+    }
+
+    /// Says that nothing more will come.
+    pub(crate) fn close(&self) {
+        self.words[CLOSED].store(1, Ordering::Release);
+    }
+
+    /// Asks readers for a sign when they advance, or no longer.
+    pub(crate) fn set_waiting(&self, waiting: bool) {
+        self.words[WAITING].store(u64::from(waiting), Ordering::Relaxed);
+    }
+}
+
+/// What a reader finds where it looks for a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Found {
+    /// The message; its payload has this many words.
+    Message(usize),
+    /// Nothing yet.
+    Nothing,
+    /// It was overwritten, or taken out.
+    Passed,
+}
+
+/// An end that reads. Everything it sees is input from a stranger.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Reader<'a> {
+    words: &'a [AtomicU64],
+    shape: Shape,
+}
+
+impl<'a> Reader<'a> {
+    /// Over the words of a ring, of which there must be [`Shape::words`].
+    pub(crate) fn new(words: &'a [AtomicU64], shape: Shape) -> Self {
+        Reader { words: &words[..shape.words()], shape }
+    }
+
+    /// The sequence of the next message.
+    pub(crate) fn head(&self) -> u64 {
+        self.words[HEAD].load(Ordering::Acquire)
+    }
+
+    /// The oldest message that can still be there, of a publisher that began with `first`.
+    pub(crate) fn oldest(&self, first: u64) -> u64 {
+        let head = self.head();
+        let kept = head.wrapping_sub(first).min(self.shape.depth);
+        head.wrapping_sub(kept)
+    }
+
+    /// Whether nothing more will come.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.words[CLOSED].load(Ordering::Acquire) != 0
+    }
+
+    /// Whether the publisher wants to be woken.
+    pub(crate) fn is_waited_for(&self) -> bool {
+        self.words[WAITING].load(Ordering::Relaxed) != 0
+    }
+
+    /// Copies message `sequence` to `payload`, as much of it as fits.
+    #[inline]
+    pub(crate) fn read<O: Orderings>(&self, sequence: u64, payload: &mut [u64]) -> Found {
+        let entry = self.shape.entry(self.words, sequence);
+        let found = state(entry[STATE].load(Ordering::Acquire), sequence);
+        if found != Found::Message(0) {
+            return found;
+        }
+        let len = entry[LEN].load(Ordering::Relaxed);
+        let len = usize::try_from(len).unwrap_or(usize::MAX).min(payload.len());
+        for (to, from) in payload[..len].iter_mut().zip(&entry[PAYLOAD..]) {
+            *to = from.load(Ordering::Relaxed);
+        }
+        if O::READ_FENCE {
+            fence(Ordering::Acquire);
+        }
+        match self.has(sequence) {
+            true => Found::Message(len.min(self.shape.payload())),
+            false => Found::Passed,
+        }
+    }
+
+    /// Whether message `sequence` is still there. Ordered by a fence of the caller's.
+    #[inline]
+    pub(crate) fn has(&self, sequence: u64) -> bool {
+        let entry = self.shape.entry(self.words, sequence);
+        entry[STATE].load(Ordering::Relaxed) == ready(sequence)
+    }
+
+    /// Whether there is a message `sequence`, without looking at it.
+    #[inline]
+    pub(crate) fn peek(&self, sequence: u64) -> Found {
+        let entry = self.shape.entry(self.words, sequence);
+        state(entry[STATE].load(Ordering::Acquire), sequence)
+    }
+}
+
+/// What a state says about message `sequence`.
+fn state(found: u64, sequence: u64) -> Found {
+    match found.wrapping_sub(ready(sequence)).cast_signed() {
+        0 => Found::Message(0),
+        ..0 => Found::Nothing,
+        _ => Found::Passed,
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    fn ring(shape: Shape, first: u64) -> Vec<AtomicU64> {
+        let words: Vec<AtomicU64> = (0..shape.words()).map(|_| AtomicU64::new(0)).collect();
+        Writer::new(&words, shape).start(first);
+        words
+    }
+
+    fn read(words: &[AtomicU64], shape: Shape, sequence: u64) -> Option<u64> {
+        let mut payload = [0; 1];
+        match Reader::new(words, shape).read::<Shipped>(sequence, &mut payload) {
+            Found::Message(1) => Some(payload[0]),
+            _ => None,
+        }
+    }
+
+    #[test]
+    fn as_many_messages_are_kept_as_were_asked_for() {
+        for depth in [1, 2, 3, 10, 16] {
+            let shape = Shape::new(depth, 1).unwrap();
+            for first in [0, 7, u64::MAX / 2 - 5, u64::MAX - 5] {
+                let words = ring(shape, first);
+                let (writer, reader) = (Writer::new(&words, shape), Reader::new(&words, shape));
+                for n in 0..40_u64 {
+                    let sequence = first.wrapping_add(n);
+                    assert_eq!(reader.peek(sequence), Found::Nothing, "{depth} {first} {n}");
+                    writer.publish::<Shipped>(sequence, &[n]);
+                    if n >= shape.depth {
+                        writer.retract(sequence.wrapping_sub(shape.depth));
+                    }
+                    let kept = (n + 1).min(shape.depth);
+                    for back in 0..kept {
+                        assert_eq!(read(&words, shape, sequence.wrapping_sub(back)), Some(n - back));
+                    }
+                    let before = sequence.wrapping_sub(kept);
+                    assert_eq!(reader.peek(before) == Found::Passed, n >= shape.depth);
+                    assert_eq!(reader.oldest(first), sequence.wrapping_add(1).wrapping_sub(kept));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn an_entry_that_is_being_written_is_nothing_yet() {
+        let shape = Shape::new(4, 1).unwrap();
+        let words = ring(shape, 0);
+        shape.entry(&words, 0)[STATE].store(writing(0), Ordering::Relaxed);
+        assert_eq!(Reader::new(&words, shape).peek(0), Found::Nothing);
+        assert_eq!(read(&words, shape, 0), None);
+    }
+
+    #[test]
+    fn lengths_that_lie_are_cut() {
+        let shape = Shape::new(1, 3).unwrap();
+        let words = ring(shape, 0);
+        Writer::new(&words, shape).publish::<Shipped>(0, &[1, 2, 3]);
+        shape.entry(&words, 0)[LEN].store(u64::MAX, Ordering::Relaxed);
+        let mut payload = [0; 100];
+        let found = Reader::new(&words, shape).read::<Shipped>(0, &mut payload);
+        assert_eq!(found, Found::Message(shape.payload()));
+        assert_eq!(payload[..3], [1, 2, 3]);
+    }
+
+    #[test]
+    fn senseless_shapes_are_refused() {
+        assert_eq!(Shape::new(0, 1), None);
+        assert_eq!(Shape::new(Shape::MAX_DEPTH + 1, 1), None);
+        assert_eq!(Shape::new(1, Shape::MAX_PAYLOAD + 1), None);
+        assert!(Shape::new(Shape::MAX_DEPTH, Shape::MAX_PAYLOAD).is_some());
+    }
+}
+
+/// The ring in loom: see `pool/loom_tests.rs` for how to run it and what it means.
+#[cfg(all(test, loom))]
+mod loom_tests {
+    use loom::sync::Arc;
+    use loom::thread;
+
+    use super::*;
+
+    /// Two messages through a ring of one entry; a reader that reads anything reads it whole.
+    fn torn<O: Orderings + 'static>() {
+        loom::model(|| {
+            let shape = Shape { entries: 1, stride: PAYLOAD + 2, depth: 1 };
+            let words: Arc<Vec<AtomicU64>> =
+                Arc::new((0..shape.words()).map(|_| AtomicU64::new(0)).collect());
+            Writer::new(&words, shape).start(0);
+            let theirs = words.clone();
+            let reader = thread::spawn(move || {
+                let reader = Reader::new(&theirs, shape);
+                for sequence in 0..2 {
+                    let mut payload = [9, 9];
+                    if reader.read::<O>(sequence, &mut payload) == Found::Message(2) {
+                        assert_eq!(payload, [sequence, sequence], "torn");
+                    }
+                }
+            });
+            for sequence in 0..2 {
+                Writer::new(&words, shape).publish::<O>(sequence, &[sequence; 2]);
+            }
+            reader.join().unwrap();
+            assert_eq!(Reader::new(&words, shape).oldest(0), 1);
+        });
+    }
+
+    #[test]
+    fn loom_messages_are_whole() {
+        torn::<Shipped>();
+    }
+
+    #[test]
+    #[should_panic(expected = "torn")]
+    fn loom_needs_the_writers_fence() {
+        struct Weak;
+        impl Orderings for Weak {
+            const WRITE_FENCE: bool = false;
+        }
+        torn::<Weak>();
+    }
+
+    #[test]
+    #[should_panic(expected = "torn")]
+    fn loom_needs_the_readers_fence() {
+        struct Weak;
+        impl Orderings for Weak {
+            const READ_FENCE: bool = false;
+        }
+        torn::<Weak>();
+    }
+
+    #[test]
+    #[should_panic(expected = "torn")]
+    fn loom_needs_publishing_to_release() {
+        struct Weak;
+        impl Orderings for Weak {
+            const PUBLISH: Ordering = Ordering::Relaxed;
+        }
+        torn::<Weak>();
+    }
+}
