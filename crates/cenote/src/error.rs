@@ -537,9 +537,25 @@ pub enum Error {
         mode: u32,
     },
 
-    /// Group access was asked for without a directory that the group shares.
-    #[error("access for a group needs CENOTE_DIR to name a directory that the group shares")]
+    /// Access for others was asked for without a directory that they share.
+    #[error("access for others than this user needs CENOTE_DIR to name a directory they share")]
     GroupNeedsDir,
+
+    /// A directory that those whom a pool is for cannot look into.
+    #[error(
+        "{} (group {group}, mode {mode:o}) is closed to some of those whom the pool is for. Give it \
+         to their group and let that look into it (chgrp, chmod g+rx), or use another \
+         CENOTE_NAMESPACE or CENOTE_DIR",
+        path.display()
+    )]
+    ClosedDir {
+        /// The directory.
+        path: PathBuf,
+        /// Its group.
+        group: u32,
+        /// Its mode.
+        mode: u32,
+    },
 
     /// A pool of this name has an owner already.
     #[error("pool `{pool}` belongs to {program} (pid {pid}), which is running")]

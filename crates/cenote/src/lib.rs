@@ -59,8 +59,9 @@ pub use memory::select::{FORCE_MEM_ENV, NotGranted, PassedOver, Selection, Wish}
 pub use num_complex::Complex;
 #[cfg(target_os = "linux")]
 pub use pool::{
+    access::PoolAccess,
     config::TensorPoolConfig,
-    place::{DIR_ENV, NAMESPACE_ENV, PoolAccess},
+    directory::{DIR_ENV, NAMESPACE_ENV},
     stats::PoolStats,
 };
 pub use tensor::{BufferIdentity, Tensor, TensorMap, TensorMapMut, TensorOptions};

@@ -16,10 +16,13 @@
 //!
 //! The pool speaks bytes: what is in a slot is the business of the layer above.
 
+pub(crate) mod access;
 pub(crate) mod allocator;
 mod attachers;
 pub(crate) mod attachment;
+mod changes;
 pub(crate) mod config;
+pub(crate) mod directory;
 mod hot;
 mod lease;
 pub(crate) mod owner;

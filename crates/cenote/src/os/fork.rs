@@ -16,11 +16,12 @@
 
 use std::cell::Cell;
 use std::collections::BTreeSet;
+use std::io;
 use std::mem::ManuallyDrop;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::ptr::{self, NonNull};
-use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, Once, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 static EPOCH: AtomicU64 = AtomicU64::new(1);
 
@@ -96,18 +97,26 @@ impl Drop for Guarded {
     }
 }
 
+/// Has the kernel's fork call the three functions below, from the first use on.
+///
+/// Not a `Once`: a child forked while another thread is in there would wait for it for ever. Two
+/// threads at once may both install them, and what they do twice they do once.
 fn install() {
-    static ONCE: Once = Once::new();
-    ONCE.call_once(|| {
+    static DONE: AtomicBool = AtomicBool::new(false);
+    if !DONE.load(Ordering::Acquire) {
         // SAFETY: the three functions are `extern "C"`, take nothing, and do not unwind. If
         // there is no memory for the entry, children are not protected; nothing else breaks.
         unsafe { libc::pthread_atfork(Some(prepare), Some(parent), Some(child)) };
-    });
+        DONE.store(true, Ordering::Release);
+    }
 }
 
 extern "C" fn prepare() {
     // A thread that is ending has no thread-locals any more; then `child` tries the lock itself.
-    let _ = HELD.try_with(|held| held.set(Some(register())));
+    let _ = HELD.try_with(|held| {
+        let mine = held.take().unwrap_or_else(register);
+        held.set(Some(mine));
+    });
 }
 
 extern "C" fn parent() {
@@ -157,13 +166,17 @@ pub(crate) struct GuardedSocket {
 }
 
 impl GuardedSocket {
-    pub(crate) fn new(fd: OwnedFd) -> Self {
-        let guard = Guarded::new(Entry::Socket { fd: fd.as_raw_fd() });
-        GuardedSocket { fd: ManuallyDrop::new(fd), guard: ManuallyDrop::new(guard) }
+    /// Takes the socket that `make` makes at once. Under the lock, so that no fork comes between its
+    /// making and its entry: a child that kept it would make its dead parent look alive.
+    pub(crate) fn open(make: impl FnOnce() -> io::Result<OwnedFd>) -> io::Result<Self> {
+        install();
+        let mut register = register();
+        let fd = make()?;
+        let guard = Guarded { entry: Entry::Socket { fd: fd.as_raw_fd() }, epoch: epoch() };
+        register.insert((guard.epoch, guard.entry));
+        Ok(GuardedSocket { fd: ManuallyDrop::new(fd), guard: ManuallyDrop::new(guard) })
     }
-}
 
-impl GuardedSocket {
     /// Whether this process is a forked child, which does not have the socket.
     pub(crate) fn inherited(&self) -> bool {
         self.guard.inherited()
@@ -207,6 +220,8 @@ impl<T: Sync> PerProcess<T> {
     /// This process's value, made by `make` if need be. Two threads at once may both make one;
     /// then one of them is used and the other stays unused.
     pub(crate) fn get<E>(&self, make: impl FnOnce() -> Result<T, E>) -> Result<&T, E> {
+        // Else nothing would tell a child that this is not its own.
+        install();
         let found = self.current.load(Ordering::Acquire);
         // SAFETY: the pointer is null or was leaked below, and Acquire pairs with the Release that
         // published it.

@@ -31,8 +31,10 @@ pub(crate) struct Peer {
     pub(crate) gid: u32,
     /// Its other groups, as far as the kernel tells.
     pub(crate) groups: Vec<u32>,
-    /// Readable once the process has ended; `None` on kernels that cannot tell.
+    /// Readable once the process has ended; `None` where that cannot be told.
     pub(crate) pidfd: Option<Arc<OwnedFd>>,
+    /// It had ended already.
+    ended: bool,
 }
 
 impl Peer {
@@ -40,18 +42,16 @@ impl Peer {
     pub(crate) fn of(connection: BorrowedFd<'_>) -> io::Result<Peer> {
         // SAFETY: any bytes are a `ucred`: it is made of integers.
         let ucred { pid, uid, gid } = unsafe { option::<ucred>(connection, libc::SO_PEERCRED) }?;
-        let pidfd = peer_pidfd(connection).or_else(|_| {
-            let pid = Pid::from_raw(pid).ok_or(rustix::io::Errno::SRCH)?;
-            Ok::<_, io::Error>(pidfd_open(pid, PidfdFlags::empty())?)
-        });
-        Ok(Peer { pid, uid, gid, groups: groups(connection), pidfd: pidfd.ok().map(Arc::new) })
+        let (pidfd, ended) = match process(connection, pid) {
+            Ok(pidfd) => (Some(Arc::new(pidfd)), false),
+            Err(error) => (None, matches!(error.raw_os_error(), Some(libc::ESRCH | libc::EINVAL))),
+        };
+        Ok(Peer { pid, uid, gid, groups: groups(connection), pidfd, ended })
     }
 
-    /// Whether the process has ended, as far as can be told: yes, where nothing can.
+    /// Whether the process is known to have ended, whoever else may have its sockets.
     pub(crate) fn has_ended(&self) -> bool {
-        self.pidfd.as_ref().is_none_or(|pidfd| {
-            crate::os::unix::wait_readable(pidfd, Duration::ZERO).unwrap_or(true)
-        })
+        self.ended || self.pidfd.as_ref().is_some_and(|pidfd| is_readable(pidfd))
     }
 
     /// The name of the program, where it can be seen. It chose that itself, and people read it.
@@ -91,6 +91,22 @@ fn groups(connection: BorrowedFd<'_>) -> Vec<u32> {
     };
     groups.truncate(if result == 0 { bytes as usize / size_of::<u32>() } else { 0 });
     groups
+}
+
+fn is_readable(pidfd: &OwnedFd) -> bool {
+    crate::os::unix::wait_readable(pidfd, Duration::ZERO).unwrap_or(false)
+}
+
+/// A pidfd of the process at the other end. Its number may be somebody else's by now, so that is
+/// asked for only where the kernel knows nothing better.
+fn process(connection: BorrowedFd<'_>, pid: i32) -> io::Result<OwnedFd> {
+    match peer_pidfd(connection) {
+        Err(error) if error.raw_os_error() == Some(libc::ENOPROTOOPT) => {
+            let pid = Pid::from_raw(pid).ok_or(rustix::io::Errno::NODATA)?;
+            Ok(pidfd_open(pid, PidfdFlags::empty())?)
+        }
+        found => found,
+    }
 }
 
 fn peer_pidfd(connection: BorrowedFd<'_>) -> io::Result<OwnedFd> {

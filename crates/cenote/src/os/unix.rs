@@ -4,7 +4,7 @@
 //! must be short all the same.
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -12,29 +12,37 @@ use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::net::{self, AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 
+use crate::os::fork::GuardedSocket;
+
 /// How many connections may wait to be accepted.
 const BACKLOG: i32 = 128;
 
-fn socket() -> io::Result<OwnedFd> {
+fn socket() -> io::Result<GuardedSocket> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    Ok(net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?)
+    GuardedSocket::open(|| {
+        Ok(net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?)
+    })
 }
 
 fn address(dir: BorrowedFd<'_>, name: &str) -> io::Result<SocketAddrUnix> {
     Ok(SocketAddrUnix::new(format!("/proc/self/fd/{}/{name}", dir.as_raw_fd()))?)
 }
 
-/// Listens at `name` in `dir`. The name must be free.
-pub(crate) fn listen(dir: BorrowedFd<'_>, name: &str) -> io::Result<OwnedFd> {
+/// A socket at `name` in `dir`, which must be free. Nobody can connect before it listens.
+pub(crate) fn bind(dir: BorrowedFd<'_>, name: &str) -> io::Result<GuardedSocket> {
     let listener = socket()?;
     net::bind(&listener, &address(dir, name)?)?;
-    net::listen(&listener, BACKLOG)?;
     Ok(listener)
+}
+
+/// From here on others can connect.
+pub(crate) fn listen(listener: &GuardedSocket) -> io::Result<()> {
+    Ok(net::listen(listener, BACKLOG)?)
 }
 
 /// Connects to the socket at `name` in `dir`, without waiting: a listener with too many waiting
 /// connections gives `WouldBlock`.
-pub(crate) fn connect(dir: BorrowedFd<'_>, name: &str) -> io::Result<OwnedFd> {
+pub(crate) fn connect(dir: BorrowedFd<'_>, name: &str) -> io::Result<GuardedSocket> {
     // The name may be longer than an address: this way the address is only a number.
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let file = rustix::fs::openat(dir, name, flags, Mode::empty())?;
@@ -45,11 +53,18 @@ pub(crate) fn connect(dir: BorrowedFd<'_>, name: &str) -> io::Result<OwnedFd> {
 }
 
 /// The next connection that is waiting, if any.
-pub(crate) fn accept(listener: BorrowedFd<'_>) -> io::Result<Option<OwnedFd>> {
-    match net::accept_with(listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
-        Err(Errno::AGAIN | Errno::CONNABORTED | Errno::INTR) => Ok(None),
+pub(crate) fn accept(listener: &GuardedSocket) -> io::Result<Option<GuardedSocket>> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    match GuardedSocket::open(|| Ok(net::accept_with(listener, flags)?)) {
+        Err(error) if is_none(&error) => Ok(None),
         connection => Ok(Some(connection?)),
     }
+}
+
+/// Nobody waits, or whoever did is gone, or a signal came.
+fn is_none(error: &io::Error) -> bool {
+    use io::ErrorKind::{ConnectionAborted, Interrupted, WouldBlock};
+    matches!(error.kind(), WouldBlock | ConnectionAborted | Interrupted)
 }
 
 /// Waits until something can be read, or the other end is gone; `false` if time ran out.

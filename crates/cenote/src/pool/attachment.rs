@@ -24,7 +24,7 @@ use crate::os::peer::Peer;
 use crate::os::unix;
 use crate::pool::allocator::{SegmentId, Slot};
 use crate::pool::lease::{Leases, Refused, Shipped};
-use crate::pool::place::{Entry, Place, PoolAccess};
+use crate::pool::place::{Entry, Place};
 use crate::pool::service::{self, Served, Watch};
 use crate::pool::wire::{Kind, MAX_SEGMENTS, Packet, Refusal, Welcome, header, row};
 use crate::region::{Access, Map, Words};
@@ -114,15 +114,15 @@ fn attach<S: Send + 'static>(
     known: impl Fn(u64) -> Option<Arc<Attachment<S>>>,
     missing: impl Fn() -> Error,
 ) -> Result<Arc<Attachment<S>>> {
-    let place = Place::open("pools", PoolAccess::SameUser)?;
+    let Some(place) = Place::find("pools")? else { return Err(missing()) };
     for entry in place.entries()?.into_iter().filter(wanted) {
         for attempt in 1.. {
-            let Some(connection) = connect(&place, &entry)? else { break };
+            let Some((owner, connection)) = connect(&place, &entry)? else { break };
             // Connecting has shown that the owner lives.
             if let Some(known) = known(entry.uid).filter(|known| !known.is_gone()) {
                 return Ok(known);
             }
-            match greet(entry.clone(), connection) {
+            match greet(entry.clone(), owner, connection) {
                 // Pushed out by a crowd of others, perhaps.
                 Err(Error::Disconnected { .. }) if attempt < ATTEMPTS => {}
                 done => return done,
@@ -134,34 +134,45 @@ fn attach<S: Send + 'static>(
 
 /// Connects, or finds that nobody is there any more. An owner with a crowd at its door is waited
 /// for.
-fn connect(place: &Place, entry: &Entry) -> Result<Option<OwnedFd>> {
+fn connect(place: &Place, entry: &Entry) -> Result<Option<(Peer, GuardedSocket)>> {
     let start = Instant::now();
+    let error = |source| Error::Connect { pool: entry.name.clone(), source };
     loop {
-        match place.connect(entry) {
-            Ok(connection) => return Ok(Some(connection)),
-            Err(error) => match error.kind() {
-                io::ErrorKind::ConnectionRefused => {
-                    place.remove_dead(entry);
-                    return Ok(None);
+        let source = match place.connect(entry) {
+            Ok(connection) => {
+                let owner = Peer::of(connection.as_fd()).map_err(error)?;
+                if !owner.has_ended() {
+                    return Ok(Some((owner, connection)));
                 }
-                io::ErrorKind::NotFound => return Ok(None), // it just went
-                io::ErrorKind::WouldBlock if start.elapsed() < ANSWER => {
-                    std::thread::sleep(Duration::from_millis(1));
-                }
-                io::ErrorKind::WouldBlock => {
-                    let pool = entry.name.clone();
-                    return Err(Error::NoAnswer { pool, pid: 0, waited: ANSWER });
-                }
-                _ => return Err(Error::Connect { pool: entry.name.clone(), source: error }),
-            },
+                io::ErrorKind::ConnectionRefused.into()
+            }
+            Err(source) => source,
+        };
+        match source.kind() {
+            io::ErrorKind::ConnectionRefused => {
+                place.remove_dead(entry);
+                return Ok(None);
+            }
+            io::ErrorKind::NotFound => return Ok(None), // it just went
+            io::ErrorKind::WouldBlock if start.elapsed() < ANSWER => {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            io::ErrorKind::WouldBlock => {
+                let pool = entry.name.clone();
+                return Err(Error::NoAnswer { pool, pid: 0, waited: ANSWER });
+            }
+            _ => return Err(error(source)),
         }
     }
 }
 
 /// Says hello and waits for the answer.
-fn greet<S: Send + 'static>(entry: Entry, connection: OwnedFd) -> Result<Arc<Attachment<S>>> {
+fn greet<S: Send + 'static>(
+    entry: Entry,
+    owner: Peer,
+    connection: GuardedSocket,
+) -> Result<Arc<Attachment<S>>> {
     let error = |source| Error::Connect { pool: entry.name.clone(), source };
-    let owner = Peer::of(connection.as_fd()).map_err(error)?;
     let hello = Packet::new(Kind::Hello);
     match packet::send(connection.as_fd(), bytemuck::bytes_of(&hello), &[]) {
         // Refused already: the answer tells why.
@@ -183,7 +194,7 @@ fn greet<S: Send + 'static>(entry: Entry, connection: OwnedFd) -> Result<Arc<Att
 fn await_answer(
     entry: &Entry,
     owner: &Peer,
-    connection: &OwnedFd,
+    connection: &GuardedSocket,
     bytes: &mut [u8],
 ) -> Result<(usize, Vec<OwnedFd>)> {
     let error = |source| Error::Connect { pool: entry.name.clone(), source };
@@ -247,7 +258,7 @@ impl<S: Send + 'static> Attachment<S> {
     fn new(
         entry: Entry,
         owner: Peer,
-        connection: OwnedFd,
+        connection: GuardedSocket,
         welcome: &[u8],
         mut fds: Vec<OwnedFd>,
     ) -> Result<Arc<Self>> {
@@ -278,7 +289,7 @@ impl<S: Send + 'static> Attachment<S> {
             max_leases: welcome.max_leases,
             header,
             row,
-            connection: Arc::new(GuardedSocket::new(connection)),
+            connection: Arc::new(connection),
             state: Mutex::new(state),
             arrived: Condvar::new(),
             gone: AtomicBool::new(false),

@@ -2,7 +2,7 @@
 
 use crate::error::{Error, Result};
 use crate::memory::TensorMemory;
-use crate::pool::place::PoolAccess;
+use crate::pool::access::PoolAccess;
 use crate::pool::wire::{MAX_SEGMENTS, MAX_SLOTS};
 
 /// The configuration of a pool.

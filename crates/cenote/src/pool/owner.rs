@@ -23,6 +23,7 @@ use crate::pool::lease::{Leases, Refused, Shipped};
 use crate::pool::place::Entry;
 use crate::pool::segment::Segment;
 use crate::pool::serial;
+use crate::pool::service::Waker;
 use crate::pool::state::{Granted, Made, State};
 use crate::pool::stats::PoolStats;
 use crate::pool::wire::{MAX_SEGMENTS, header};
@@ -203,7 +204,7 @@ impl<S: Spared> Owner<S> {
     fn grow_soon(&self, len: usize) {
         if self.wanted.swap(len, Ordering::Relaxed) == 0 {
             let waker = self.state().server.as_ref().map(|server| server.waker.clone());
-            waker.and_then(|waker| rustix::io::write(waker, &1_u64.to_ne_bytes()).ok());
+            waker.iter().for_each(Waker::wake);
         }
     }
 

@@ -1,11 +1,10 @@
 //! The owner's end of the socket: making a pool known, and letting others attach.
 
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
-use rustix::event::{EventfdFlags, eventfd};
-use rustix::fs::inotify;
-use rustix::process::{Resource, geteuid, getrlimit};
+use rustix::process::{Resource, getrlimit};
 use rustix::rand::{GetRandomFlags, getrandom};
 
 use crate::error::{Error, Result};
@@ -15,10 +14,11 @@ use crate::os::packet;
 use crate::os::peer::Peer;
 use crate::os::unix;
 use crate::pool::attachers::Attacher;
+use crate::pool::changes::{self, DirectoryWatch};
 use crate::pool::config::TensorPoolConfig;
 use crate::pool::owner::{Owner, Spared};
-use crate::pool::place::{Entry, Place, PoolAccess};
-use crate::pool::service::{self, Served, Watch};
+use crate::pool::place::{Entry, Place};
+use crate::pool::service::{self, Served, Waker, Watch};
 use crate::pool::state::{Row, State};
 use crate::pool::wire::{Kind, MAX_SEGMENTS, Packet, Refusal, SegmentInfo, Welcome, row};
 use crate::region::Words;
@@ -39,17 +39,43 @@ const FIRST_CONNECTION: u64 = 4;
 /// The socket that others connect to, and its place in the directory.
 #[derive(Debug)]
 pub(crate) struct Server {
-    place: Place,
+    place: Arc<Place>,
     /// What to remove in the end, unless somebody else took it over.
     entry: Option<Entry>,
     listener: Arc<GuardedSocket>,
     next_connection: u64,
-    changes: Arc<OwnedFd>,
-    /// Written to when the service thread is to reserve another segment.
-    pub(super) waker: Arc<OwnedFd>,
     /// Given up to let somebody in, and turn him away, when there are no descriptors left.
     reserve: Option<OwnedFd>,
-    _watches: Vec<Watch>,
+    /// Has the service thread reserve another segment.
+    pub(super) waker: Waker,
+    _watch: Watch,
+    /// Without it the pool goes on, and is not found any more should its entry be removed.
+    _directory: io::Result<DirectoryWatch>,
+}
+
+impl Server {
+    /// Makes the pool known.
+    fn start(place: Place, owner: &Arc<Owner<impl Spared>>) -> Result<Server> {
+        let error = |source| Error::os("watching a socket", source);
+        let served = owner.served();
+        let directory = changes::watch(&place.held_path(), served.clone(), DIRECTORY);
+        let waker = Waker::new(served.clone(), GROWTH).map_err(error)?;
+        let listener = Arc::new(place.publish(&owner.entry, owner.config.access)?);
+        let watch = service::watch(&listener, served, LISTENER)
+            .inspect_err(|_| place.remove(&owner.entry))
+            .map_err(error)?;
+        let reserve = place.lock_file().ok();
+        Ok(Server {
+            place: Arc::new(place),
+            entry: Some(owner.entry.clone()),
+            listener,
+            next_connection: 0,
+            reserve,
+            waker,
+            _watch: watch,
+            _directory: directory,
+        })
+    }
 }
 
 impl Drop for Server {
@@ -69,7 +95,8 @@ pub(crate) fn create<S: Spared>(name: &str, config: TensorPoolConfig) -> Result<
     place.remove_hidden()?;
     let entry = Entry { name: name.to_owned(), uid: random_uid()? };
     let owner = Arc::new(Owner::new(entry, config, max_slots)?);
-    owner.serve(place)?;
+    let server = Server::start(place, &owner)?;
+    owner.state().server = Some(server);
     Ok(owner)
 }
 
@@ -77,21 +104,25 @@ pub(crate) fn create<S: Spared>(name: &str, config: TensorPoolConfig) -> Result<
 fn take_over(place: &Place, name: &str) -> Result<()> {
     for entry in place.entries()?.into_iter().filter(|entry| entry.name == name) {
         match place.connect(&entry) {
-            Ok(connection) => return Err(exists(name, connection.as_fd())),
-            Err(error) if error.kind() == std::io::ErrorKind::ConnectionRefused => {
+            Ok(connection) => match Peer::of(connection.as_fd()) {
+                // Somebody forked off it has the socket, and owns nothing.
+                Ok(owner) if owner.has_ended() => place.remove(&entry),
+                owner => return Err(exists(name, owner.ok())),
+            },
+            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
                 place.remove(&entry);
             }
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(source) => return Err(Error::Connect { pool: name.to_owned(), source }),
         }
     }
     Ok(())
 }
 
-fn exists(name: &str, connection: BorrowedFd<'_>) -> Error {
-    let (pid, program) = match Peer::of(connection) {
-        Ok(peer) => (peer.pid, peer.program()),
-        Err(_) => (0, "unknown".to_owned()),
+fn exists(name: &str, owner: Option<Peer>) -> Error {
+    let (pid, program) = match owner {
+        Some(owner) => (owner.pid, owner.program()),
+        None => (0, "unknown".to_owned()),
     };
     Error::PoolExists { pool: name.to_owned(), pid, program }
 }
@@ -105,43 +136,21 @@ fn random_uid() -> Result<u64> {
 }
 
 impl<S: Spared> Owner<S> {
-    /// Makes the pool known.
-    fn serve(self: &Arc<Self>, place: Place) -> Result<()> {
-        let listener = place.publish(&self.entry, self.config.access)?;
-        let listener = Arc::new(GuardedSocket::new(listener));
-        let error = |source| Error::os("watching a socket", source);
-        let changes = watch_directory(&place).map_err(error)?;
-        let served: std::sync::Weak<dyn Served> =
-            Arc::downgrade(&(self.clone() as Arc<dyn Served>));
-        let waker = Arc::new(
-            eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
-                .map_err(|source| Error::os("eventfd", source))?,
-        );
-        let watches = vec![
-            service::watch(&listener, served.clone(), LISTENER).map_err(error)?,
-            service::watch(&changes, served.clone(), DIRECTORY).map_err(error)?,
-            service::watch(&waker, served, GROWTH).map_err(error)?,
-        ];
-        let entry = Some(self.entry.clone());
+    fn served(self: &Arc<Self>) -> Weak<dyn Served> {
+        Arc::downgrade(&(self.clone() as Arc<dyn Served>))
+    }
+
+    /// Takes the place of a server whose entry is gone, unless the pool was closed meanwhile: then
+    /// its entry goes again.
+    fn serve_anew(&self, mut server: Server) {
         let mut state = self.state();
-        let next_connection = state.server.as_ref().map_or(0, |server| server.next_connection);
-        let reserve = place.lock_file().ok();
-        let server = Server {
-            place,
-            entry,
-            listener,
-            next_connection,
-            changes,
-            waker,
-            reserve,
-            _watches: watches,
-        };
-        let old = state.server.replace(server);
-        drop(state);
-        if let Some(mut old) = old {
+        if let Some(old) = &mut state.server {
+            server.next_connection = old.next_connection;
             old.entry = None; // the new one's by now
+            std::mem::swap(old, &mut server);
         }
-        Ok(())
+        drop(state);
+        drop(server);
     }
 
     /// Lets in some of those who wait. Epoll calls again for the others.
@@ -150,7 +159,7 @@ impl<S: Spared> Owner<S> {
             let Some(listener) = self.state().server.as_ref().map(|s| s.listener.clone()) else {
                 return;
             };
-            match unix::accept(listener.as_fd()) {
+            match unix::accept(&listener) {
                 Ok(Some(connection)) => self.meet(connection),
                 Ok(None) => return,
                 Err(_) => return self.turn_one_away(&listener),
@@ -163,26 +172,25 @@ impl<S: Spared> Owner<S> {
         let mut state = self.state();
         let Some(server) = &mut state.server else { return };
         server.reserve = None;
-        if let Ok(Some(connection)) = unix::accept(listener.as_fd()) {
+        if let Ok(Some(connection)) = unix::accept(listener) {
             refuse(connection.as_fd(), Refusal::Memory);
         }
         server.reserve = server.place.lock_file().ok();
     }
 
     /// Looks at who connected, and waits for a hello without waiting.
-    fn meet(self: &Arc<Self>, connection: OwnedFd) {
+    fn meet(self: &Arc<Self>, connection: GuardedSocket) {
         let Ok(peer) = Peer::of(connection.as_fd()) else { return };
-        if !self.admits(&peer) {
+        if !self.config.access.admits(&peer) {
             return refuse(connection.as_fd(), Refusal::Access);
         }
-        let connection = Arc::new(GuardedSocket::new(connection));
+        let connection = Arc::new(connection);
         let mut state = self.state();
         let Some(server) = &mut state.server else { return };
         let number = server.next_connection;
         server.next_connection += 1;
         drop(state);
-        let served: std::sync::Weak<dyn Served> =
-            Arc::downgrade(&(self.clone() as Arc<dyn Served>));
+        let served = self.served();
         let token = FIRST_CONNECTION + 2 * number;
         let mut watches = Vec::new();
         if let Some(pidfd) = &peer.pidfd {
@@ -203,16 +211,6 @@ impl<S: Spared> Owner<S> {
         }
     }
 
-    fn admits(&self, peer: &Peer) -> bool {
-        peer.uid == geteuid().as_raw()
-            || match self.config.access {
-                PoolAccess::SameUser => false,
-                PoolAccess::Group(gid) => peer.gid == gid || peer.groups.contains(&gid),
-                // The kernel has looked at the mode already.
-                PoolAccess::Mode(_) => true,
-            }
-    }
-
     /// Reads what one connection says, but not for ever.
     fn listen_to(&self, number: u64) {
         let Some(connection) = self.state().attachers.get(number).map(|a| a.connection.clone())
@@ -224,7 +222,7 @@ impl<S: Spared> Owner<S> {
             let heard = match packet::recv(connection.as_fd(), &mut bytes) {
                 Ok((0, _)) => Err(()),
                 Ok((len, _)) => Packet::parse(&bytes[..len]).map_err(drop),
-                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
                 Err(_) => Err(()),
             };
             let answered = heard.and_then(|(kind, packet)| self.answer(number, kind, packet));
@@ -315,21 +313,20 @@ impl<S: Spared> Owner<S> {
 
     /// Something changed in the directory: makes the socket anew if it is gone.
     fn check_socket(self: &Arc<Self>) {
-        let mut state = self.state();
-        let Some(server) = &mut state.server else { return };
-        drain(&server.changes);
-        let lost = !server.place.has(&self.entry);
-        drop(state);
         // Without the lock, for nothing waits here, somebody may remove the socket while it is made:
         // hence twice. Should that fail, the pool goes on for those who are attached.
         for _ in 0..2 {
-            if lost
-                && let Ok(place) = Place::open("pools", self.config.access)
-                && self.serve(place).is_ok()
-            {
-                return;
+            let Some(place) = self.lost_place() else { return };
+            if let Ok(server) = place.and_then(|place| Server::start(place, self)) {
+                return self.serve_anew(server);
             }
         }
+    }
+
+    /// Where the socket is to be made anew, if it is gone.
+    fn lost_place(&self) -> Option<Result<Place>> {
+        let place = self.state().server.as_ref()?.place.clone();
+        (!place.has(&self.entry)).then(|| place.reopen(self.config.access))
     }
 }
 
@@ -338,11 +335,7 @@ impl<S: Spared> Served for Owner<S> {
         match token {
             LISTENER => self.accept_some(),
             DIRECTORY => self.check_socket(),
-            GROWTH => {
-                let waker = self.state().server.as_ref().map(|server| server.waker.clone());
-                waker.iter().for_each(|waker| drain(waker));
-                self.grow_ahead();
-            }
+            GROWTH => self.grow_ahead(),
             token if token.is_multiple_of(2) => self.listen_to((token - FIRST_CONNECTION) / 2),
             token => self.drop_attacher((token - FIRST_CONNECTION) / 2),
         }
@@ -366,17 +359,4 @@ fn max_attachers() -> usize {
 
 fn refuse(connection: BorrowedFd<'_>, refusal: Refusal) {
     let _ = packet::send(connection, bytemuck::bytes_of(&refusal.packet()), &[]);
-}
-
-fn watch_directory(place: &Place) -> std::io::Result<Arc<OwnedFd>> {
-    use inotify::{CreateFlags, WatchFlags};
-    let changes = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)?;
-    let what = WatchFlags::DELETE | WatchFlags::DELETE_SELF | WatchFlags::MOVED_FROM;
-    inotify::add_watch(&changes, place.path(), what)?;
-    Ok(Arc::new(changes))
-}
-
-fn drain(changes: &OwnedFd) {
-    let mut bytes = [0; 4096];
-    while rustix::io::read(changes, &mut bytes).is_ok_and(|len| len > 0) {}
 }

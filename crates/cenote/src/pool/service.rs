@@ -12,6 +12,7 @@ use std::{fmt, io, thread};
 
 use rustix::buffer::spare_capacity;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
+use rustix::event::{EventfdFlags, eventfd};
 
 use crate::os::fork::{self, PerProcess};
 
@@ -34,7 +35,13 @@ struct Service {
     epoch: u64,
     watched: Mutex<Watched>,
     next: AtomicU64,
+    /// Who is to be called although no descriptor is ready, and what wakes the thread for it.
+    woken: Mutex<Vec<u64>>,
+    bell: OwnedFd,
 }
+
+/// The bell's number among the watches.
+const BELL: u64 = 0;
 
 impl fmt::Debug for dyn Served {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -42,16 +49,44 @@ impl fmt::Debug for dyn Served {
     }
 }
 
-/// Keeps a descriptor watched until dropped.
-pub(crate) struct Watch {
+/// Keeps somebody on the list of those to be called, until dropped.
+#[derive(Debug)]
+struct Called {
     service: &'static Service,
     id: u64,
+}
+
+impl Called {
+    fn new(served: Weak<dyn Served>, token: u64) -> io::Result<Called> {
+        let service = Service::current()?;
+        let id = service.next.fetch_add(1, Ordering::Relaxed);
+        service.watched().insert(id, (served, token));
+        Ok(Called { service, id })
+    }
+
+    /// Not in a child, which shares the parent's epoll instance and bell, and must leave them be.
+    fn is_ours(&self) -> bool {
+        self.service.epoch == fork::epoch()
+    }
+}
+
+impl Drop for Called {
+    fn drop(&mut self) {
+        if self.is_ours() {
+            self.service.watched().remove(&self.id);
+        }
+    }
+}
+
+/// Keeps a descriptor watched until dropped.
+pub(crate) struct Watch {
+    called: Called,
     fd: Arc<dyn AsFd + Send + Sync>,
 }
 
 impl fmt::Debug for Watch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Watch({})", self.id)
+        write!(f, "Watch({})", self.called.id)
     }
 }
 
@@ -61,20 +96,36 @@ pub(crate) fn watch<F: AsFd + Send + Sync + 'static>(
     served: Weak<dyn Served>,
     token: u64,
 ) -> io::Result<Watch> {
-    let service = Service::current()?;
-    let id = service.next.fetch_add(1, Ordering::Relaxed);
-    service.watched().insert(id, (served, token));
-    let watch = Watch { service, id, fd: fd.clone() };
-    epoll::add(&service.epoll, fd, EventData::new_u64(id), EventFlags::IN | EventFlags::RDHUP)?;
-    Ok(watch)
+    let called = Called::new(served, token)?;
+    epoll::add(&called.service.epoll, fd, EventData::new_u64(called.id), READABLE)?;
+    Ok(Watch { called, fd: fd.clone() })
 }
+
+const READABLE: EventFlags = EventFlags::IN.union(EventFlags::RDHUP);
 
 impl Drop for Watch {
     fn drop(&mut self) {
-        // A child shares the parent's epoll instance: it must not take anything out of it.
-        if self.service.epoch == fork::epoch() {
-            self.service.watched().remove(&self.id);
-            let _ = epoll::delete(&self.service.epoll, self.fd.as_fd());
+        if self.called.is_ours() {
+            let _ = epoll::delete(&self.called.service.epoll, self.fd.as_fd());
+        }
+    }
+}
+
+/// Leaves work to the service thread, which has it done by whoever the waker was made for.
+#[derive(Debug, Clone)]
+pub(crate) struct Waker(Arc<Called>);
+
+impl Waker {
+    pub(crate) fn new(served: Weak<dyn Served>, token: u64) -> io::Result<Waker> {
+        Ok(Waker(Arc::new(Called::new(served, token)?)))
+    }
+
+    pub(crate) fn wake(&self) {
+        let Called { service, id } = &*self.0;
+        if self.0.is_ours() {
+            service.woken().push(*id);
+            // It fails only when the bell has rung too often to count, and then it has rung.
+            let _ = rustix::io::write(&service.bell, &1_u64.to_ne_bytes());
         }
     }
 }
@@ -91,8 +142,11 @@ impl Service {
             epoll: epoll::create(CreateFlags::CLOEXEC)?,
             epoch: fork::epoch(),
             watched: Mutex::new(HashMap::new()),
-            next: AtomicU64::new(0),
+            next: AtomicU64::new(BELL + 1),
+            woken: Mutex::new(Vec::new()),
+            bell: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
         }));
+        epoll::add(&service.epoll, &service.bell, EventData::new_u64(BELL), EventFlags::IN)?;
         thread::Builder::new().name("cenote".into()).spawn(move || service.run())?;
         Ok(service)
     }
@@ -100,6 +154,10 @@ impl Service {
     fn watched(&self) -> MutexGuard<'_, Watched> {
         // Insertions and removals are whole: a panic elsewhere leaves nothing half done.
         self.watched.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn woken(&self) -> MutexGuard<'_, Vec<u64>> {
+        self.woken.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn run(&self) {
@@ -110,9 +168,19 @@ impl Service {
                 continue; // interrupted by a signal
             }
             for event in &events {
-                self.call({ event.data }.u64());
+                match { event.data }.u64() {
+                    BELL => self.answer_bell(),
+                    id => self.call(id),
+                }
             }
         }
+    }
+
+    fn answer_bell(&self) {
+        // Before the list is looked at: whoever comes later rings again.
+        let _ = rustix::io::read(&self.bell, &mut [0; 8]);
+        let woken = std::mem::take(&mut *self.woken());
+        woken.into_iter().for_each(|id| self.call(id));
     }
 
     fn call(&self, id: u64) {

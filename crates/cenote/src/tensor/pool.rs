@@ -13,8 +13,8 @@ use crate::layout::Layout;
 use crate::os::fork::PerProcess;
 use crate::pool::attachment::{self, Attachment};
 use crate::pool::config::TensorPoolConfig;
+use crate::pool::directory;
 use crate::pool::owner::Owner;
-use crate::pool::place;
 use crate::pool::serve;
 use crate::pool::stats::PoolStats;
 use crate::tensor::Tensor;
@@ -45,7 +45,7 @@ impl From<u32> for PoolName {
 
 impl PoolName {
     fn check(self) -> Result<String> {
-        place::check_name(&self.0)?;
+        directory::check_name(&self.0)?;
         Ok(self.0)
     }
 }
@@ -128,11 +128,12 @@ impl TensorPool {
         matches!(self.role, Role::Owner(_))
     }
 
-    /// Whether the owner is alive.
+    /// Whether the owner is alive and this process can use the pool: not in a forked child, which has
+    /// to open it anew.
     pub fn is_alive(&self) -> bool {
         match &self.role {
             Role::Owner(owner) => !owner.0.inherited(),
-            Role::Attached(attachment) => !attachment.is_gone(),
+            Role::Attached(attachment) => !attachment.inherited() && !attachment.is_gone(),
         }
     }
 

@@ -16,6 +16,9 @@ use crate::stranger::{filled, unique};
 pub(crate) const TESTS: &[Test] = &[
     ("another_user_is_refused", another),
     ("members_of_a_group_are_let_in_and_others_are_not", group),
+    ("a_mode_lets_in_whom_it_says", mode),
+    ("directories_open_for_the_first_pool_that_others_may_attach_to", widened),
+    ("directories_that_are_closed_to_those_a_pool_is_for_are_an_error", closed),
     ("group_access_needs_a_directory", group_without_dir),
     ("a_default_directory_that_is_not_ours_alone_is_refused", default_dir),
     ("a_directory_with_a_long_path_works", long_path),
@@ -99,11 +102,86 @@ fn group() {
     }
 }
 
+/// Whether somebody of these groups, and of another user, is let in to a pool.
+fn lets_in(dir: &Path, pool: &str, gid: u32, extra: &[u32]) -> bool {
+    let mut other = Peer::run(as_nobody(&mut command(dir), gid, extra));
+    let answer = other.ask(&format!("open {pool}"));
+    other.finish();
+    answer == "ok"
+}
+
+fn mode() {
+    // Root has the group 0, and so have its sockets.
+    for (mode, members, others) in [
+        ("600", false, false),
+        ("660", true, false),
+        ("606", false, true),
+        ("666", true, true),
+        ("644", false, false),
+    ] {
+        let dir = directory(&format!("mode-{mode}"), 0o755);
+        let mut owner = Peer::run(&mut command(&dir));
+        assert_eq!(owner.ask(&format!("mode ours {mode}")), "ok");
+        let tensor = owner.ask("alloc 100000 8");
+        assert_eq!(lets_in(&dir, "ours", 0, &[]), members, "{mode}: a member");
+        assert_eq!(lets_in(&dir, "ours", NOBODY, &[1, 0]), members, "{mode}: by another group");
+        assert_eq!(lets_in(&dir, "ours", NOBODY, &[1]), others, "{mode}: another");
+        if others {
+            let mut other = Peer::run(as_nobody(&mut command(&dir), NOBODY, &[]));
+            assert_eq!(other.ask(&format!("import {tensor}")), "ok");
+            assert_eq!(other.ask("check 8"), "true");
+            assert!(other.ask("new theirs").contains("failed"), "it can look, and no more");
+            other.finish();
+        }
+    }
+}
+
+fn widened() {
+    for (name, question) in
+        [("group", format!("group ours {GROUP}")), ("mode", "mode ours 666".into())]
+    {
+        let dir = directory(&format!("widened-{name}"), 0o755);
+        let mut owner = Peer::run(&mut command(&dir));
+        assert_eq!(owner.ask("new mine"), "ok");
+        assert_eq!(mode_of(&dir.join("default/pools")), 0o700);
+        assert_eq!(owner.ask(&question), "ok");
+        assert!(lets_in(&dir, "ours", NOBODY, &[GROUP]));
+        assert!(!lets_in(&dir, "mine", NOBODY, &[GROUP]), "its socket is still the user's alone");
+        // Nor does the next pool of the user's own close them again.
+        assert_eq!(owner.ask("new another"), "ok");
+        assert!(lets_in(&dir, "ours", NOBODY, &[GROUP]));
+    }
+}
+
+fn mode_of(path: &Path) -> u32 {
+    std::fs::metadata(path).unwrap().permissions().mode() & 0o7777
+}
+
+fn closed() {
+    // The user's own directory is left as it is.
+    let dir = directory("closed", 0o700);
+    let mut owner = Peer::run(&mut command(&dir));
+    for question in [format!("group ours {GROUP}"), "mode ours 660".into(), "mode ours 666".into()]
+    {
+        let answer = owner.ask(&question);
+        assert!(answer.contains("mode 700) is closed to some"), "{question}: {answer}");
+    }
+    assert_eq!(mode_of(&dir), 0o700);
+    // Whoever was let in stays so: another group needs a place of its own.
+    let dir = directory("two-groups", 0o755);
+    let mut owner = Peer::run(&mut command(&dir));
+    assert_eq!(owner.ask(&format!("group ours {GROUP}")), "ok");
+    let answer = owner.ask(&format!("group theirs {}", GROUP + 1));
+    assert!(answer.contains("CENOTE_NAMESPACE"), "{answer}");
+    assert!(lets_in(&dir, "ours", GROUP, &[]));
+}
+
 fn group_without_dir() {
     let mut child = Command::new(program());
     let mut child = Peer::run(child.env(ROLE, "child").env_remove("CENOTE_DIR"));
-    let answer = child.ask("group ours 0");
-    assert_eq!(answer, Error::GroupNeedsDir.to_string());
+    for question in ["group ours 0", "mode ours 666"] {
+        assert_eq!(child.ask(question), Error::GroupNeedsDir.to_string());
+    }
 }
 
 /// Runs this program with a `/dev/shm` of its own, which `prepare` has prepared.

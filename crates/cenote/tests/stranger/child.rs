@@ -30,6 +30,10 @@ impl Things {
                 let access = PoolAccess::Group(gid.parse().unwrap());
                 self.make(name, TensorPoolConfig { access, ..TensorPoolConfig::small() })
             }
+            ["mode", name, mode] => {
+                let access = PoolAccess::Mode(u32::from_str_radix(mode, 8).unwrap());
+                self.make(name, TensorPoolConfig { access, ..TensorPoolConfig::small() })
+            }
             ["open", name] => reply(TensorPool::open(name).map(|pool| self.pools.push(pool))),
             ["alloc", len, value] => self.alloc(len.parse().unwrap(), value.parse().unwrap()),
             ["import", text] => reply(self.import(text)),
