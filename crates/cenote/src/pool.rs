@@ -20,11 +20,13 @@ pub(crate) mod access;
 pub(crate) mod allocator;
 mod attachers;
 pub(crate) mod attachment;
-mod changes;
+pub(crate) mod changes;
 pub(crate) mod config;
 pub(crate) mod directory;
+pub(crate) mod greeting;
+pub(crate) mod host;
 mod hot;
-mod lease;
+pub(crate) mod lease;
 pub(crate) mod owner;
 pub(crate) mod place;
 mod retire;
@@ -32,10 +34,10 @@ mod rows;
 mod segment;
 mod serial;
 pub(crate) mod serve;
-mod service;
+pub(crate) mod service;
 pub(crate) mod state;
 pub(crate) mod stats;
-mod wire;
+pub(crate) mod wire;
 
 #[cfg(all(test, loom))]
 mod loom_tests;

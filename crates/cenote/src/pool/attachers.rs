@@ -35,6 +35,8 @@ pub(crate) struct Attacher {
     pub(crate) peer: Peer,
     /// Its row, once it has said hello.
     pub(crate) row: Option<RowId>,
+    /// It is the guest of whoever shares the socket.
+    pub(crate) guest: bool,
     /// Segments sent since it was last seen to have read everything.
     unread: u32,
     watches: Vec<Watch>,
@@ -48,7 +50,12 @@ pub(crate) struct Attachers {
 
 impl Attacher {
     pub(crate) fn new(connection: Arc<GuardedSocket>, peer: Peer, watches: Vec<Watch>) -> Self {
-        Attacher { connection, peer, row: None, unread: 0, watches }
+        Attacher { connection, peer, row: None, guest: false, unread: 0, watches }
+    }
+
+    /// Whether it has not said hello.
+    fn is_stranger(&self) -> bool {
+        self.row.is_none() && !self.guest
     }
 
     /// Keeps a watch for as long as the connection.
@@ -98,7 +105,7 @@ fn ended(fd: BorrowedFd<'_>, events: PollFlags) -> bool {
 
 impl Attachers {
     pub(crate) fn insert(&mut self, number: u64, attacher: Attacher) {
-        let strangers = self.all.values().filter(|attacher| attacher.row.is_none());
+        let strangers = self.all.values().filter(|attacher| attacher.is_stranger());
         if strangers.count() >= MAX_STRANGERS {
             self.drop_a_stranger();
         }
@@ -107,7 +114,7 @@ impl Attachers {
 
     /// Drops the oldest stranger of the process that has most of them.
     fn drop_a_stranger(&mut self) {
-        let strangers = || self.all.iter().filter(|(_, attacher)| attacher.row.is_none());
+        let strangers = || self.all.iter().filter(|(_, attacher)| attacher.is_stranger());
         let mut of: HashMap<i32, usize> = HashMap::new();
         strangers().for_each(|(_, stranger)| *of.entry(stranger.peer.pid).or_default() += 1);
         let crowd = of.into_iter().max_by_key(|(_, count)| *count).map(|(pid, _)| pid);
@@ -163,9 +170,9 @@ impl Attachers {
         self.attached().for_each(|(_, attacher)| attacher.forget(id));
     }
 
-    /// Takes out everybody who has ended or hung up.
+    /// Takes out everybody who has a row and has ended or hung up.
     pub(crate) fn take_gone(&mut self) -> Vec<Attacher> {
-        self.take(Attacher::is_gone)
+        self.take(|attacher| attacher.row.is_some() && attacher.is_gone())
     }
 
     /// Takes out everybody of whom this is true.

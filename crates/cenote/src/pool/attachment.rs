@@ -8,7 +8,7 @@
 //! when they arrive, slot and segment numbers and ranges each time.
 
 use std::collections::HashMap;
-use std::io;
+use std::{io, iter};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
@@ -23,6 +23,7 @@ use crate::os::packet;
 use crate::os::peer::Peer;
 use crate::os::unix;
 use crate::pool::allocator::{SegmentId, Slot};
+use crate::pool::greeting::{self, Answer, Begun};
 use crate::pool::lease::{Leases, Refused, Shipped};
 use crate::pool::place::{Entry, Place};
 use crate::pool::service::{self, Served, Watch};
@@ -114,8 +115,7 @@ fn attach<S: Send + 'static>(
     known: impl Fn(u64) -> Option<Arc<Attachment<S>>>,
     missing: impl Fn() -> Error,
 ) -> Result<Arc<Attachment<S>>> {
-    let Some(place) = Place::find("pools")? else { return Err(missing()) };
-    for entry in place.entries()?.into_iter().filter(wanted) {
+    for (place, entry) in find(wanted)? {
         for attempt in 1.. {
             let Some((owner, connection)) = connect(&place, &entry)? else { break };
             // Connecting has shown that the owner lives.
@@ -181,14 +181,46 @@ fn greet<S: Send + 'static>(
     }
     let mut bytes = vec![0; size_of::<Welcome>()];
     let (len, fds) = await_answer(&entry, &owner, &connection, &mut bytes)?;
-    let (kind, head) = Packet::parse(&bytes[..len])?;
+    bytes.truncate(len);
+    answered(entry, Answer { peer: owner, connection, bytes, fds })
+}
+
+fn answered<S: Send + 'static>(entry: Entry, answer: Answer) -> Result<Arc<Attachment<S>>> {
+    let (kind, head) = Packet::parse(&answer.bytes)?;
     match kind {
-        Kind::Welcome => Attachment::new(entry, owner, connection, &bytes[..len], fds),
+        Kind::Welcome => Attachment::new(entry, answer),
         Kind::Refused => {
             Err(Error::AttachRefused { pool: entry.name, why: Refusal::why(head.index) })
         }
         _ => Err(Error::BadMessage { what: "the owner's answer is none" }),
     }
+}
+
+/// Begins to attach to the pool with this uid; `then` runs on the service thread.
+pub(crate) fn begin<S: Send + 'static>(
+    uid: u64,
+    then: impl FnOnce(Result<Arc<Attachment<S>>>) + Send + 'static,
+) -> Result<Begun> {
+    let Some((place, entry)) = find(|entry| entry.uid == uid)?.into_iter().next() else {
+        return Ok(Begun::Nobody);
+    };
+    let hello = Packet::new(Kind::Hello);
+    let ours = entry.clone();
+    let then = move |answer: Result<Answer>| then(answer.and_then(|answer| answered(ours, answer)));
+    greeting::begin(&place, &entry, bytemuck::bytes_of(&hello), size_of::<Welcome>(), then)
+}
+
+/// All entries that are wanted: of pools, and of the publishers of topics.
+fn find(wanted: impl Fn(&Entry) -> bool) -> Result<Vec<(Arc<Place>, Entry)>> {
+    let mut found = Vec::new();
+    let topics = Place::find("topics")?.map_or(Ok(Vec::new()), |topics| topics.directories())?;
+    let topics = topics.iter().map(|topic| format!("topics/{topic}"));
+    for kind in iter::once("pools".to_owned()).chain(topics) {
+        let Some(place) = Place::find(&kind)?.map(Arc::new) else { continue };
+        let entries = place.entries()?.into_iter().filter(&wanted);
+        found.extend(entries.map(|entry| (place.clone(), entry)));
+    }
+    Ok(found)
 }
 
 fn await_answer(
@@ -257,12 +289,9 @@ fn open_segment(fd: &OwnedFd, len: u64) -> Result<Arc<Map>> {
 impl<S: Send + 'static> Attachment<S> {
     fn new(
         entry: Entry,
-        owner: Peer,
-        connection: GuardedSocket,
-        welcome: &[u8],
-        mut fds: Vec<OwnedFd>,
+        Answer { peer: owner, connection, bytes, mut fds }: Answer,
     ) -> Result<Arc<Self>> {
-        let welcome = Welcome::parse(welcome)?;
+        let welcome = Welcome::parse(&bytes)?;
         let infos = welcome.segments();
         if fds.len() != 2 + infos.len() || welcome.uid != entry.uid {
             return Err(Error::BadMessage { what: "the owner's answer does not add up" });
@@ -357,6 +386,23 @@ impl<S: Send + 'static> Attachment<S> {
     /// Leases a slot that a descriptor names. Tells where it is, and gives the spare that was left
     /// for it.
     pub(crate) fn lease(&self, slot: u32, serial: u64) -> Result<(Slot, Arc<Map>, Option<S>)> {
+        self.lease_by(slot, |leases| leases.by_serial(slot, serial))
+    }
+
+    /// Leases a slot that an entry of its owner's own ring names, for as long as that is `unchanged`.
+    pub(crate) fn lease_entry(
+        &self,
+        slot: u32,
+        unchanged: impl Fn() -> bool,
+    ) -> Result<(Slot, Arc<Map>, Option<S>)> {
+        self.lease_by(slot, |leases| leases.by_entry(slot, unchanged))
+    }
+
+    fn lease_by(
+        &self,
+        slot: u32,
+        lease: impl FnOnce(Leases<'_, Shipped>) -> Result<(), Refused>,
+    ) -> Result<(Slot, Arc<Map>, Option<S>)> {
         self.check_process()?;
         if !self.is_usable() {
             let why = "its owner has disconnected this process";
@@ -364,7 +410,7 @@ impl<S: Send + 'static> Attachment<S> {
         }
         self.count_lease()?;
         let refused = |why: Refused| why.into_error(&self.entry.name, slot, self.max_slots);
-        let leased = self.leases().by_serial(slot, serial).map_err(refused);
+        let leased = lease(self.leases()).map_err(refused);
         let found =
             leased.and_then(|()| self.locate(slot).inspect_err(|_| self.leases().release(slot)));
         let mut state = self.state();

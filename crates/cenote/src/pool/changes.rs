@@ -1,4 +1,4 @@
-//! Notice of what goes from directories: one inotify(7) instance for all that a process watches,
+//! Notice of what comes to directories and goes: one inotify(7) instance for all that a process watches,
 //! because a user has few of them.
 
 use std::collections::HashMap;
@@ -41,7 +41,8 @@ pub(crate) struct DirectoryWatch {
     id: u64,
 }
 
-/// Has `served` called, with `token`, when something is removed from the directory, or it itself.
+/// Has `served` called, with `token`, when something comes to the directory or goes
+/// from it, or it goes itself.
 pub(crate) fn watch(
     directory: &Path,
     served: Weak<dyn Served>,
@@ -49,7 +50,10 @@ pub(crate) fn watch(
 ) -> io::Result<DirectoryWatch> {
     static CURRENT: PerProcess<Arc<Changes>> = PerProcess::new();
     let changes = CURRENT.get(Changes::start)?.clone();
-    let what = WatchFlags::DELETE | WatchFlags::DELETE_SELF | WatchFlags::MOVED_FROM;
+    let what = WatchFlags::DELETE
+        | WatchFlags::DELETE_SELF
+        | WatchFlags::MOVED_FROM
+        | WatchFlags::MOVED_TO;
     // Under the lock: the number may be one that somebody else is about to give back.
     let mut told = changes.told();
     let number = inotify::add_watch(&changes.inotify, directory, what)?;

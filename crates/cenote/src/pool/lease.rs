@@ -117,7 +117,6 @@ impl<'a, O: Orderings> Leases<'a, O> {
 
     /// Leases a slot that a ring entry names, if the ring's publisher owns it. `unchanged` tells whether
     /// the entry still has the sequence under which the slot number was read.
-    #[cfg_attr(not(test), expect(dead_code, reason = "topics lease by ring entry"))]
     pub(crate) fn by_entry(
         &self,
         slot: u32,

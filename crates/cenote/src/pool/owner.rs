@@ -10,7 +10,7 @@
 
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use crate::error::{Error, Holder, Result};
@@ -18,6 +18,7 @@ use crate::memory::select::NotGranted;
 use crate::os::fork;
 use crate::pool::allocator::{Full, SegmentId, Slot};
 use crate::pool::config::TensorPoolConfig;
+use crate::pool::host::Host;
 use crate::pool::hot::Hot;
 use crate::pool::lease::{Leases, Refused, Shipped};
 use crate::pool::place::Entry;
@@ -53,6 +54,8 @@ pub(crate) struct Owner<S> {
     /// A line of flags, then the serials.
     header: Words,
     pub(crate) header_fd: OwnedFd,
+    /// Whoever shares the socket.
+    pub(super) host: OnceLock<Weak<dyn Host>>,
     /// The row of this process: leases that it takes on its own slots by descriptor.
     own_row: Arc<[AtomicU64]>,
     /// The serial under which each slot was last published. What never was cannot be leased here,
@@ -92,6 +95,7 @@ impl<S: Spared> Owner<S> {
             epoch: fork::epoch(),
             header: words,
             header_fd: fd,
+            host: OnceLock::new(),
             own_row,
             published: (0..max_slots).map(|_| AtomicU64::new(0)).collect(),
             state: Mutex::new(state),

@@ -136,6 +136,12 @@ impl Place {
         Ok(self.file_names()?.iter().filter_map(|name| Entry::parse(name)).collect())
     }
 
+    /// The directories in it, hidden ones aside.
+    pub(crate) fn directories(&self) -> Result<Vec<String>> {
+        let plain = |name: &String| !name.starts_with('.') && Entry::parse(name).is_none();
+        Ok(self.file_names()?.into_iter().filter(plain).collect())
+    }
+
     fn file_names(&self) -> Result<Vec<String>> {
         let listing =
             fs::Dir::read_from(&self.dir).map_err(|source| self.error("reading", source))?;

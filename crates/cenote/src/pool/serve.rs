@@ -16,6 +16,7 @@ use crate::os::unix;
 use crate::pool::attachers::Attacher;
 use crate::pool::changes::{self, DirectoryWatch};
 use crate::pool::config::TensorPoolConfig;
+use crate::pool::host::{Guest, Host};
 use crate::pool::owner::{Owner, Spared};
 use crate::pool::place::{Entry, Place};
 use crate::pool::service::{self, Served, Waker, Watch};
@@ -100,6 +101,26 @@ pub(crate) fn create<S: Spared>(name: &str, config: TensorPoolConfig) -> Result<
     Ok(owner)
 }
 
+/// Makes a pool that others find in `place`, beside others of the same name, and whose socket is
+/// shared with whoever `host` makes.
+pub(crate) fn create_shared<S: Spared, H: Host + 'static>(
+    place: Place,
+    entry: Entry,
+    config: TensorPoolConfig,
+    host: impl FnOnce(&Arc<Owner<S>>) -> Result<Arc<H>>,
+) -> Result<Arc<H>> {
+    let max_slots = config.check()?;
+    let _locked = place.lock()?;
+    place.remove_hidden()?;
+    let owner = Arc::new(Owner::new(entry, config, max_slots)?);
+    let host = host(&owner)?;
+    let weak: Weak<H> = Arc::downgrade(&host);
+    let _ = owner.host.set(weak);
+    let server = Server::start(place, &owner)?;
+    owner.state().server = Some(server);
+    Ok(host)
+}
+
 /// Removes what dead owners of this name left behind; an error if one is alive.
 fn take_over(place: &Place, name: &str) -> Result<()> {
     for entry in place.entries()?.into_iter().filter(|entry| entry.name == name) {
@@ -127,7 +148,7 @@ fn exists(name: &str, owner: Option<Peer>) -> Error {
     Error::PoolExists { pool: name.to_owned(), pid, program }
 }
 
-fn random_uid() -> Result<u64> {
+pub(crate) fn random_uid() -> Result<u64> {
     let mut bytes = [0; 8];
     getrandom(&mut bytes, GetRandomFlags::empty())
         .map_err(|source| Error::os("getrandom", source))?;
@@ -217,15 +238,15 @@ impl<S: Spared> Owner<S> {
         else {
             return;
         };
-        let mut bytes = [0; 64];
+        let mut bytes = [0; 256];
         for _ in 0..AT_ONCE {
             let heard = match packet::recv(connection.as_fd(), &mut bytes) {
                 Ok((0, _)) => Err(()),
-                Ok((len, _)) => Packet::parse(&bytes[..len]).map_err(drop),
+                Ok((len, _)) => Ok(&bytes[..len]),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
                 Err(_) => Err(()),
             };
-            let answered = heard.and_then(|(kind, packet)| self.answer(number, kind, packet));
+            let answered = heard.and_then(|packet| self.answer(number, packet));
             if answered.is_err() {
                 return self.drop_attacher(number);
             }
@@ -233,7 +254,8 @@ impl<S: Spared> Owner<S> {
     }
 
     /// Does what a packet asks for. An error ends the connection.
-    fn answer(&self, number: u64, kind: Kind, packet: Packet) -> Result<(), ()> {
+    fn answer(&self, number: u64, bytes: &[u8]) -> Result<(), ()> {
+        let (kind, packet) = Packet::parse(bytes).map_err(drop)?;
         match kind {
             Kind::Hello => self.welcome(number),
             Kind::More => {
@@ -243,10 +265,29 @@ impl<S: Spared> Owner<S> {
             }
             Kind::Wake => {
                 self.notify_returned();
+                self.host().inspect(|host| host.woken());
                 Ok(())
             }
+            Kind::Subscribe => self.pass_on(number, bytes),
             _ => Err(()),
         }
+    }
+
+    /// Whoever shares the socket, if anybody does.
+    fn host(&self) -> Option<Arc<dyn Host>> {
+        self.host.get()?.upgrade()
+    }
+
+    /// Lets the host decide.
+    fn pass_on(&self, number: u64, hello: &[u8]) -> Result<(), ()> {
+        let host = self.host().ok_or(())?;
+        let mut state = self.state();
+        let attacher = state.attachers.get(number).filter(|a| a.row.is_none()).ok_or(())?;
+        attacher.guest = true;
+        let (pid, connection) = (attacher.peer.pid, attacher.connection.clone());
+        let program = attacher.peer.program();
+        drop(state);
+        host.greet(&Guest { number, pid, program, connection }, hello)
     }
 
     /// Gives an attacher its row and shows it all segments: one step under the lock, so that
@@ -307,6 +348,9 @@ impl<S: Spared> Owner<S> {
             state.sweep_all(self.serials());
         }
         drop(state);
+        if attacher.as_ref().is_some_and(|attacher| attacher.guest) {
+            self.host().inspect(|host| host.left(number));
+        }
         drop((attacher, row));
         self.notify_returned();
     }

@@ -36,12 +36,16 @@ pub(crate) enum Kind {
     Gone = 5,
     More = 6,
     Wake = 7,
+    /// What topics say: see `topic/wire.rs`.
+    Subscribe = 8,
+    Subscribed = 9,
+    Mismatch = 10,
 }
 
 impl Kind {
     fn from_code(code: u32) -> Option<Kind> {
-        use Kind::{Gone, Hello, More, Refused, Segment, Wake, Welcome};
-        [Hello, Welcome, Refused, Segment, Gone, More, Wake]
+        use Kind::*;
+        [Hello, Welcome, Refused, Segment, Gone, More, Wake, Subscribe, Subscribed, Mismatch]
             .into_iter()
             .find(|kind| *kind as u32 == code)
     }

@@ -14,12 +14,15 @@ use crate::os::fork::PerProcess;
 use crate::pool::attachment::{self, Attachment};
 use crate::pool::config::TensorPoolConfig;
 use crate::pool::directory;
+use crate::pool::host::Host;
 use crate::pool::owner::Owner;
+use crate::pool::place::{Entry, Place};
 use crate::pool::serve;
 use crate::pool::stats::PoolStats;
 use crate::tensor::Tensor;
 use crate::tensor::descriptor::TensorDescriptor;
-use crate::tensor::home::{self, PoolRef, Spare};
+use crate::tensor::home::{self, Home, PoolRef, Spare};
+use crate::tensor::packed::Packed;
 
 /// The name of a pool: letters, digits, dots, dashes and underscores. A number is a name, too.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -97,6 +100,19 @@ impl TensorPool {
         let owner = serve::create(&name.into().check()?, config)?;
         known().remember_owned(&owner);
         Ok(TensorPool { role: Role::Owner(Arc::new(Closing(owner))) })
+    }
+
+    /// Makes the pool of a publisher, in the directory of its topic, and what `host` makes of it.
+    pub(crate) fn for_topic<H: Host + 'static>(
+        place: Place,
+        entry: Entry,
+        config: TensorPoolConfig,
+        host: impl FnOnce(TensorPool) -> Result<Arc<H>>,
+    ) -> Result<Arc<H>> {
+        serve::create_shared(place, entry, config, |owner| {
+            known().remember_owned(owner);
+            host(TensorPool { role: Role::Owner(Arc::new(Closing(owner.clone()))) })
+        })
     }
 
     /// Attaches to a pool that another process owns, or that this one does.
@@ -231,14 +247,20 @@ impl Tensor {
     ///
     /// From then on nobody can write its bytes, here or elsewhere.
     pub fn descriptor(&self) -> Result<TensorDescriptor> {
+        let home = self.pooled()?;
+        let place = (home.slot.segment.0, home.slot.index);
+        Ok(TensorDescriptor::of(self, (home.uid(), home.publish()), place, home.slot.offset))
+    }
+
+    /// Where the tensor is, for telling others: from then on nobody can write its bytes.
+    pub(super) fn pooled(&self) -> Result<&Home> {
         if self.far_planes.is_some() {
             return Err(Error::FarPlanes { op: "descriptor" });
         }
         let home = self.buffer.home().ok_or(Error::NoDescriptor)?;
         home.check_process()?;
         self.buffer.set_published();
-        let place = (home.slot.segment.0, home.slot.index);
-        Ok(TensorDescriptor::of(self, (home.uid(), home.publish()), place, home.slot.offset))
+        Ok(home)
     }
 
     /// The tensor that a descriptor names, wherever its pool is: the one way in.
@@ -258,6 +280,32 @@ impl Tensor {
             }
         }
     }
+}
+
+/// The tensor that words from a topic name, of a pool that this process has to do with. `unchanged`
+/// tells whether they are still in the ring: that suffices if the pool is the `ring`'s own.
+pub(crate) fn lease_packed(
+    pool: &Known,
+    packed: &Packed<'_>,
+    ring: Option<u64>,
+    unchanged: impl Fn() -> bool,
+) -> Result<Tensor> {
+    let &Packed { slot, serial, ref content, .. } = packed;
+    let attachment = match pool {
+        Known::Owned(owner) => {
+            let (place, map) = owner.lease(slot, serial)?;
+            let buffer = home::leased(PoolRef::OwnLease(owner.clone()), place, serial, map, None)?;
+            return Tensor::described(buffer, place.offset, content.clone());
+        }
+        Known::Attached(attachment) => attachment,
+    };
+    let (place, map, spare) = match ring == Some(packed.pool) {
+        true => attachment.lease_entry(slot, unchanged)?,
+        false => attachment.lease(slot, serial)?,
+    };
+    let pool = PoolRef::Leased(attachment.clone());
+    let buffer = home::leased(pool, place, serial, map, spare)?;
+    Tensor::described(buffer, place.offset, content.clone())
 }
 
 fn lease_from(attachment: &Arc<Attachment<Spare>>, wanted: &TensorDescriptor) -> Result<Tensor> {
@@ -283,7 +331,9 @@ struct KnownPools {
     attached: HashMap<u64, Weak<Attachment<Spare>>>,
 }
 
-enum Known {
+/// A pool that this process owns or is attached to.
+#[derive(Debug, Clone)]
+pub(crate) enum Known {
     Owned(Arc<Owner<Spare>>),
     Attached(Arc<Attachment<Spare>>),
 }
@@ -321,6 +371,16 @@ impl KnownPools {
     fn attached(&self, uid: u64) -> Option<Arc<Attachment<Spare>>> {
         self.attached.get(&uid).and_then(Weak::upgrade).filter(|found| found.is_usable())
     }
+}
+
+/// A pool that this process has to do with already.
+pub(crate) fn find(uid: u64) -> Option<Known> {
+    known().find(uid)
+}
+
+/// Has an attachment found from here on.
+pub(crate) fn remember(attachment: &Arc<Attachment<Spare>>) {
+    known().remember(attachment);
 }
 
 fn known() -> MutexGuard<'static, KnownPools> {

@@ -1,0 +1,135 @@
+//! A conversation that has begun: hello was said, and the answer is still to come.
+//!
+//! The service thread takes the answer, so nobody waits for a peer that is slow, or stopped.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::{fmt, mem};
+
+use crate::error::{Error, Result};
+use crate::os::fork::GuardedSocket;
+use crate::os::packet;
+use crate::os::peer::Peer;
+use crate::pool::place::{Entry, Place};
+use crate::pool::service::{self, Served, Watch};
+
+/// What came back.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) peer: Peer,
+    pub(crate) connection: Arc<GuardedSocket>,
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) fds: Vec<OwnedFd>,
+}
+
+type Then = Box<dyn FnOnce(Result<Answer>) + Send>;
+
+/// What came of trying.
+pub(crate) enum Begun {
+    /// The answer will come, for as long as this is kept.
+    Greeting(Arc<Greeting>),
+    /// Nobody is there any more.
+    Nobody,
+    /// Too many wait at the door. Try again.
+    Crowd,
+}
+
+/// Keeps the conversation going until dropped.
+pub(crate) struct Greeting {
+    connection: Arc<GuardedSocket>,
+    /// The most bytes of an answer.
+    room: usize,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// Taken when the answer is here.
+    open: Option<(Peer, Then)>,
+    watch: Option<Watch>,
+}
+
+impl fmt::Debug for Greeting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Greeting").field("connection", &self.connection).finish_non_exhaustive()
+    }
+}
+
+/// Says `hello` to whoever serves `entry`. `then` runs on the service thread.
+pub(crate) fn begin(
+    place: &Place,
+    entry: &Entry,
+    hello: &[u8],
+    room: usize,
+    then: impl FnOnce(Result<Answer>) + Send + 'static,
+) -> Result<Begun> {
+    let error = |source| Error::Connect { pool: entry.name.clone(), source };
+    let connection = match place.connect(entry) {
+        Ok(connection) => connection,
+        Err(source) => match source.kind() {
+            io::ErrorKind::WouldBlock => return Ok(Begun::Crowd),
+            io::ErrorKind::NotFound => return Ok(Begun::Nobody),
+            io::ErrorKind::ConnectionRefused => {
+                place.remove_dead(entry);
+                return Ok(Begun::Nobody);
+            }
+            _ => return Err(error(source)),
+        },
+    };
+    let peer = Peer::of(connection.as_fd()).map_err(error)?;
+    if peer.has_ended() {
+        return Ok(Begun::Nobody); // somebody forked off it has the socket
+    }
+    match packet::send(connection.as_fd(), hello, &[]) {
+        // Refused already: the answer tells why.
+        Err(source) if is_hang_up(&source) => {}
+        sent => sent.map_err(error)?,
+    }
+    let open = Some((peer, Box::new(then) as Then));
+    let state = Mutex::new(State { open, watch: None });
+    let greeting = Arc::new(Greeting { connection: Arc::new(connection), room, state });
+    let served: Weak<dyn Served> = Arc::downgrade(&(greeting.clone() as Arc<dyn Served>));
+    let watch = service::watch(&greeting.connection, served, 0).map_err(error)?;
+    let mut state = greeting.state();
+    // Unless it is all over by now.
+    if state.open.is_some() {
+        state.watch = Some(watch);
+    }
+    drop(state);
+    Ok(Begun::Greeting(greeting))
+}
+
+fn is_hang_up(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset)
+}
+
+impl Greeting {
+    fn state(&self) -> MutexGuard<'_, State> {
+        // Nothing under this lock panics.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Served for Greeting {
+    fn ready(self: Arc<Self>, _token: u64) {
+        let mut bytes = vec![0; self.room];
+        let heard = match packet::recv(self.connection.as_fd(), &mut bytes) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+            // Told once; what was sent before it can still be read.
+            Err(error) if is_hang_up(&error) => return,
+            Ok((0, _)) => Err(Error::Disconnected { mid_message: false }),
+            Err(source) => Err(Error::os("reading an answer", source)),
+            Ok((len, fds)) => {
+                bytes.truncate(len);
+                Ok((bytes, fds))
+            }
+        };
+        let State { open, watch } = mem::take(&mut *self.state());
+        // Before anybody else watches the connection.
+        drop(watch);
+        let Some((peer, then)) = open else { return };
+        let connection = self.connection.clone();
+        then(heard.map(|(bytes, fds)| Answer { peer, connection, bytes, fds }));
+    }
+}

@@ -1,0 +1,27 @@
+//! Whoever shares a pool's socket: connections that are not about the pool are passed on to it.
+
+use std::sync::Arc;
+
+use crate::os::fork::GuardedSocket;
+
+/// A connection, as a host sees it.
+#[derive(Debug)]
+pub(crate) struct Guest {
+    /// Which connection it is; never reused.
+    pub(crate) number: u64,
+    pub(crate) pid: i32,
+    pub(crate) program: String,
+    pub(crate) connection: Arc<GuardedSocket>,
+}
+
+/// Runs on the service thread, and must not wait.
+pub(crate) trait Host: Send + Sync {
+    /// Somebody wants to be a guest. An error ends the connection.
+    fn greet(&self, guest: &Guest, hello: &[u8]) -> Result<(), ()>;
+
+    /// Somebody, guest or attacher, let go of something.
+    fn woken(&self);
+
+    /// A guest is gone.
+    fn left(&self, number: u64);
+}

@@ -1,0 +1,258 @@
+//! How a subscriber finds publishers: it looks into the topic's directory, greets everybody who is new,
+//! and passes on those who answer. All of it on the service thread, but for the first look.
+
+use std::collections::HashMap;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, Instant};
+
+use rustix::time::{
+    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
+    timerfd_settime,
+};
+
+use crate::error::{Error, Result};
+use crate::os::fork;
+use crate::pool::changes::{self, DirectoryWatch};
+use crate::pool::greeting::{self, Answer, Begun, Greeting};
+use crate::pool::place::{Entry, Place};
+use crate::pool::service::{self, Served, Watch};
+use crate::pool::wire::{Kind, Packet};
+use crate::sync::Ordering;
+use crate::topic::bell::Bell;
+use crate::topic::signature::Signature;
+use crate::topic::source::{From, Source};
+use crate::topic::wire::{self, Mismatch, Subscribe, Subscribed};
+
+/// How long the first look waits for answers. Those who take longer come later.
+const FIRST_LOOK: Duration = Duration::from_millis(200);
+
+/// When to try again where too many wait at a publisher's door.
+const RETRY: Duration = Duration::from_millis(10);
+
+/// What is watched: the directory, the timer, and two for each publisher.
+const DIRECTORY: u64 = 0;
+const TIMER: u64 = 1;
+
+/// Publishers that have come.
+#[derive(Debug)]
+pub(crate) struct Arrivals {
+    topic: String,
+    place: Place,
+    signature: Signature,
+    history: u64,
+    /// The uid of the same object's publisher, which is not greeted.
+    own: u64,
+    epoch: u64,
+    bell: Arc<Bell>,
+    /// There is something to take in.
+    any: AtomicBool,
+    state: Mutex<State>,
+    answered: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Everybody who was seen in the directory, and what became of it.
+    met: HashMap<u64, Met>,
+    ready: Vec<Source>,
+    /// Publishers that send something else.
+    mismatch: Option<Error>,
+    directory: Option<DirectoryWatch>,
+    timer: Option<(Arc<OwnedFd>, Watch)>,
+}
+
+#[derive(Debug)]
+enum Met {
+    /// It has been greeted.
+    Greeted { _greeting: Arc<Greeting> },
+    /// It did not get as far as that.
+    Crowd,
+    /// It has answered, one way or another; the flag is set when it is gone.
+    Answered,
+}
+
+impl Arrivals {
+    pub(crate) fn new(
+        topic: &str,
+        place: Place,
+        signature: Signature,
+        history: usize,
+        own: u64,
+        bell: &Arc<Bell>,
+    ) -> Arc<Arrivals> {
+        Arc::new(Arrivals {
+            topic: topic.to_owned(),
+            place,
+            signature,
+            history: history as u64,
+            own,
+            epoch: fork::epoch(),
+            bell: bell.clone(),
+            any: AtomicBool::new(false),
+            state: Mutex::default(),
+            answered: Condvar::new(),
+        })
+    }
+
+    /// Begins to look, and waits a moment for those who are there already.
+    pub(crate) fn start(self: &Arc<Self>) -> Result<()> {
+        let error = |source| Error::os("watching a directory", source);
+        let watch = changes::watch(&self.place.held_path(), self.served(), DIRECTORY).map_err(error)?;
+        self.state().directory = Some(watch);
+        self.look(self.history)?;
+        let open = |state: &mut State| {
+            state.met.values().any(|met| matches!(met, Met::Greeted { .. }))
+        };
+        let waited = self.answered.wait_timeout_while(self.state(), FIRST_LOOK, open);
+        drop(waited);
+        Ok(())
+    }
+
+    fn served(self: &Arc<Self>) -> Weak<dyn Served> {
+        Arc::downgrade(&(self.clone() as Arc<dyn Served>))
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // No code under this lock panics between two halves of a change.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether there is something to take in.
+    #[inline]
+    pub(crate) fn any(&self) -> bool {
+        self.any.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn take(&self) -> Vec<Source> {
+        let mut state = self.state();
+        self.any.store(false, Ordering::Relaxed);
+        std::mem::take(&mut state.ready)
+    }
+
+    /// The last publisher that was found to send something else.
+    pub(crate) fn take_mismatch(&self) -> Option<Error> {
+        self.state().mismatch.take()
+    }
+
+    /// Greets everybody who is new. Those who came after us are asked for all they sent.
+    fn look(self: &Arc<Self>, history: u64) -> Result<()> {
+        let entries = self.place.entries()?;
+        let mut state = self.state();
+        state.met.retain(|uid, _| entries.iter().any(|entry| entry.uid == *uid));
+        let new: Vec<Entry> = entries
+            .into_iter()
+            .filter(|entry| entry.uid != self.own)
+            .filter(|entry| !matches!(state.met.get(&entry.uid), Some(Met::Greeted { .. } | Met::Answered)))
+            .collect();
+        drop(state);
+        new.iter().for_each(|entry| self.greet(entry, history));
+        Ok(())
+    }
+
+    fn greet(self: &Arc<Self>, entry: &Entry, history: u64) {
+        let hello = Subscribe::new(self.signature, history);
+        let room = size_of::<Subscribed>().max(size_of::<Mismatch>());
+        let (weak, uid) = (Arc::downgrade(self), entry.uid);
+        // Noted first: the answer may come before `begin` returns.
+        self.state().met.insert(uid, Met::Crowd);
+        let then = move |answer| {
+            weak.upgrade().into_iter().for_each(|us: Arc<Self>| us.hear(uid, answer));
+        };
+        let begun = greeting::begin(&self.place, entry, bytemuck::bytes_of(&hello), room, then);
+        let mut state = self.state();
+        match begun {
+            Ok(Begun::Greeting(greeting)) => {
+                if let Some(met @ Met::Crowd) = state.met.get_mut(&uid) {
+                    *met = Met::Greeted { _greeting: greeting };
+                }
+            }
+            Ok(Begun::Crowd) => {
+                drop(state);
+                self.try_again_soon();
+            }
+            Ok(Begun::Nobody) | Err(_) => {
+                state.met.remove(&uid);
+            }
+        }
+    }
+
+    /// A publisher has answered.
+    fn hear(self: &Arc<Self>, uid: u64, answer: Result<Answer>) {
+        let source = answer.and_then(|answer| self.understand(uid, answer));
+        let mut state = self.state();
+        state.met.insert(uid, Met::Answered);
+        match source {
+            Ok(source) => state.ready.push(source),
+            Err(error @ Error::TypeMismatch { .. }) => state.mismatch = Some(error),
+            // It died, or was too crowded; if it is still there, the next look finds it.
+            Err(_) => {
+                state.met.remove(&uid);
+            }
+        }
+        self.any.store(true, Ordering::Release);
+        drop(state);
+        self.answered.notify_all();
+        self.bell.ring_anyway();
+    }
+
+    fn understand(self: &Arc<Self>, uid: u64, answer: Answer) -> Result<Source> {
+        match Packet::parse(&answer.bytes)? {
+            (Kind::Subscribed, _) => {}
+            (Kind::Mismatch, _) => {
+                let theirs: Mismatch = wire::read(&answer.bytes)?;
+                return Err(Error::TypeMismatch {
+                    topic: self.topic.clone(),
+                    ours: self.signature.to_string(),
+                    theirs: theirs.signature.to_string(),
+                    pid: answer.peer.pid,
+                    program: answer.peer.program(),
+                });
+            }
+            _ => return Err(Error::BadMessage { what: "a publisher's answer is none" }),
+        }
+        let mut source = Source::other(uid, answer)?;
+        if let From::Other(other) = &mut source.from {
+            let gone = Arc::new(Gone { flag: other.gone.clone(), bell: self.bell.clone() });
+            other.watches = gone.watch(other).map_err(|source| Error::os("watching a socket", source))?;
+        }
+        Ok(source)
+    }
+
+    fn try_again_soon(self: &Arc<Self>) {
+        let _ = self.set_timer();
+    }
+
+    fn set_timer(self: &Arc<Self>) -> std::io::Result<()> {
+        let mut state = self.state();
+        if state.timer.is_none() {
+            let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
+            let timer = Arc::new(timerfd_create(TimerfdClockId::Monotonic, flags)?);
+            let watch = service::watch(&timer, self.served(), TIMER)?;
+            state.timer = Some((timer, watch));
+        }
+        if let Some((timer, _)) = &state.timer {
+            let once = Timespec { tv_sec: 0, tv_nsec: RETRY.subsec_nanos().into() };
+            let never = Timespec { tv_sec: 0, tv_nsec: 0 };
+            let when = Itimerspec { it_interval: never, it_value: once };
+            timerfd_settime(timer, TimerfdTimerFlags::empty(), &when)?;
+        }
+        Ok(())
+    }
+}
+
+impl Served for Arrivals {
+    fn ready(self: Arc<Self>, token: u64) {
+        if self.epoch != fork::epoch() {
+            return;
+        }
+        if token == TIMER
+            && let Some((timer, _)) = &self.state().timer
+        {
+            let _ = rustix::io::read(timer, &mut [0; 8]);
+        }
+        // Should the directory not be readable, the next change tells.
+        let _ = self.look(u64::MAX);
+    }
+}

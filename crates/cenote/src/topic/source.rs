@@ -1,0 +1,207 @@
+//! One publisher, as a subscriber sees it: its ring, and how far it has been read.
+
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use crate::error::{Error, Result};
+use crate::os::fork::GuardedSocket;
+use crate::os::packet;
+use crate::os::peer::Peer;
+use crate::pool::attachment::check_file;
+use crate::pool::greeting::Answer;
+use crate::pool::service::Watch;
+use crate::pool::wire::{Kind, Packet};
+use crate::region::Words;
+use crate::sync::{Ordering, fence};
+use crate::topic::publisher::Publisher;
+use crate::topic::ring::{Found, Reader, Shape, Shipped};
+use crate::topic::wire::{self, Subscribed, row};
+
+/// Where messages come from.
+#[derive(Debug)]
+pub(crate) struct Source {
+    pub(crate) from: From,
+    /// The sequence that the ring began with.
+    first: u64,
+    /// That of the next message to take.
+    pub(crate) cursor: u64,
+    /// How many were passed, taken or missed.
+    passed: u64,
+}
+
+/// Whose ring it is.
+#[derive(Debug)]
+pub(crate) enum From {
+    /// That of the same object.
+    Own(Arc<Publisher>),
+    /// Somebody else's.
+    Other(Other),
+}
+
+/// Another publisher's ring, mapped read-only, and the row that this subscriber writes for it.
+#[derive(Debug)]
+pub(crate) struct Other {
+    /// Of the publisher, and of its pool.
+    pub(crate) uid: u64,
+    pub(crate) peer: Peer,
+    pub(crate) connection: Arc<GuardedSocket>,
+    /// The publisher is gone. What is in the ring can still be taken.
+    pub(crate) gone: Arc<AtomicBool>,
+    shape: Shape,
+    ring: Words,
+    row: Words,
+    /// It waits for its subscribers.
+    waits: bool,
+    pub(crate) watches: Vec<Watch>,
+}
+
+/// What was found of the next message.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Next {
+    /// It is in the words, this many.
+    Message(usize),
+    Nothing,
+    /// Nothing, and nothing more will come.
+    End,
+    /// So many were overwritten before they were taken. There may be another behind them.
+    Missed(u64),
+}
+
+impl Source {
+    /// What the same object sends, from the beginning.
+    pub(crate) fn own(publisher: Arc<Publisher>) -> Source {
+        let first = publisher.first();
+        Source { from: From::Own(publisher), first, cursor: first, passed: 0 }
+    }
+
+    /// A publisher that has answered. Everything it says is checked.
+    pub(crate) fn other(uid: u64, answer: Answer) -> Result<Source> {
+        let bad = |what| Error::BadMessage { what };
+        let subscribed: Subscribed = wire::read(&answer.bytes)?;
+        let shape = subscribed.shape()?;
+        let Ok([ring, row]) = <[_; 2]>::try_from(answer.fds) else {
+            return Err(bad("a publisher's answer does not add up"));
+        };
+        if subscribed.uid != uid {
+            return Err(bad("a publisher of another name"));
+        }
+        check_file(&ring, (shape.words() * size_of::<u64>()) as u64)?;
+        check_file(&row, (row::WORDS * size_of::<u64>()) as u64)?;
+        let error = |source| Error::os("mapping shared memory", source);
+        let other = Other {
+            uid,
+            peer: answer.peer,
+            connection: answer.connection,
+            gone: Arc::default(),
+            shape,
+            ring: Words::read_only(&ring, shape.words()).map_err(error)?,
+            row: Words::writable(row, row::WORDS).map_err(error)?,
+            waits: subscribed.waits != 0,
+            watches: Vec::new(),
+        };
+        let (first, cursor) = (subscribed.first, subscribed.start);
+        Ok(Source { from: From::Other(other), first, cursor, passed: 0 })
+    }
+
+    pub(crate) fn reader(&self) -> Reader<'_> {
+        match &self.from {
+            From::Own(publisher) => publisher.reader(),
+            From::Other(other) => Reader::new(other.ring.get(), other.shape),
+        }
+    }
+
+    /// The most words of a message.
+    pub(crate) fn payload(&self) -> usize {
+        match &self.from {
+            From::Own(publisher) => publisher.payload(),
+            From::Other(other) => other.shape.payload(),
+        }
+    }
+
+    /// Looks for the next message. It is not taken yet.
+    #[inline]
+    pub(crate) fn next(&mut self, words: &mut [u64]) -> Next {
+        match self.reader().read::<Shipped>(self.cursor, words) {
+            Found::Message(len) => Next::Message(len),
+            Found::Nothing if self.has_ended() => Next::End,
+            Found::Nothing => Next::Nothing,
+            Found::Passed => Next::Missed(self.catch_up()),
+        }
+    }
+
+    /// Whether there is something to take, or to be told.
+    #[inline]
+    pub(crate) fn is_ready(&self) -> bool {
+        self.reader().peek(self.cursor) != Found::Nothing || self.has_ended()
+    }
+
+    /// Goes on to the oldest message that may still be there; tells how many are lost.
+    fn catch_up(&mut self) -> u64 {
+        let behind = self.reader().oldest(self.first).wrapping_sub(self.cursor);
+        // This one is lost, whatever the head says, and a head that says nonsense is not believed.
+        let lost = if behind > 1 && behind < u64::MAX / 2 { behind } else { 1 };
+        self.advance(lost);
+        lost
+    }
+
+    /// Skips all but the newest message; tells how many that was.
+    pub(crate) fn skip_to_newest(&mut self) -> u64 {
+        let ahead = self.reader().head().wrapping_sub(self.cursor);
+        let skipped = if ahead > 1 && ahead < u64::MAX / 2 { ahead - 1 } else { 0 };
+        if skipped > 0 {
+            self.advance(skipped);
+        }
+        skipped
+    }
+
+    /// Passes `count` messages.
+    #[inline]
+    pub(crate) fn advance(&mut self, count: u64) {
+        self.cursor = self.cursor.wrapping_add(count);
+        self.passed = self.passed.wrapping_add(count);
+        match &self.from {
+            From::Own(publisher) if publisher.waits() => publisher.set_own_taken(self.passed),
+            From::Own(_) => {}
+            From::Other(other) => other.tell(self.passed),
+        }
+    }
+
+    /// Whether nothing will come that is not there yet. Whatever came before that was said can be
+    /// seen, so look once more.
+    fn has_ended(&self) -> bool {
+        let From::Other(other) = &self.from else { return false };
+        let ended = other.gone.load(Ordering::Acquire) || self.reader().is_closed();
+        ended && self.reader().peek(self.cursor) == Found::Nothing
+    }
+
+    /// Asks for a byte when there is something new, each time with another `number`; 0 for no more.
+    pub(crate) fn arm(&self, number: u64) {
+        if let From::Other(other) = &self.from {
+            other.row.get()[row::ARMED].store(number, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Other {
+    /// Publishes how far this subscriber has come, and wakes a publisher that waits for that.
+    #[inline]
+    fn tell(&self, passed: u64) {
+        self.row.get()[row::TAKEN].store(passed, Ordering::Release);
+        if self.waits {
+            // Pairs with that of the publisher: either it sees the store, or this sees it wait.
+            fence(Ordering::SeqCst);
+            if Reader::new(self.ring.get(), self.shape).is_waited_for() {
+                let wake = Packet::new(Kind::Wake);
+                let _ = packet::send(self.connection.as_fd(), bytemuck::bytes_of(&wake), &[]);
+            }
+        }
+    }
+
+    /// Reads the bytes that woke us.
+    pub(crate) fn hush(&self) {
+        let mut bytes = [0; 8];
+        // A packet that is too long makes no sense, and is gone.
+        while packet::recv(self.connection.as_fd(), &mut bytes).is_ok_and(|(len, _)| len > 0) {}
+    }
+}

@@ -1,0 +1,435 @@
+//! The part of a topic that receives: every publisher there is, one after another.
+//!
+//! Taking a message needs no syscall: it is in mapped memory. Publishers come and go by way of the
+//! service thread, which hands over new ones as [`Arrivals`]; so does a pool that a message made
+//! necessary. Whoever sleeps does so in epoll, over all connections and a bell for the rest.
+
+use std::collections::HashMap;
+use std::mem;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use rustix::buffer::spare_capacity;
+use rustix::event::Timespec;
+use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
+use rustix::io::Errno;
+
+use crate::error::{Error, Result};
+use crate::os::fork;
+use crate::sync::{Ordering, fence};
+use crate::tensor::Tensor;
+use crate::tensor::attaching::{Attaching, Progress};
+use crate::tensor::packed::Packed;
+use crate::tensor::pool::{self, Known};
+use crate::topic::arrivals::Arrivals;
+use crate::topic::bell::Bell;
+use crate::topic::message::{Message, Tensors, Unread};
+use crate::topic::publisher::Publisher;
+use crate::topic::source::{From, Next, Source};
+
+/// How many messages that cannot be had are passed over before others have their turn.
+const TRIES: usize = 64;
+
+/// What receives.
+#[derive(Debug)]
+pub(crate) struct Subscriber {
+    topic: String,
+    epoch: u64,
+    /// Over all connections, and the bell.
+    epoll: OwnedFd,
+    bell: Arc<Bell>,
+    arrivals: Arc<Arrivals>,
+    receiving: Mutex<Receiving>,
+}
+
+#[derive(Debug, Default)]
+struct Receiving {
+    sources: Vec<Source>,
+    /// Where to look first: each publisher has its turn.
+    turn: usize,
+    words: Vec<u64>,
+    pools: Pools,
+    /// Messages that were overwritten, or could not be had.
+    missed: u64,
+    received: u64,
+    /// Why the last one could not be had.
+    last_loss: Option<Error>,
+    /// Threads that sleep.
+    waiters: usize,
+    /// The descriptor was asked for: somebody else may sleep.
+    watched: bool,
+    /// Goes up with every arming; 0 stands for none.
+    armed: u64,
+}
+
+/// The pools that messages came from.
+#[derive(Debug, Default)]
+struct Pools {
+    found: HashMap<u64, Known>,
+    attaching: HashMap<u64, Attaching>,
+}
+
+impl Subscriber {
+    /// Makes it, without any publisher yet.
+    pub(crate) fn new(topic: &str, arrivals: Arc<Arrivals>, bell: Arc<Bell>) -> Result<Subscriber> {
+        let error = |source| Error::os("making an epoll instance", source);
+        let epoll = epoll::create(CreateFlags::CLOEXEC).map_err(error)?;
+        epoll::add(&epoll, &*bell, EventData::new_u64(BELL), EventFlags::IN).map_err(error)?;
+        Ok(Subscriber {
+            topic: topic.to_owned(),
+            epoch: fork::epoch(),
+            epoll,
+            bell,
+            arrivals,
+            receiving: Mutex::default(),
+        })
+    }
+
+    pub(crate) fn check_process(&self) -> Result<()> {
+        match self.inherited() {
+            false => Ok(()),
+            true => Err(Error::Forked { pool: self.topic.clone() }),
+        }
+    }
+
+    fn inherited(&self) -> bool {
+        self.epoch != fork::epoch()
+    }
+
+    fn receiving(&self) -> MutexGuard<'_, Receiving> {
+        // No code under this lock panics between two halves of a change.
+        self.receiving.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Also receives what the same object sends.
+    pub(crate) fn add_own(&self, publisher: Arc<Publisher>) {
+        publisher.ring_at(&self.bell);
+        self.receiving().sources.push(Source::own(publisher));
+    }
+
+    /// The next message, if there is one.
+    #[inline]
+    pub(crate) fn recv<T: Message>(&self) -> Option<T> {
+        if self.inherited() {
+            return None;
+        }
+        let mut receiving = self.receiving();
+        if self.arrivals.any() {
+            self.take_in(&mut receiving);
+        }
+        let found = receiving.take(&self.bell);
+        if found.is_none() && receiving.watched {
+            return self.rearm(receiving);
+        }
+        found
+    }
+
+    /// The newest message of whichever publisher has one; older ones of the same publisher are
+    /// skipped.
+    pub(crate) fn latest<T: Message>(&self) -> Option<T> {
+        if self.inherited() {
+            return None;
+        }
+        let mut receiving = self.receiving();
+        if self.arrivals.any() {
+            self.take_in(&mut receiving);
+        }
+        for source in &mut receiving.sources {
+            source.skip_to_newest();
+        }
+        let mut newest = None;
+        while let Some(message) = receiving.take(&self.bell) {
+            newest = Some(message);
+        }
+        if receiving.watched {
+            return self.rearm(receiving).or(newest);
+        }
+        newest
+    }
+
+    /// Waits for a message until the deadline; without one, for ever.
+    pub(crate) fn recv_until<T: Message>(&self, deadline: Option<Instant>) -> Result<Option<T>> {
+        loop {
+            self.check_process()?;
+            if let Some(message) = self.recv() {
+                return Ok(Some(message));
+            }
+            let left = match deadline.map(|at| at.checked_duration_since(Instant::now())) {
+                Some(None) => return Ok(None),
+                Some(left) => left,
+                None => None,
+            };
+            if self.arm() {
+                self.sleep(left)?;
+            }
+            self.disarm();
+        }
+    }
+
+    /// Announces that this thread is about to sleep; false if there is something to take first.
+    fn arm(&self) -> bool {
+        let mut receiving = self.receiving();
+        receiving.waiters += 1;
+        receiving.arm(&self.bell);
+        // Pairs with that of whoever sends: either it sees the arm, or this sees the message.
+        fence(Ordering::SeqCst);
+        !self.arrivals.any() && !receiving.sources.iter().any(Source::is_ready)
+    }
+
+    /// Undoes [`Subscriber::arm`]. Those that still sleep stay armed, and one of them looks: the byte
+    /// that woke this thread may have been for two messages.
+    fn disarm(&self) {
+        let mut receiving = self.receiving();
+        receiving.waiters -= 1;
+        match receiving.waiters {
+            0 if !receiving.watched => receiving.disarm(&self.bell),
+            0 => {}
+            _ => self.bell.ring_anyway(),
+        }
+    }
+
+    fn sleep(&self, left: Option<Duration>) -> Result<()> {
+        // More than this is as good as for ever, and must not be too much for the kernel.
+        let left = left.map(|left| left.min(Duration::from_secs(1 << 30)));
+        let left = left.and_then(|left| Timespec::try_from(left).ok());
+        let mut events = Vec::with_capacity(16);
+        match epoll::wait(&self.epoll, spare_capacity(&mut events), left.as_ref()) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(source) => return Err(Error::os("waiting for a message", source)),
+        }
+        self.hush(&events);
+        Ok(())
+    }
+
+    /// Reads what woke this thread.
+    fn hush(&self, events: &[epoll::Event]) {
+        let receiving = self.receiving();
+        for event in events {
+            match { event.data }.u64() {
+                BELL => self.bell.hush(),
+                uid => receiving.others().filter(|other| other.uid == uid).for_each(|other| other.hush()),
+            }
+        }
+    }
+
+    /// Before saying "nothing" to somebody who then sleeps on the descriptor: quiet, arm, look again.
+    #[cold]
+    fn rearm<T: Message>(&self, mut receiving: MutexGuard<'_, Receiving>) -> Option<T> {
+        self.bell.hush();
+        receiving.others().for_each(|other| other.hush());
+        receiving.arm(&self.bell);
+        fence(Ordering::SeqCst);
+        if self.arrivals.any() {
+            self.take_in(&mut receiving);
+            receiving.arm(&self.bell);
+            fence(Ordering::SeqCst);
+        }
+        let found = receiving.take(&self.bell);
+        if found.is_some() {
+            // There may be more, and nobody would be told.
+            self.bell.ring_anyway();
+        }
+        found
+    }
+
+    /// The descriptor to wait for: readable when there may be something to receive.
+    pub(crate) fn fd(&self) -> Result<BorrowedFd<'_>> {
+        self.check_process()?;
+        let mut receiving = self.receiving();
+        if !mem::replace(&mut receiving.watched, true) {
+            receiving.arm(&self.bell);
+            self.bell.ring_anyway(); // for what is there already
+        }
+        Ok(self.epoll.as_fd())
+    }
+
+    /// Takes in publishers that have come.
+    #[cold]
+    fn take_in(&self, receiving: &mut Receiving) {
+        for source in self.arrivals.take() {
+            if let From::Other(other) = &source.from {
+                let data = EventData::new_u64(other.uid);
+                // Without it there is no waking; polling still works.
+                let _ = epoll::add(&self.epoll, &*other.connection, data, EventFlags::IN);
+            }
+            receiving.sources.push(source);
+        }
+        if receiving.waiters > 0 || receiving.watched {
+            receiving.arm(&self.bell);
+        }
+    }
+
+    pub(crate) fn missed(&self) -> u64 {
+        self.receiving().missed
+    }
+
+    pub(crate) fn received(&self) -> u64 {
+        self.receiving().received
+    }
+
+    /// Why the last message that was lost could not be had, if it was not just overwritten.
+    pub(crate) fn take_last_loss(&self) -> Option<Error> {
+        self.receiving().last_loss.take()
+    }
+
+    /// How many publishers there are, this object's own not counted.
+    pub(crate) fn publishers(&self) -> usize {
+        let mut receiving = self.receiving();
+        if self.arrivals.any() && !self.inherited() {
+            self.take_in(&mut receiving);
+        }
+        let gone = |other: &&crate::topic::source::Other| !other.gone.load(Ordering::Relaxed);
+        receiving.others().filter(gone).count()
+    }
+}
+
+const BELL: u64 = 0; // no publisher has this uid
+
+impl Receiving {
+    fn others(&self) -> impl Iterator<Item = &crate::topic::source::Other> {
+        self.sources.iter().filter_map(|source| match &source.from {
+            From::Other(other) => Some(other),
+            From::Own(_) => None,
+        })
+    }
+
+    fn arm(&mut self, bell: &Bell) {
+        self.armed = self.armed.wrapping_add(1).max(1);
+        bell.arm(true);
+        self.sources.iter().for_each(|source| source.arm(self.armed));
+    }
+
+    fn disarm(&mut self, bell: &Bell) {
+        bell.arm(false);
+        self.sources.iter().for_each(|source| source.arm(0));
+    }
+
+    /// Takes the next message of the publisher whose turn it is, or of one after it.
+    #[inline]
+    fn take<T: Message>(&mut self, bell: &Arc<Bell>) -> Option<T> {
+        let mut looked = 0;
+        while looked < self.sources.len() {
+            let at = (self.turn + looked) % self.sources.len();
+            match self.take_from(at, bell) {
+                Took::Message(message) => {
+                    self.turn = at + 1;
+                    self.received += 1;
+                    return Some(message);
+                }
+                Took::Nothing => looked += 1,
+                Took::End => drop(self.sources.swap_remove(at)),
+            }
+        }
+        None
+    }
+
+    fn take_from<T: Message>(&mut self, at: usize, bell: &Arc<Bell>) -> Took<T> {
+        let Receiving { sources, words, pools, missed, last_loss, .. } = self;
+        let source = &mut sources[at];
+        if words.len() < source.payload() {
+            words.resize(source.payload(), 0);
+        }
+        for _ in 0..TRIES {
+            let len = match source.next(words) {
+                Next::Message(len) => len,
+                Next::Nothing => return Took::Nothing,
+                Next::End => return Took::End,
+                Next::Missed(count) => {
+                    *missed += count;
+                    continue;
+                }
+            };
+            let mut tensors = Lender { source, pools, bell };
+            match T::read(&words[..len], &mut tensors) {
+                Ok(message) => {
+                    source.advance(1);
+                    return Took::Message(message);
+                }
+                Err(Unread::Later) => return Took::Nothing,
+                Err(Unread::Passed) => {}
+                Err(Unread::Lost(error)) => {
+                    *missed += 1;
+                    *last_loss = Some(error);
+                    source.advance(1);
+                }
+            }
+        }
+        Took::Nothing
+    }
+}
+
+enum Took<T> {
+    Message(T),
+    Nothing,
+    End,
+}
+
+/// Leases the tensors of a message.
+struct Lender<'a> {
+    source: &'a Source,
+    pools: &'a mut Pools,
+    bell: &'a Arc<Bell>,
+}
+
+impl Tensors for Lender<'_> {
+    fn tensor(&mut self, packed: &Packed<'_>) -> Result<Tensor, Unread> {
+        let cursor = self.source.cursor;
+        let other = match &self.source.from {
+            // Its publisher has a handle.
+            From::Own(publisher) => {
+                return publisher.held(cursor).ok_or(Unread::Passed);
+            }
+            From::Other(other) => other,
+        };
+        let pool = self.pools.get(packed.pool, self.bell)?;
+        let trusted = pool.is_of(&other.peer).then_some(other.uid);
+        let reader = self.source.reader();
+        let leased = pool::lease_packed(pool, packed, trusted, || reader.has(cursor));
+        leased.map_err(|error| match error {
+            Error::Stale { .. } if !reader.has(cursor) => Unread::Passed,
+            error => Unread::Lost(error),
+        })
+    }
+}
+
+impl Pools {
+    /// The pool with this uid. One that this process has nothing to do with yet is attached to; `bell`
+    /// rings when that is done.
+    fn get(&mut self, uid: u64, bell: &Arc<Bell>) -> Result<&Known, Unread> {
+        if !self.found.get(&uid).is_some_and(Known::is_usable) {
+            let known = self.look_for(uid, bell)?;
+            self.found.retain(|_, known| known.is_usable());
+            self.found.insert(uid, known);
+        }
+        self.found.get(&uid).ok_or(Unread::Later)
+    }
+
+    #[cold]
+    fn look_for(&mut self, uid: u64, bell: &Arc<Bell>) -> Result<Known, Unread> {
+        if let Some(known) = pool::find(uid) {
+            self.attaching.remove(&uid);
+            return Ok(known);
+        }
+        let begin = || {
+            let bell = bell.clone();
+            Attaching::begin(uid, move || bell.ring_anyway())
+        };
+        let attaching = self.attaching.entry(uid).or_insert_with(begin);
+        if attaching.is_idle() {
+            attaching.try_again(begin());
+        }
+        match attaching.progress() {
+            Progress::Waiting => Err(Unread::Later),
+            Progress::Attached(known) => {
+                self.attaching.remove(&uid);
+                Ok(known)
+            }
+            Progress::Failed(error) => {
+                self.attaching.remove(&uid);
+                Err(Unread::Lost(error))
+            }
+        }
+    }
+}
