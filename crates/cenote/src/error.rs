@@ -680,6 +680,100 @@ pub enum Error {
     #[error("the tensor is in no pool, so it has no descriptor")]
     NoDescriptor,
 
+    /// Text that must be short and is not.
+    #[error("{what} `{given}` has {len} bytes; there is room for {max}")]
+    TextTooLong {
+        /// What it was to be.
+        what: &'static str,
+        /// The text.
+        given: Box<str>,
+        /// Its bytes.
+        len: usize,
+        /// The most that fit.
+        max: usize,
+    },
+
+    /// A descriptor of something else than was asked for.
+    #[error("the descriptor is that of a {found}, not of a {asked}")]
+    WrongKind {
+        /// What was asked for.
+        asked: &'static str,
+        /// What the descriptor says.
+        found: &'static str,
+    },
+
+    /// A tensor that is no point cloud.
+    #[error(
+        "a tensor of shape {shape:?} with byte strides {strides:?} is no point cloud, which is \
+         [points, values] with the values of a point side by side"
+    )]
+    CloudLayout {
+        /// The shape.
+        shape: Dims,
+        /// The byte strides.
+        strides: Box<[isize]>,
+    },
+
+    /// Fields that a point cloud cannot have.
+    #[error("field `{field}` of a point cloud: {rule}")]
+    BadField {
+        /// The name of the field.
+        field: Box<str>,
+        /// What it must be.
+        rule: &'static str,
+    },
+
+    /// More or fewer fields than a point cloud can have.
+    #[error("a point cloud has 1 to {max} fields, not {given}")]
+    FieldCount {
+        /// The fields given.
+        given: usize,
+        /// The most there can be.
+        max: usize,
+    },
+
+    /// A field that a point cloud does not have.
+    #[error("the point cloud has no field `{field}`; it has {}", .known.join(", "))]
+    NoSuchField {
+        /// The name asked for.
+        field: Box<str>,
+        /// The names there are.
+        known: Vec<String>,
+    },
+
+    /// More points than there is room for.
+    #[error("the point cloud has room for {capacity} points, not for {asked}")]
+    CloudFull {
+        /// The points asked for.
+        asked: usize,
+        /// The most that fit.
+        capacity: usize,
+    },
+
+    /// Elements that cannot be depths.
+    #[error("a depth image is f32 (metres) or u16 (millimetres), not {found}")]
+    DepthDType {
+        /// The dtype given.
+        found: &'static str,
+    },
+
+    /// Numbers that are no pinhole camera.
+    #[error("fx {fx}, fy {fy}, cx {cx}, cy {cy}: all must be finite, fx and fy above 0")]
+    BadIntrinsics {
+        /// Focal length in pixels, across.
+        fx: f64,
+        /// Focal length in pixels, down.
+        fy: f64,
+        /// Column of the optical centre.
+        cx: f64,
+        /// Row of the optical centre.
+        cy: f64,
+    },
+
+    /// A depth image without intrinsics cannot be seen in space.
+    #[error("the depth image has no intrinsics; set them first (`set_intrinsics`)")]
+    NoIntrinsics,
+
     /// A pool, or a tensor of one, was used in a forked child.
     #[error("pool `{pool}` was inherited through fork; open it again in this process to use it")]
     Forked {

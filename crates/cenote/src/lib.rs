@@ -32,13 +32,18 @@
 //! Linux only.
 
 pub mod buffer;
+mod cloud;
 mod copies;
+mod depth;
 mod device;
+mod domain;
 mod dtype;
 mod error;
 mod format;
+mod image;
 mod layout;
 mod memory;
+mod meta;
 mod os;
 #[cfg(target_os = "linux")]
 mod pool;
@@ -47,15 +52,20 @@ mod sync;
 mod tensor;
 
 pub use buffer::{Buffer, BufferPool, MemoryPool, UnifiedBuffer, UninitBuffer};
+pub use cloud::{Field, MAX_FIELD_NAME, MAX_FIELDS, PointCloud};
 pub use copies::{Copies, CopyReason, copies};
+pub use depth::{DepthImage, Intrinsics};
 pub use device::{Device, cuda_available, cuda_device_count};
+pub use domain::Domain;
 pub use dtype::{DType, Element};
 pub use error::{Dims, Error, Holder, Limit, NotWritable, Result, Unavailable};
 pub use format::{Few, FormatKind, FourCc, ImageShape, PixelFormat, Plane, Planes};
 pub use half::{bf16, f16};
+pub use image::Image;
 pub use layout::{Layout, MAX_DIMS, Runs};
 pub use memory::TensorMemory;
 pub use memory::select::{FORCE_MEM_ENV, NotGranted, PassedOver, Selection, Wish};
+pub use meta::{Header, MAX_FRAME_ID};
 pub use num_complex::Complex;
 #[cfg(target_os = "linux")]
 pub use pool::{

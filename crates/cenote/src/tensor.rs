@@ -23,6 +23,7 @@ mod options;
 mod plane;
 #[cfg(target_os = "linux")]
 mod pool;
+pub(crate) mod process_pool;
 mod view;
 
 use std::fmt;

@@ -12,14 +12,14 @@ pub struct Few<T, const N: usize> {
 }
 
 impl<T: Copy + Default, const N: usize> Few<T, N> {
-    pub(super) fn new(values: impl IntoIterator<Item = T>) -> Self {
+    pub(crate) fn new(values: impl IntoIterator<Item = T>) -> Self {
         let mut few = Few { values: [T::default(); N], len: 0 };
         values.into_iter().for_each(|value| few.push(value));
         few
     }
 
     /// Adds a value. There is room: the tests hold every row of the table against `N`.
-    pub(super) fn push(&mut self, value: T) {
+    pub(crate) fn push(&mut self, value: T) {
         if let Some(place) = self.values.get_mut(self.len) {
             *place = value;
             self.len += 1;

@@ -9,7 +9,6 @@ use crate::dtype::{DType, Element};
 use crate::error::{Error, Result};
 use crate::layout::Layout;
 use crate::memory::budget::Budget;
-#[cfg(target_os = "linux")]
 use crate::tensor::image::image_layout;
 use crate::tensor::map::{cast, check_dtype};
 use crate::tensor::{Tensor, TensorMapMut, TensorOptions};
@@ -89,7 +88,6 @@ impl Tensor {
     }
 
     /// The layout of a packed copy, and the bytes that it takes.
-    #[cfg(target_os = "linux")]
     pub(super) fn copy_layout(&self) -> Result<(Layout, usize)> {
         let (Some(format), Some((width, height))) = (self.format, self.image_size()) else {
             let layout = Layout::contiguous(self.shape(), self.dtype.size())?;

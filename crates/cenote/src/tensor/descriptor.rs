@@ -1,4 +1,9 @@
 //! The few words that stand for a tensor of a pool, and can be sent by any means.
+//!
+//! A head of fixed length, then the shape, the strides and the metadata, each as long as it is: what
+//! travels is only the words in use.
+
+use std::fmt;
 
 use bytemuck::{Pod, Zeroable};
 
@@ -7,10 +12,17 @@ use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::format::PixelFormat;
 use crate::layout::{Layout, MAX_DIMS};
+use crate::meta::{MAX_META, Meta};
 use crate::tensor::Tensor;
 
 /// The version of the descriptor's layout.
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
+
+/// The most words after the head: a shape, strides and metadata.
+const MAX_TAIL: usize = 2 * MAX_DIMS + MAX_META;
+
+/// The bytes before the words that there may be more or fewer of.
+const HEAD: usize = size_of::<TensorDescriptor>() - 8 * MAX_TAIL;
 
 /// A tensor of a pool, as plain words.
 ///
@@ -34,7 +46,7 @@ const VERSION: u8 = 1;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[repr(C)]
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Pod, Zeroable)]
+#[derive(Clone, Copy, PartialEq, Eq, Pod, Zeroable)]
 pub struct TensorDescriptor {
     pub(super) pool: u64,
     pub(super) serial: u64,
@@ -47,26 +59,74 @@ pub struct TensorDescriptor {
     dtype: u8,
     /// 0: none.
     format: u8,
+    /// At most `MAX_DIMS`: checked when a descriptor is made.
     ndim: u8,
-    shape: [u64; MAX_DIMS],
-    strides: [i64; MAX_DIMS],
+    /// What the metadata is of.
+    kind: u16,
+    /// Words of metadata, at most `MAX_META`: checked when a descriptor is made.
+    meta: u16,
+    reserved: u32,
+    /// Shape, strides and metadata, one after another, and zeros.
+    tail: [u64; MAX_TAIL],
 }
 
 impl TensorDescriptor {
-    /// The descriptor as bytes.
+    /// The descriptor as bytes: as many as it needs, the fewer the fewer dimensions there are.
     pub fn as_bytes(&self) -> &[u8] {
-        bytemuck::bytes_of(self)
+        &bytemuck::bytes_of(self)[..HEAD + 8 * self.tail_len()]
     }
 
-    /// A descriptor from bytes. What it says is checked when it is used.
+    /// A descriptor from bytes. Their number must be right; what they say is checked when it is
+    /// used.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self> {
-        bytemuck::try_pod_read_unaligned(bytes)
-            .map_err(|_| Error::BadMessage { what: "it has not the length of a descriptor" })
+        let bad = |what| Error::BadMessage { what };
+        let mut descriptor = Self::zeroed();
+        let whole = bytemuck::bytes_of_mut(&mut descriptor);
+        let room = whole.get_mut(..bytes.len()).ok_or(bad("it is longer than any descriptor"))?;
+        room.copy_from_slice(bytes);
+        if usize::from(descriptor.ndim) > MAX_DIMS {
+            return Err(bad("too many dimensions"));
+        }
+        if usize::from(descriptor.meta) > MAX_META {
+            return Err(bad("too much metadata"));
+        }
+        if bytes.len() != HEAD + 8 * descriptor.tail_len() {
+            return Err(bad("it has not the length of a descriptor"));
+        }
+        Ok(descriptor)
     }
 
     /// The uid of the pool.
     pub fn pool(&self) -> u64 {
         self.pool
+    }
+
+    /// What it describes: the code of a domain type.
+    pub(crate) fn kind(&self) -> u16 {
+        self.kind
+    }
+
+    /// The metadata.
+    pub(crate) fn meta(&self) -> Result<Meta> {
+        let start = 2 * usize::from(self.ndim);
+        Meta::from_words(&self.tail[start..start + usize::from(self.meta)])
+    }
+
+    /// The same tensor, with metadata of a kind.
+    #[must_use]
+    pub(crate) fn with_meta(mut self, kind: u16, meta: &Meta) -> Self {
+        let words = meta.as_words();
+        let start = 2 * usize::from(self.ndim);
+        self.tail[start..].fill(0);
+        self.tail[start..start + words.len()].copy_from_slice(words);
+        self.kind = kind;
+        self.meta = u16::try_from(words.len()).unwrap_or_default();
+        self
+    }
+
+    /// The words after the head that are in use.
+    fn tail_len(&self) -> usize {
+        2 * usize::from(self.ndim) + usize::from(self.meta)
     }
 
     /// Describes `tensor`, whose buffer starts `start` bytes into the segment.
@@ -87,14 +147,15 @@ impl TensorDescriptor {
             version: VERSION,
             dtype: tensor.dtype.code(),
             format: tensor.format.map_or(0, PixelFormat::code),
-            ndim: u8::try_from(layout.ndim()).unwrap_or(u8::MAX),
+            ndim: u8::try_from(layout.ndim()).unwrap_or_default(),
             ..Self::zeroed()
         };
-        for (to, &from) in descriptor.shape.iter_mut().zip(layout.shape()) {
+        let (shape, rest) = descriptor.tail.split_at_mut(layout.ndim());
+        for (to, &from) in shape.iter_mut().zip(layout.shape()) {
             *to = from as u64;
         }
-        for (to, &from) in descriptor.strides.iter_mut().zip(layout.strides()) {
-            *to = from as i64;
+        for (to, &from) in rest.iter_mut().zip(layout.strides()) {
+            *to = (from as i64).cast_unsigned();
         }
         descriptor
     }
@@ -111,12 +172,25 @@ impl TensorDescriptor {
             0 => None,
             code => Some(PixelFormat::from_code(code).ok_or(bad("unknown pixel format"))?),
         };
-        let layout = Layout::from_words(
-            self.shape.get(..usize::from(self.ndim)).ok_or(bad("too many dimensions"))?,
-            &self.strides[..usize::from(self.ndim)],
-            self.offset,
-            dtype.size(),
-        )?;
+        let ndim = usize::from(self.ndim);
+        let (shape, strides) = self.tail[..2 * ndim].split_at(ndim);
+        let strides = bytemuck::cast_slice(strides);
+        let layout = Layout::from_words(shape, strides, self.offset, dtype.size())?;
         Ok((layout, dtype, format, device))
+    }
+}
+
+/// The words in use.
+impl fmt::Debug for TensorDescriptor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TensorDescriptor")
+            .field("pool", &format_args!("{:016x}", self.pool))
+            .field("segment", &self.segment)
+            .field("slot", &self.slot)
+            .field("serial", &self.serial)
+            .field("offset", &self.offset)
+            .field("kind", &self.kind)
+            .field("tail", &&self.tail[..self.tail_len()])
+            .finish_non_exhaustive()
     }
 }

@@ -5,6 +5,7 @@
 
 use std::ops::Range;
 
+use crate::dtype::DType;
 use crate::error::Result;
 use crate::layout::Layout;
 use crate::tensor::Tensor;
@@ -22,6 +23,11 @@ impl Tensor {
             format: None,
             far_planes: None,
         }
+    }
+
+    /// The same buffer, seen as elements of another type. An error if they do not lie in it.
+    pub(crate) fn reinterpreted(&self, layout: Layout, dtype: DType) -> Result<Tensor> {
+        Ok(Tensor::over(self.buffer.clone(), layout, dtype)?.with_device(self.device))
     }
 
     /// `len` elements of `axis`, from `start` on. The number of dimensions stays the same.

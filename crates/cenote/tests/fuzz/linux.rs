@@ -4,7 +4,10 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use cenote::{DType, PixelFormat, Tensor, TensorDescriptor, TensorMemory, TensorPool};
+use cenote::{
+    DType, DepthImage, Field, Image, Intrinsics, PixelFormat, PointCloud, Tensor, TensorDescriptor,
+    TensorMemory, TensorPool,
+};
 use libtest_mimic::{Arguments, Trial};
 use rustix::fs::SealFlags;
 
@@ -91,6 +94,29 @@ fn works(pool: &TensorPool) {
 /// Where the number of the segment stands: one that is not there is waited for.
 const SEGMENT_BYTES: std::ops::Range<usize> = 16..20;
 
+/// Tensors with metadata, and their descriptors.
+fn domains(pool: &TensorPool) -> Vec<(Tensor, Vec<u8>)> {
+    let mut image = Image::new_in(pool, 31, 16, PixelFormat::I420).unwrap();
+    image.set_frame_id("camera_front").unwrap();
+    let fields = [Field::new("x", DType::F32), Field::new("ring", DType::U16)];
+    let cloud = PointCloud::new_in(pool, 100, &fields).unwrap();
+    let mut depth = DepthImage::new_in(pool, 20, 30, DType::U16).unwrap();
+    depth.set_intrinsics(Intrinsics { fx: 50.0, fy: 50.0, cx: 15.0, cy: 10.0 }).unwrap();
+    let descriptors = [image.descriptor(), cloud.descriptor(), depth.descriptor()];
+    let tensors = [image.into_tensor(), cloud.into_tensor(), depth.into_tensor()];
+    let bytes = descriptors.map(|descriptor| descriptor.unwrap().as_bytes().to_vec());
+    tensors.into_iter().zip(bytes).collect()
+}
+
+/// As long as it says it is, so that more than its length is tried.
+fn fit_length(bytes: &mut Vec<u8>) {
+    if bytes.len() >= stranger::HEAD {
+        let meta = u16::from_ne_bytes([bytes[42], bytes[43]]);
+        let words = 2 * usize::from(bytes[39]) + usize::from(meta);
+        bytes.resize(stranger::HEAD + 8 * words.min(100), 0);
+    }
+}
+
 fn descriptors(clock: &mut Clock) {
     let pool = pool(8);
     let tensors = [
@@ -100,18 +126,24 @@ fn descriptors(clock: &mut Clock) {
         pool.alloc(&[20, 30, 3], DType::U8).unwrap().narrow(0, 3, 10).unwrap(),
     ];
     let bytes = |tensor: &Tensor| tensor.descriptor().unwrap().as_bytes().to_vec();
-    let corpus: Vec<Vec<u8>> = tensors.iter().map(bytes).collect();
+    let domains = domains(&pool);
+    let mut corpus: Vec<Vec<u8>> = tensors.iter().map(bytes).collect();
+    corpus.extend(domains.iter().map(|(_, bytes)| bytes.clone()));
     let attached = TensorPool::open(pool.name()).unwrap();
     while clock.goes_on() {
         let mut bytes = mutated(&corpus, &mut clock.random);
+        fit_length(&mut bytes);
         if bytes.len() >= SEGMENT_BYTES.end {
             bytes[SEGMENT_BYTES].copy_from_slice(&corpus[0][SEGMENT_BYTES]);
         }
         let Ok(descriptor) = TensorDescriptor::from_bytes(&bytes) else { continue };
         let _ = attached.import(&descriptor).map(|tensor| look(&tensor));
         let _ = Tensor::from_descriptor(&descriptor).map(|tensor| look(&tensor));
+        let _ = Image::from_descriptor(&descriptor).map(|image| look(image.tensor()));
+        let _ = PointCloud::from_descriptor(&descriptor).map(|cloud| look(cloud.tensor()));
+        let _ = DepthImage::from_descriptor(&descriptor).map(|depth| look(depth.tensor()));
     }
-    drop(tensors);
+    drop((tensors, domains));
     assert_eq!(pool.stats().unwrap().retired, 0, "a lease was left behind");
 }
 

@@ -1,9 +1,12 @@
 //! Descriptors that lie: to an attacher, and to the owner itself.
 
-use cenote::{DType, PixelFormat, Tensor, TensorDescriptor, TensorPool};
+use cenote::{
+    DType, DepthImage, Domain, Field, Image, Intrinsics, MAX_DIMS, PixelFormat, PointCloud, Tensor,
+    TensorDescriptor, TensorPool,
+};
 
 use super::Test;
-use crate::stranger::{all_are, filled, pool};
+use crate::stranger::{HEAD, all_are, filled, pool};
 
 pub(crate) const TESTS: &[Test] = &[
     ("every_bit_of_a_descriptor_flipped", || flips(&|pool| filled(pool, 5000, 4))),
@@ -11,15 +14,23 @@ pub(crate) const TESTS: &[Test] = &[
     ("every_bit_of_a_views_descriptor_flipped", || flips(&view)),
     ("words_of_a_descriptor_replaced", words),
     ("descriptors_of_every_length", lengths),
+    ("descriptors_that_lie_about_their_length", lying_lengths),
+    ("every_bit_of_an_image_with_metadata_flipped", || flips_of(&domain_image)),
+    ("every_bit_of_a_point_cloud_flipped", || flips_of(&cloud)),
+    ("every_bit_of_a_depth_image_flipped", || flips_of(&depth)),
+    ("metadata_replaced", metadata),
     ("a_descriptor_that_repeats_one_element_for_ever", repeats),
 ];
 
 /// Where the number of the segment stands: a wrong one is waited for, so its bits are tried apart.
 const SEGMENT: std::ops::Range<usize> = 16..20;
 
-/// Where the first dimension and its stride stand.
-const SHAPE: usize = 40;
-const STRIDES: usize = size_of::<TensorDescriptor>() - 8 * cenote::MAX_DIMS;
+/// Where the number of dimensions and that of words of metadata stand.
+const NDIM: usize = 39;
+const META: usize = 42;
+
+/// The most words of metadata.
+const MAX_META: usize = 64;
 
 fn image(pool: &TensorPool) -> Tensor {
     pool.alloc(&[96, 128], DType::U8).unwrap().with_format(PixelFormat::Nv12).unwrap()
@@ -32,7 +43,14 @@ fn view(pool: &TensorPool) -> Tensor {
 
 /// Uses a descriptor as a receiver would: all that it shows is looked at.
 fn use_it(attached: &TensorPool, bytes: &[u8]) {
-    let descriptor = TensorDescriptor::from_bytes(bytes).unwrap();
+    // A descriptor that says how long it is in two ways says so at once.
+    let Ok(descriptor) = TensorDescriptor::from_bytes(bytes) else { return };
+    let _ = Image::from_descriptor(&descriptor).map(|image| look(&image));
+    let _ = DepthImage::from_descriptor(&descriptor).map(|depth| look(&depth));
+    if let Ok(cloud) = PointCloud::from_descriptor(&descriptor) {
+        assert!(cloud.len() <= cloud.capacity() && cloud.fields().len() <= 16);
+        look(&cloud);
+    }
     for tensor in [attached.import(&descriptor), Tensor::from_descriptor(&descriptor)] {
         let Ok(tensor) = tensor else { continue };
         // Small enough to look at every element, wherever it claims to lie.
@@ -45,11 +63,44 @@ fn use_it(attached: &TensorPool, bytes: &[u8]) {
     }
 }
 
+/// Uses what is not in the tensor.
+fn look<T: Domain + std::fmt::Debug>(what: &T) {
+    std::hint::black_box(format!("{what:?}"));
+    std::hint::black_box(what.clone());
+}
+
+fn domain_image(pool: &TensorPool) -> (Tensor, TensorDescriptor) {
+    let mut image = Image::new_in(pool, 64, 48, PixelFormat::Yuyv).unwrap();
+    image.set_frame_id("camera_front").unwrap();
+    (image.tensor().clone(), image.descriptor().unwrap())
+}
+
+fn cloud(pool: &TensorPool) -> (Tensor, TensorDescriptor) {
+    let xyz = ["x", "y", "z"].map(|name| Field::new(name, DType::F32));
+    let fields = [&xyz[..], &[Field::new("rgb", DType::U8).with_count(3)]].concat();
+    let cloud = PointCloud::new_in(pool, 100, &fields).unwrap();
+    (cloud.tensor().clone(), cloud.descriptor().unwrap())
+}
+
+fn depth(pool: &TensorPool) -> (Tensor, TensorDescriptor) {
+    let mut depth = DepthImage::new_in(pool, 48, 64, DType::U16).unwrap();
+    depth.set_intrinsics(Intrinsics { fx: 50.0, fy: 50.0, cx: 32.0, cy: 24.0 }).unwrap();
+    (depth.tensor().clone(), depth.descriptor().unwrap())
+}
+
 fn flips(make: &dyn Fn(&TensorPool) -> Tensor) {
+    flips_of(&|pool| {
+        let tensor = make(pool);
+        let descriptor = tensor.descriptor().unwrap();
+        (tensor, descriptor)
+    });
+}
+
+fn flips_of(make: &dyn Fn(&TensorPool) -> (Tensor, TensorDescriptor)) {
     let pool = pool(4);
     let kept = filled(&pool, 1000, 8);
-    let tensor = make(&pool);
-    let valid = tensor.descriptor().unwrap().as_bytes().to_vec();
+    let (tensor, descriptor) = make(&pool);
+    let valid = descriptor.as_bytes().to_vec();
     let attached = TensorPool::open(pool.name()).unwrap();
     for byte in (0..valid.len()).filter(|byte| !SEGMENT.contains(byte)) {
         for bit in 0..8 {
@@ -93,8 +144,9 @@ fn repeats() {
     let pool = pool(4);
     let tensor = filled(&pool, 64, 4);
     let mut bytes = tensor.descriptor().unwrap().as_bytes().to_vec();
-    bytes[SHAPE..SHAPE + 8].copy_from_slice(&(1_u64 << 44).to_ne_bytes());
-    bytes[STRIDES..STRIDES + 8].copy_from_slice(&0_u64.to_ne_bytes());
+    // One dimension: its length, and behind it its stride.
+    bytes[HEAD..HEAD + 8].copy_from_slice(&(1_u64 << 44).to_ne_bytes());
+    bytes[HEAD + 8..HEAD + 16].copy_from_slice(&0_u64.to_ne_bytes());
     let descriptor = TensorDescriptor::from_bytes(&bytes).unwrap();
     let endless = Tensor::from_descriptor(&descriptor).unwrap();
     assert_eq!(endless.shape(), [1 << 44]);
@@ -103,8 +155,63 @@ fn repeats() {
     assert!(endless.clone().make_mut().is_err());
 }
 
+/// Of all lengths, only that of its head and words in use is a descriptor's.
 fn lengths() {
-    for len in (0..size_of::<TensorDescriptor>()).chain([size_of::<TensorDescriptor>() + 1, 5000]) {
-        assert!(TensorDescriptor::from_bytes(&vec![1; len]).is_err());
+    let longest = HEAD + 8 * (2 * MAX_DIMS + MAX_META);
+    for len in 0..longest + 9 {
+        assert_eq!(TensorDescriptor::from_bytes(&vec![0; len]).is_ok(), len == HEAD, "{len}");
     }
+    assert!(TensorDescriptor::from_bytes(&[0; 5000]).is_err());
+}
+
+/// Whatever it says of its dimensions and metadata, it has the bytes for it or is refused.
+fn lying_lengths() {
+    let pool = pool(4);
+    let tensor = filled(&pool, 5000, 4);
+    let valid = tensor.descriptor().unwrap().as_bytes().to_vec();
+    let attached = TensorPool::open(pool.name()).unwrap();
+    for ndim in 0..=u8::MAX {
+        for meta in [0, 1, 3, 63, 64, 65, u16::MAX] {
+            let mut bytes = valid.clone();
+            bytes[NDIM] = ndim;
+            bytes[META..META + 2].copy_from_slice(&meta.to_ne_bytes());
+            bytes.resize(HEAD + 8 * (2 * usize::from(ndim) + usize::from(meta)), 1);
+            let possible = usize::from(ndim) <= MAX_DIMS && usize::from(meta) <= MAX_META;
+            assert_eq!(TensorDescriptor::from_bytes(&bytes).is_ok(), possible, "{ndim} {meta}");
+            use_it(&attached, &bytes);
+        }
+    }
+    drop(tensor);
+    assert_eq!(pool.stats().unwrap().retired, 0, "no lease was left behind");
+}
+
+/// Words of metadata that no cenote wrote.
+fn metadata() {
+    let pool = pool(4);
+    let attached = TensorPool::open(pool.name()).unwrap();
+    for make in [domain_image, cloud, depth] {
+        let (tensor, descriptor) = make(&pool);
+        let valid = descriptor.as_bytes().to_vec();
+        let start = HEAD + 16 * tensor.ndim();
+        let values = [0, 1, 15, 16, 17, 48, 49, 1 << 32, 1 << 56, 1 << 63, u64::MAX - 7, u64::MAX];
+        for at in (start..valid.len()).step_by(8) {
+            for value in values {
+                let mut bytes = valid.clone();
+                bytes[at..at + 8].copy_from_slice(&u64::to_ne_bytes(value));
+                use_it(&attached, &bytes);
+            }
+        }
+        // Cut short, and with words too many.
+        for words in 0..=MAX_META {
+            let mut bytes = valid.clone();
+            let words = u16::try_from(words).unwrap();
+            bytes.resize(start + 8 * usize::from(words), 1);
+            bytes[META..META + 2].copy_from_slice(&words.to_ne_bytes());
+            use_it(&attached, &bytes);
+            // A tensor it is, whatever the metadata.
+            Tensor::from_descriptor(&TensorDescriptor::from_bytes(&bytes).unwrap()).unwrap();
+        }
+        drop(tensor);
+    }
+    assert_eq!(pool.stats().unwrap().retired, 0, "no lease was left behind");
 }

@@ -82,9 +82,12 @@ pub(crate) fn unhex(text: &str) -> Vec<u8> {
     (0..text.len() / 2).map(|i| u8::from_str_radix(&text[2 * i..2 * i + 2], 16).unwrap()).collect()
 }
 
+/// The bytes of a descriptor before its shape.
+pub(crate) const HEAD: usize = 48;
+
 /// A descriptor of a pool that does not exist. Resolving it makes cenote forget what is gone.
 pub(crate) fn forget_what_is_gone() {
-    let nowhere = TensorDescriptor::from_bytes(&[0; size_of::<TensorDescriptor>()]).unwrap();
+    let nowhere = TensorDescriptor::from_bytes(&[0; HEAD]).unwrap();
     Tensor::from_descriptor(&nowhere).unwrap_err();
 }
 

@@ -1,0 +1,141 @@
+//! Images: a tensor with a pixel format, and where and when it was recorded.
+
+use std::fmt;
+
+use crate::domain::{Domain, sealed, tensor_accessors};
+use crate::error::{Error, Result};
+use crate::format::PixelFormat;
+use crate::meta::{Header, Meta, header_accessors};
+#[cfg(target_os = "linux")]
+use crate::tensor::TensorPool;
+use crate::tensor::{Tensor, process_pool};
+
+/// An image.
+///
+/// A thin layer over one [`Tensor`] with a [`PixelFormat`]. The rule of sharing is that of tensors:
+/// pixels can be written by the sole holder of an image that was never sent, and
+/// [`make_mut`](Image::make_mut) copies where that is refused.
+///
+/// ```
+/// use cenote::{Image, PixelFormat};
+/// # let dir = std::env::temp_dir().join(format!("cenote-doc5-{}", std::process::id()));
+/// # std::fs::create_dir_all(&dir)?; unsafe { std::env::set_var("CENOTE_DIR", &dir) };
+///
+/// let mut image = Image::new(640, 480, PixelFormat::Rgb8)?;
+/// image.set_frame_id("camera_front")?;
+/// assert_eq!((image.width(), image.height(), image.step()), (640, 480, 1920));
+/// # drop(image); std::fs::remove_dir_all(&dir)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone)]
+pub struct Image {
+    /// Has a format.
+    tensor: Tensor,
+    format: PixelFormat,
+    /// In pixels.
+    size: (usize, usize),
+    header: Header,
+}
+
+impl Image {
+    /// Allocates a black image, in memory that can be sent without a copy:
+    /// [`TensorPool::of_process`](crate::TensorPool::of_process), or the heap where there is no
+    /// shared memory.
+    ///
+    /// Clearing a large image takes longer than allocating it. [`new_in`](Image::new_in) does not.
+    pub fn new(width: usize, height: usize, format: PixelFormat) -> Result<Image> {
+        Image::from_tensor(process_pool::black(width, height, format)?)
+    }
+
+    /// Allocates an image in a pool, whose bytes are whatever the memory held before.
+    #[cfg(target_os = "linux")]
+    pub fn new_in(
+        pool: &TensorPool,
+        width: usize,
+        height: usize,
+        format: PixelFormat,
+    ) -> Result<Image> {
+        Image::from_tensor(pool.image(width, height, format)?)
+    }
+
+    /// An image of a tensor with a [format](Tensor::with_format). Nothing is copied.
+    ///
+    /// ```
+    /// use cenote::{DType, Image, PixelFormat, Tensor};
+    ///
+    /// let tensor = Tensor::new(&[480, 640, 3], DType::U8)?;
+    /// assert!(Image::from_tensor(tensor.clone()).is_err()); // RGB or BGR?
+    /// let image = Image::from_tensor(tensor.with_format(PixelFormat::Bgr8)?)?;
+    /// assert_eq!((image.width(), image.height()), (640, 480));
+    /// # Ok::<(), cenote::Error>(())
+    /// ```
+    pub fn from_tensor(tensor: Tensor) -> Result<Image> {
+        let none = Error::NoFormat { op: "Image::from_tensor" };
+        let (Some(format), Some(size)) = (tensor.format(), tensor.image_size()) else {
+            return Err(none);
+        };
+        Ok(Image { tensor, format, size, header: Header::default() })
+    }
+
+    /// The width in pixels.
+    pub fn width(&self) -> usize {
+        self.size.0
+    }
+
+    /// The height in pixels.
+    pub fn height(&self) -> usize {
+        self.size.1
+    }
+
+    /// How pixels are stored.
+    pub fn format(&self) -> PixelFormat {
+        self.format
+    }
+
+    /// The bytes from one row (of the first plane) to the next.
+    pub fn step(&self) -> usize {
+        self.tensor.effective_row_stride().unwrap_or_default()
+    }
+
+    /// Values for one pixel along the tensor's axis of channels: see [`PixelFormat::channels`].
+    pub fn channels(&self) -> usize {
+        self.format.channels()
+    }
+}
+
+tensor_accessors!(Image);
+header_accessors!(Image);
+
+impl sealed::Sealed for Image {}
+
+impl Domain for Image {
+    const KIND: u16 = 1;
+
+    fn tensor(&self) -> &Tensor {
+        &self.tensor
+    }
+
+    fn meta(&self) -> Meta {
+        let mut meta = Meta::new();
+        self.header.write(&mut meta);
+        meta
+    }
+
+    fn from_parts(tensor: Tensor, meta: &Meta) -> Result<Image> {
+        let mut words = meta.reader();
+        let header = Header::read(&mut words)?;
+        words.end()?;
+        Ok(Image { header, ..Image::from_tensor(tensor)? })
+    }
+}
+
+impl fmt::Debug for Image {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Image")
+            .field("width", &self.width())
+            .field("height", &self.height())
+            .field("format", &self.format)
+            .field("header", &self.header)
+            .finish_non_exhaustive()
+    }
+}
