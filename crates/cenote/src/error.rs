@@ -781,6 +781,36 @@ pub enum Error {
         pool: String,
     },
 
+    /// A subscriber has not taken what the next message would push out.
+    #[error(
+        "topic `{topic}` is full: {program} (pid {pid}) has not taken its messages for {waited:?}"
+    )]
+    SlowSubscriber {
+        /// The topic.
+        topic: String,
+        /// The process id of the subscriber; 0 if it cannot be seen from here.
+        pid: i32,
+        /// Its program.
+        program: String,
+        /// How long it was waited for.
+        waited: Duration,
+    },
+
+    /// A topic carries something else.
+    #[error("topic `{topic}` carries {ours} here, but {program} (pid {pid}) sends {theirs}")]
+    TypeMismatch {
+        /// The topic.
+        topic: String,
+        /// What is expected here.
+        ours: String,
+        /// What the publisher sends.
+        theirs: String,
+        /// The process id of the publisher; 0 if it cannot be seen from here.
+        pid: i32,
+        /// Its program.
+        program: String,
+    },
+
     /// More elements than a buffer has room for.
     #[error("the buffer has room for {capacity} elements, {needed} are needed")]
     BufferFull {

@@ -50,8 +50,11 @@ mod pool;
 mod region;
 mod sync;
 mod tensor;
+#[cfg(target_os = "linux")]
+mod topic;
 
 pub use buffer::{Buffer, BufferPool, MemoryPool, UnifiedBuffer, UninitBuffer};
+pub use bytemuck;
 pub use cloud::{Field, MAX_FIELD_NAME, MAX_FIELDS, PointCloud};
 pub use copies::{Copies, CopyReason, copies};
 pub use depth::{DepthImage, Intrinsics};
@@ -77,6 +80,13 @@ pub use pool::{
 pub use tensor::{BufferIdentity, Tensor, TensorMap, TensorMapMut, TensorOptions};
 #[cfg(target_os = "linux")]
 pub use tensor::{PlaneDescriptor, PoolName, TensorDescriptor, TensorPool};
+#[cfg(target_os = "linux")]
+pub use topic::{
+    Topic,
+    config::{Policy, TopicConfig},
+    message::Message,
+    stats::{StagedBecause, StagedCopies, TopicStats},
+};
 
 /// Runs the Rust of the pages that live outside the crate.
 #[cfg(all(doctest, target_os = "linux"))]

@@ -6,6 +6,8 @@
 
 #[cfg(feature = "ndarray")]
 mod array;
+#[cfg(target_os = "linux")]
+pub(crate) mod attaching;
 mod buffer;
 mod copy;
 #[cfg(target_os = "linux")]
@@ -20,9 +22,11 @@ mod map;
 mod message;
 mod options;
 #[cfg(target_os = "linux")]
+pub(crate) mod packed;
+#[cfg(target_os = "linux")]
 mod plane;
 #[cfg(target_os = "linux")]
-mod pool;
+pub(crate) mod pool;
 pub(crate) mod process_pool;
 mod view;
 

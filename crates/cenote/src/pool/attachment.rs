@@ -8,11 +8,11 @@
 //! when they arrive, slot and segment numbers and ranges each time.
 
 use std::collections::HashMap;
-use std::{io, iter};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
+use std::{io, iter};
 
 use rustix::fs::SealFlags;
 
@@ -182,7 +182,7 @@ fn greet<S: Send + 'static>(
     let mut bytes = vec![0; size_of::<Welcome>()];
     let (len, fds) = await_answer(&entry, &owner, &connection, &mut bytes)?;
     bytes.truncate(len);
-    answered(entry, Answer { peer: owner, connection, bytes, fds })
+    answered(entry, Answer { peer: owner, connection: Arc::new(connection), bytes, fds })
 }
 
 fn answered<S: Send + 'static>(entry: Entry, answer: Answer) -> Result<Arc<Attachment<S>>> {
@@ -204,10 +204,19 @@ pub(crate) fn begin<S: Send + 'static>(
     let Some((place, entry)) = find(|entry| entry.uid == uid)?.into_iter().next() else {
         return Ok(Begun::Nobody);
     };
+    begin_at(&place, &entry, then)
+}
+
+/// As [`begin`], where it is known which pool that is.
+pub(crate) fn begin_at<S: Send + 'static>(
+    place: &Place,
+    entry: &Entry,
+    then: impl FnOnce(Result<Arc<Attachment<S>>>) + Send + 'static,
+) -> Result<Begun> {
     let hello = Packet::new(Kind::Hello);
     let ours = entry.clone();
     let then = move |answer: Result<Answer>| then(answer.and_then(|answer| answered(ours, answer)));
-    greeting::begin(&place, &entry, bytemuck::bytes_of(&hello), size_of::<Welcome>(), then)
+    greeting::begin(place, entry, bytemuck::bytes_of(&hello), size_of::<Welcome>(), then)
 }
 
 /// All entries that are wanted: of pools, and of the publishers of topics.
@@ -254,7 +263,7 @@ fn word_bytes(words: usize) -> u64 {
     (words * size_of::<u64>()) as u64
 }
 
-fn check_file(fd: &OwnedFd, needed: u64) -> Result<()> {
+pub(crate) fn check_file(fd: &OwnedFd, needed: u64) -> Result<()> {
     let facts = memfd::examine(fd).map_err(|source| Error::os("fstat", source))?;
     let seals = facts.seals.ok_or(Error::WrongFdKind { found: facts.kind })?;
     // They are mapped and unmapped in other units, and can run out when touched.
@@ -318,7 +327,7 @@ impl<S: Send + 'static> Attachment<S> {
             max_leases: welcome.max_leases,
             header,
             row,
-            connection: Arc::new(connection),
+            connection,
             state: Mutex::new(state),
             arrived: Condvar::new(),
             gone: AtomicBool::new(false),

@@ -96,8 +96,27 @@ pub(crate) fn watch<F: AsFd + Send + Sync + 'static>(
     served: Weak<dyn Served>,
     token: u64,
 ) -> io::Result<Watch> {
+    watch_for(READABLE, fd, served, token)
+}
+
+/// Has `served` called, with `token`, when the other end of `fd` is gone, and not for what can be
+/// read: that is for somebody else.
+pub(crate) fn watch_end<F: AsFd + Send + Sync + 'static>(
+    fd: &Arc<F>,
+    served: Weak<dyn Served>,
+    token: u64,
+) -> io::Result<Watch> {
+    watch_for(EventFlags::RDHUP, fd, served, token)
+}
+
+fn watch_for<F: AsFd + Send + Sync + 'static>(
+    what: EventFlags,
+    fd: &Arc<F>,
+    served: Weak<dyn Served>,
+    token: u64,
+) -> io::Result<Watch> {
     let called = Called::new(served, token)?;
-    epoll::add(&called.service.epoll, fd, EventData::new_u64(called.id), READABLE)?;
+    epoll::add(&called.service.epoll, fd, EventData::new_u64(called.id), what)?;
     Ok(Watch { called, fd: fd.clone() })
 }
 

@@ -53,6 +53,11 @@ impl Attaching {
         self.greeting.is_none() && outcome(&self.outcome).is_none()
     }
 
+    /// Begins again, without more time.
+    pub(crate) fn try_again(&mut self, again: Attaching) {
+        *self = Attaching { since: self.since, ..again };
+    }
+
     /// Looks whether it is done. What failed is told once.
     pub(crate) fn progress(&self) -> Progress {
         match outcome(&self.outcome).take() {

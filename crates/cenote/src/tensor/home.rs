@@ -64,6 +64,14 @@ impl Home {
         }
     }
 
+    /// Whether others can attach to the pool: its owner lives.
+    pub(crate) fn is_attachable(&self) -> bool {
+        match &self.pool {
+            PoolRef::Allocated(_) | PoolRef::OwnLease(_) => true,
+            PoolRef::Leased(attachment) => !attachment.is_gone(),
+        }
+    }
+
     pub(crate) fn uid(&self) -> u64 {
         match &self.pool {
             PoolRef::Allocated(owner) | PoolRef::OwnLease(owner) => owner.entry.uid,

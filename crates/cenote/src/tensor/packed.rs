@@ -45,8 +45,7 @@ pub(crate) fn pack(tensor: &Tensor, kind: u16, meta: &[u64], words: &mut [u64]) 
         | u64::from(tensor.dtype.code()) << 40
         | u64::from(format) << 48;
     words[3] = (home.slot.offset + layout.offset()) as u64;
-    words[4] =
-        u64::from(tensor.device.code()) | u64::from(kind) << 32 | (meta.len() as u64) << 48;
+    words[4] = u64::from(tensor.device.code()) | u64::from(kind) << 32 | (meta.len() as u64) << 48;
     let (shape, rest) = words[HEAD..].split_at_mut(ndim);
     let (strides, rest) = rest.split_at_mut(ndim);
     shape.iter_mut().zip(layout.shape()).for_each(|(to, &from)| *to = from as u64);

@@ -11,6 +11,7 @@ use crate::dtype::DType;
 use crate::error::{Error, Holder, Result};
 use crate::layout::Layout;
 use crate::os::fork::PerProcess;
+use crate::os::peer::Peer;
 use crate::pool::attachment::{self, Attachment};
 use crate::pool::config::TensorPoolConfig;
 use crate::pool::directory;
@@ -201,6 +202,13 @@ impl TensorPool {
         }
     }
 
+    /// Lets nobody else in; tensors live on.
+    pub(crate) fn close(&self) {
+        if let Role::Owner(owner) = &self.role {
+            owner.0.close();
+        }
+    }
+
     /// Frees every segment without a tensor in it; returns how many bytes. The memory is the
     /// system's again when every attacher has unmapped it, which happens by itself.
     pub fn trim(&self) -> Result<usize> {
@@ -250,6 +258,15 @@ impl Tensor {
         let home = self.pooled()?;
         let place = (home.slot.segment.0, home.slot.index);
         Ok(TensorDescriptor::of(self, (home.uid(), home.publish()), place, home.slot.offset))
+    }
+
+    /// Whether others can attach to the pool that it is in; `None` if it is in none.
+    pub(crate) fn is_attachable(&self) -> Option<bool> {
+        self.buffer.home().map(Home::is_attachable)
+    }
+
+    pub(crate) fn has_far_planes(&self) -> bool {
+        self.far_planes.is_some()
     }
 
     /// Where the tensor is, for telling others: from then on nobody can write its bytes.
@@ -336,6 +353,29 @@ struct KnownPools {
 pub(crate) enum Known {
     Owned(Arc<Owner<Spare>>),
     Attached(Arc<Attachment<Spare>>),
+}
+
+impl Known {
+    /// Whether leases can be had.
+    pub(crate) fn is_usable(&self) -> bool {
+        match self {
+            Known::Owned(owner) => !owner.inherited(),
+            Known::Attached(attachment) => attachment.is_usable(),
+        }
+    }
+
+    /// Whether its owner lives and can be asked for segments.
+    pub(crate) fn is_alive(&self) -> bool {
+        match self {
+            Known::Owned(owner) => !owner.inherited(),
+            Known::Attached(attachment) => !attachment.is_gone(),
+        }
+    }
+
+    /// Whether it belongs to this very process, as far as can be told.
+    pub(crate) fn is_of(&self, peer: &Peer) -> bool {
+        matches!(self, Known::Attached(attachment) if attachment.owner.pid == peer.pid && peer.pid != 0)
+    }
 }
 
 impl KnownPools {

@@ -77,8 +77,9 @@ mod linux {
     use crate::format::PixelFormat;
     use crate::os::exit;
     use crate::os::fork::PerProcess;
+    use crate::pool::access::PoolAccess;
     use crate::pool::config::TensorPoolConfig;
-    use crate::pool::place::{Place, PoolAccess};
+    use crate::pool::place::Place;
     use crate::tensor::TensorPool;
 
     /// What the names of these pools start with; then come process id and a random number.

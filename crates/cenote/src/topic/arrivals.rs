@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
@@ -14,15 +14,17 @@ use rustix::time::{
 
 use crate::error::{Error, Result};
 use crate::os::fork;
+use crate::pool::attachment::{self, Attachment};
 use crate::pool::changes::{self, DirectoryWatch};
 use crate::pool::greeting::{self, Answer, Begun, Greeting};
 use crate::pool::place::{Entry, Place};
 use crate::pool::service::{self, Served, Watch};
 use crate::pool::wire::{Kind, Packet};
 use crate::sync::Ordering;
+use crate::tensor::pool::{self, Known};
 use crate::topic::bell::Bell;
 use crate::topic::signature::Signature;
-use crate::topic::source::{From, Source};
+use crate::topic::source::Source;
 use crate::topic::wire::{self, Mismatch, Subscribe, Subscribed};
 
 /// How long the first look waits for answers. Those who take longer come later.
@@ -99,12 +101,12 @@ impl Arrivals {
     /// Begins to look, and waits a moment for those who are there already.
     pub(crate) fn start(self: &Arc<Self>) -> Result<()> {
         let error = |source| Error::os("watching a directory", source);
-        let watch = changes::watch(&self.place.held_path(), self.served(), DIRECTORY).map_err(error)?;
+        let watch =
+            changes::watch(&self.place.held_path(), self.served(), DIRECTORY).map_err(error)?;
         self.state().directory = Some(watch);
         self.look(self.history)?;
-        let open = |state: &mut State| {
-            state.met.values().any(|met| matches!(met, Met::Greeted { .. }))
-        };
+        let open =
+            |state: &mut State| state.met.values().any(|met| matches!(met, Met::Greeted { .. }));
         let waited = self.answered.wait_timeout_while(self.state(), FIRST_LOOK, open);
         drop(waited);
         Ok(())
@@ -144,23 +146,56 @@ impl Arrivals {
         let new: Vec<Entry> = entries
             .into_iter()
             .filter(|entry| entry.uid != self.own)
-            .filter(|entry| !matches!(state.met.get(&entry.uid), Some(Met::Greeted { .. } | Met::Answered)))
+            .filter(|entry| {
+                !matches!(state.met.get(&entry.uid), Some(Met::Greeted { .. } | Met::Answered))
+            })
             .collect();
         drop(state);
         new.iter().for_each(|entry| self.greet(entry, history));
         Ok(())
     }
 
+    /// Greets a publisher: its pool first, if there will be tensors, so that whatever it sends to a
+    /// subscriber can be had even if it exits right afterwards.
     fn greet(self: &Arc<Self>, entry: &Entry, history: u64) {
+        if !self.signature.is_tensor() {
+            return self.subscribe(entry, None, history);
+        }
+        if let Some(known) = pool::find(entry.uid) {
+            return self.subscribe(entry, Some(known), history);
+        }
+        let (weak, ours) = (Arc::downgrade(self), entry.clone());
+        let then = move |attached: Result<Arc<Attachment<_>>>| {
+            let Some(us): Option<Arc<Self>> = weak.upgrade() else { return };
+            match attached {
+                Ok(attachment) => {
+                    pool::remember(&attachment);
+                    us.subscribe(&ours, Some(Known::Attached(attachment)), history);
+                }
+                Err(error) => us.hear(ours.uid, None, Err(error)),
+            }
+        };
+        self.note(entry.uid, || attachment::begin_at(&self.place, entry, then));
+    }
+
+    fn subscribe(self: &Arc<Self>, entry: &Entry, pool: Option<Known>, history: u64) {
         let hello = Subscribe::new(self.signature, history);
         let room = size_of::<Subscribed>().max(size_of::<Mismatch>());
         let (weak, uid) = (Arc::downgrade(self), entry.uid);
+        let then = move |answer| {
+            let us: Option<Arc<Self>> = weak.upgrade();
+            us.inspect(|us| us.hear(uid, pool, answer));
+        };
+        self.note(uid, || {
+            greeting::begin(&self.place, entry, bytemuck::bytes_of(&hello), room, then)
+        });
+    }
+
+    /// Begins a conversation, and keeps it going.
+    fn note(self: &Arc<Self>, uid: u64, begin: impl FnOnce() -> Result<Begun>) {
         // Noted first: the answer may come before `begin` returns.
         self.state().met.insert(uid, Met::Crowd);
-        let then = move |answer| {
-            weak.upgrade().into_iter().for_each(|us: Arc<Self>| us.hear(uid, answer));
-        };
-        let begun = greeting::begin(&self.place, entry, bytemuck::bytes_of(&hello), room, then);
+        let begun = begin();
         let mut state = self.state();
         match begun {
             Ok(Begun::Greeting(greeting)) => {
@@ -179,8 +214,8 @@ impl Arrivals {
     }
 
     /// A publisher has answered.
-    fn hear(self: &Arc<Self>, uid: u64, answer: Result<Answer>) {
-        let source = answer.and_then(|answer| self.understand(uid, answer));
+    fn hear(self: &Arc<Self>, uid: u64, pool: Option<Known>, answer: Result<Answer>) {
+        let source = answer.and_then(|answer| self.understand(uid, pool, answer));
         let mut state = self.state();
         state.met.insert(uid, Met::Answered);
         match source {
@@ -197,7 +232,12 @@ impl Arrivals {
         self.bell.ring_anyway();
     }
 
-    fn understand(self: &Arc<Self>, uid: u64, answer: Answer) -> Result<Source> {
+    fn understand(
+        self: &Arc<Self>,
+        uid: u64,
+        pool: Option<Known>,
+        answer: Answer,
+    ) -> Result<Source> {
         match Packet::parse(&answer.bytes)? {
             (Kind::Subscribed, _) => {}
             (Kind::Mismatch, _) => {
@@ -212,12 +252,7 @@ impl Arrivals {
             }
             _ => return Err(Error::BadMessage { what: "a publisher's answer is none" }),
         }
-        let mut source = Source::other(uid, answer)?;
-        if let From::Other(other) = &mut source.from {
-            let gone = Arc::new(Gone { flag: other.gone.clone(), bell: self.bell.clone() });
-            other.watches = gone.watch(other).map_err(|source| Error::os("watching a socket", source))?;
-        }
-        Ok(source)
+        Source::other(uid, pool, answer, &self.bell)
     }
 
     fn try_again_soon(self: &Arc<Self>) {

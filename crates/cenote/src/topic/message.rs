@@ -88,7 +88,12 @@ impl<T: bytemuck::Pod + Send> Carry for T {
     }
 
     fn max_words() -> usize {
-        const { assert!(words(size_of::<T>()) <= Shape::MAX_PAYLOAD, "plain data has at most 64 KiB; send a tensor") };
+        const {
+            assert!(
+                words(size_of::<T>()) <= Shape::MAX_PAYLOAD,
+                "plain data has at most 64 KiB; send a tensor"
+            )
+        };
         words(size_of::<T>())
     }
 

@@ -28,7 +28,9 @@ impl TopicName {
             return refuse("no part of a topic's name starts with a dash");
         }
         if !name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte)) {
-            return refuse("a topic's name has letters, digits, dashes, underscores, dots or slashes");
+            return refuse(
+                "a topic's name has letters, digits, dashes, underscores, dots or slashes",
+            );
         }
         Ok(TopicName(name))
     }
@@ -55,7 +57,9 @@ mod tests {
 
     #[test]
     fn slashes_and_dots_make_the_same_name() {
-        for name in ["camera.front.rgb", "/camera/front/rgb", "camera/front/rgb", "camera/front.rgb"] {
+        for name in
+            ["camera.front.rgb", "/camera/front/rgb", "camera/front/rgb", "camera/front.rgb"]
+        {
             assert_eq!(TopicName::new(name).unwrap().as_str(), "camera.front.rgb");
         }
     }
@@ -63,7 +67,9 @@ mod tests {
     #[test]
     fn what_would_not_be_a_file_name_is_refused() {
         let long = "x".repeat(129);
-        for name in ["", "/", ".", "..", "a..b", "a//b", "a.", "/a/", "a b", "a@b", "-a", "a.-b", "é", &long] {
+        for name in [
+            "", "/", ".", "..", "a..b", "a//b", "a.", "/a/", "a b", "a@b", "-a", "a.-b", "é", &long,
+        ] {
             assert!(TopicName::new(name).is_err(), "{name:?}");
         }
     }

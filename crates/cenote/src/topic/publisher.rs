@@ -9,7 +9,7 @@
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::error::{Error, Result};
@@ -17,9 +17,10 @@ use crate::memory::budget::Budget;
 use crate::os::fork::{self, GuardedSocket};
 use crate::os::memfd;
 use crate::os::packet;
-use crate::pool::serve::{Guest, Host};
+use crate::pool::host::{Guest, Host};
+use crate::pool::wire::{Kind, Packet};
 use crate::region::Words;
-use crate::sync::{AtomicU64, Ordering, fence};
+use crate::sync::{Ordering, fence};
 use crate::tensor::{Tensor, TensorPool};
 use crate::topic::bell::Bell;
 use crate::topic::config::{Policy, TopicConfig};
@@ -234,13 +235,19 @@ impl Publisher {
             state = self.wait_a_moment(state, patience.is_zero());
             match self.slowest(&state) {
                 None => return Ok(state),
-                Some(slow) if start.elapsed() >= patience => return Err(self.too_slow(slow, patience)),
+                Some(slow) if start.elapsed() >= patience => {
+                    return Err(self.too_slow(slow, patience));
+                }
                 Some(_) => {}
             }
         }
     }
 
-    fn wait_a_moment<'a>(&'a self, mut state: MutexGuard<'a, State>, not_at_all: bool) -> MutexGuard<'a, State> {
+    fn wait_a_moment<'a>(
+        &'a self,
+        mut state: MutexGuard<'a, State>,
+        not_at_all: bool,
+    ) -> MutexGuard<'a, State> {
         if not_at_all {
             return state;
         }
@@ -348,7 +355,7 @@ impl Publisher {
         let back = state.next.wrapping_sub(self.reader().oldest(self.first)).min(wish.history);
         let start = state.next.wrapping_sub(back);
         let answer = Subscribed {
-            head: crate::pool::wire::Packet::new(crate::pool::wire::Kind::Subscribed),
+            head: Packet::new(Kind::Subscribed),
             uid: self.pool.uid(),
             first: self.first,
             start,
@@ -379,6 +386,7 @@ impl Publisher {
         }
         self.closed.store(true, Ordering::Relaxed);
         self.writer().close();
+        self.pool.close();
         let mut state = self.state();
         if !state.subscribers.is_empty() {
             state.lingers = Some(self.clone());

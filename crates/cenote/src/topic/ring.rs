@@ -293,7 +293,10 @@ mod tests {
                     }
                     let kept = (n + 1).min(shape.depth);
                     for back in 0..kept {
-                        assert_eq!(read(&words, shape, sequence.wrapping_sub(back)), Some(n - back));
+                        assert_eq!(
+                            read(&words, shape, sequence.wrapping_sub(back)),
+                            Some(n - back)
+                        );
                     }
                     let before = sequence.wrapping_sub(kept);
                     assert_eq!(reader.peek(before) == Found::Passed, n >= shape.depth);

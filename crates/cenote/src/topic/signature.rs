@@ -26,7 +26,11 @@ impl Signature {
     /// Of plain data.
     pub(crate) fn plain<T>() -> Signature {
         let name = without_paths(std::any::type_name::<T>());
-        Signature { size: size_of::<T>() as u64, align: align_of::<T>() as u32, ..Self::named(0, &name) }
+        Signature {
+            size: size_of::<T>() as u64,
+            align: align_of::<T>() as u32,
+            ..Self::named(0, &name)
+        }
     }
 
     /// Of a tensor, or something made of one.
@@ -42,6 +46,11 @@ impl Signature {
         let mut signature = Signature { kind, name_len: cut as u64, ..Self::zeroed() };
         signature.name[..cut].copy_from_slice(&name.as_bytes()[..cut]);
         signature
+    }
+
+    /// Whether messages are tensors.
+    pub(crate) fn is_tensor(&self) -> bool {
+        self.kind != 0
     }
 
     /// Whether somebody who expects this can read what has the other signature.

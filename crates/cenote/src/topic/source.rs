@@ -1,8 +1,8 @@
 //! One publisher, as a subscriber sees it: its ring, and how far it has been read.
 
 use std::os::fd::AsFd;
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use crate::error::{Error, Result};
 use crate::os::fork::GuardedSocket;
@@ -10,10 +10,12 @@ use crate::os::packet;
 use crate::os::peer::Peer;
 use crate::pool::attachment::check_file;
 use crate::pool::greeting::Answer;
-use crate::pool::service::Watch;
+use crate::pool::service::{self, Served, Watch};
 use crate::pool::wire::{Kind, Packet};
 use crate::region::Words;
 use crate::sync::{Ordering, fence};
+use crate::tensor::pool::Known;
+use crate::topic::bell::Bell;
 use crate::topic::publisher::Publisher;
 use crate::topic::ring::{Found, Reader, Shape, Shipped};
 use crate::topic::wire::{self, Subscribed, row};
@@ -46,14 +48,14 @@ pub(crate) struct Other {
     pub(crate) uid: u64,
     pub(crate) peer: Peer,
     pub(crate) connection: Arc<GuardedSocket>,
-    /// The publisher is gone. What is in the ring can still be taken.
-    pub(crate) gone: Arc<AtomicBool>,
+    pub(crate) gone: Arc<Gone>,
+    /// The pool of the publisher, if its messages are tensors.
+    pub(crate) pool: Option<Known>,
     shape: Shape,
     ring: Words,
     row: Words,
     /// It waits for its subscribers.
     waits: bool,
-    pub(crate) watches: Vec<Watch>,
 }
 
 /// What was found of the next message.
@@ -76,7 +78,12 @@ impl Source {
     }
 
     /// A publisher that has answered. Everything it says is checked.
-    pub(crate) fn other(uid: u64, answer: Answer) -> Result<Source> {
+    pub(crate) fn other(
+        uid: u64,
+        pool: Option<Known>,
+        answer: Answer,
+        bell: &Arc<Bell>,
+    ) -> Result<Source> {
         let bad = |what| Error::BadMessage { what };
         let subscribed: Subscribed = wire::read(&answer.bytes)?;
         let shape = subscribed.shape()?;
@@ -91,14 +98,14 @@ impl Source {
         let error = |source| Error::os("mapping shared memory", source);
         let other = Other {
             uid,
+            gone: Gone::watch(&answer.peer, &answer.connection, bell)?,
             peer: answer.peer,
             connection: answer.connection,
-            gone: Arc::default(),
             shape,
             ring: Words::read_only(&ring, shape.words()).map_err(error)?,
             row: Words::writable(row, row::WORDS).map_err(error)?,
             waits: subscribed.waits != 0,
-            watches: Vec::new(),
+            pool,
         };
         let (first, cursor) = (subscribed.first, subscribed.start);
         Ok(Source { from: From::Other(other), first, cursor, passed: 0 })
@@ -171,7 +178,7 @@ impl Source {
     /// seen, so look once more.
     fn has_ended(&self) -> bool {
         let From::Other(other) = &self.from else { return false };
-        let ended = other.gone.load(Ordering::Acquire) || self.reader().is_closed();
+        let ended = other.gone.is_true() || self.reader().is_closed();
         ended && self.reader().peek(self.cursor) == Found::Nothing
     }
 
@@ -203,5 +210,51 @@ impl Other {
         let mut bytes = [0; 8];
         // A packet that is too long makes no sense, and is gone.
         while packet::recv(self.connection.as_fd(), &mut bytes).is_ok_and(|(len, _)| len > 0) {}
+    }
+}
+
+/// Whether a publisher is gone. What is in its ring can still be taken.
+#[derive(Debug)]
+pub(crate) struct Gone {
+    gone: AtomicBool,
+    bell: Arc<Bell>,
+    watches: Mutex<Vec<Watch>>,
+}
+
+impl Gone {
+    /// Watches for the end of a connection, or of the process at its other end.
+    fn watch(peer: &Peer, connection: &Arc<GuardedSocket>, bell: &Arc<Bell>) -> Result<Arc<Gone>> {
+        let error = |source| Error::os("watching a socket", source);
+        let gone = Arc::new(Gone {
+            gone: AtomicBool::new(false),
+            bell: bell.clone(),
+            watches: Mutex::default(),
+        });
+        let served: Weak<dyn Served> = Arc::downgrade(&(gone.clone() as Arc<dyn Served>));
+        let mut watches = Vec::new();
+        if let Some(pidfd) = &peer.pidfd {
+            watches.push(service::watch(pidfd, served.clone(), 0).map_err(error)?);
+        }
+        watches.push(service::watch_end(connection, served, 0).map_err(error)?);
+        *gone.watches() = watches;
+        Ok(gone)
+    }
+
+    fn watches(&self) -> std::sync::MutexGuard<'_, Vec<Watch>> {
+        // Nothing under this lock panics.
+        self.watches.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn is_true(&self) -> bool {
+        self.gone.load(Ordering::Acquire)
+    }
+}
+
+impl Served for Gone {
+    fn ready(self: Arc<Self>, _token: u64) {
+        self.gone.store(true, Ordering::Release);
+        let watches = std::mem::take(&mut *self.watches());
+        drop(watches);
+        self.bell.ring_anyway();
     }
 }

@@ -7,7 +7,6 @@
 use std::collections::HashMap;
 use std::mem;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -27,10 +26,16 @@ use crate::topic::arrivals::Arrivals;
 use crate::topic::bell::Bell;
 use crate::topic::message::{Message, Tensors, Unread};
 use crate::topic::publisher::Publisher;
-use crate::topic::source::{From, Next, Source};
+use crate::topic::source::{From, Next, Other, Source};
 
 /// How many messages that cannot be had are passed over before others have their turn.
 const TRIES: usize = 64;
+
+/// When to look again for a segment that is on its way.
+const LOOK_AGAIN: Duration = Duration::from_millis(1);
+
+/// As good as for ever, and not too much for the kernel.
+const FOR_EVER: Duration = Duration::from_secs(1 << 30);
 
 /// What receives.
 #[derive(Debug)]
@@ -54,6 +59,8 @@ struct Receiving {
     /// Messages that were overwritten, or could not be had.
     missed: u64,
     received: u64,
+    /// A message could not be taken because its segment is not here yet. Nobody rings for that.
+    awaits_segment: bool,
     /// Why the last one could not be had.
     last_loss: Option<Error>,
     /// Threads that sleep.
@@ -161,10 +168,9 @@ impl Subscriber {
                 Some(left) => left,
                 None => None,
             };
-            if self.arm() {
-                self.sleep(left)?;
-            }
+            let slept = if self.arm() { self.sleep(left) } else { Ok(()) };
             self.disarm();
+            slept?;
         }
     }
 
@@ -191,9 +197,9 @@ impl Subscriber {
     }
 
     fn sleep(&self, left: Option<Duration>) -> Result<()> {
-        // More than this is as good as for ever, and must not be too much for the kernel.
-        let left = left.map(|left| left.min(Duration::from_secs(1 << 30)));
-        let left = left.and_then(|left| Timespec::try_from(left).ok());
+        let most = if self.receiving().awaits_segment { LOOK_AGAIN } else { FOR_EVER };
+        let left = left.map_or(most, |left| left.min(most));
+        let left = Timespec::try_from(left).ok();
         let mut events = Vec::with_capacity(16);
         match epoll::wait(&self.epoll, spare_capacity(&mut events), left.as_ref()) {
             Ok(_) | Err(Errno::INTR) => {}
@@ -209,7 +215,10 @@ impl Subscriber {
         for event in events {
             match { event.data }.u64() {
                 BELL => self.bell.hush(),
-                uid => receiving.others().filter(|other| other.uid == uid).for_each(|other| other.hush()),
+                uid => receiving
+                    .others()
+                    .filter(|other| other.uid == uid)
+                    .for_each(|other| other.hush()),
             }
         }
     }
@@ -227,7 +236,7 @@ impl Subscriber {
             fence(Ordering::SeqCst);
         }
         let found = receiving.take(&self.bell);
-        if found.is_some() {
+        if found.is_some() || receiving.awaits_segment {
             // There may be more, and nobody would be told.
             self.bell.ring_anyway();
         }
@@ -261,6 +270,11 @@ impl Subscriber {
         }
     }
 
+    /// A publisher that was found to send something else.
+    pub(crate) fn take_mismatch(&self) -> Option<Error> {
+        self.arrivals.take_mismatch()
+    }
+
     pub(crate) fn missed(&self) -> u64 {
         self.receiving().missed
     }
@@ -280,15 +294,14 @@ impl Subscriber {
         if self.arrivals.any() && !self.inherited() {
             self.take_in(&mut receiving);
         }
-        let gone = |other: &&crate::topic::source::Other| !other.gone.load(Ordering::Relaxed);
-        receiving.others().filter(gone).count()
+        receiving.others().filter(|other| !other.gone.is_true()).count()
     }
 }
 
 const BELL: u64 = 0; // no publisher has this uid
 
 impl Receiving {
-    fn others(&self) -> impl Iterator<Item = &crate::topic::source::Other> {
+    fn others(&self) -> impl Iterator<Item = &Other> {
         self.sources.iter().filter_map(|source| match &source.from {
             From::Other(other) => Some(other),
             From::Own(_) => None,
@@ -310,6 +323,7 @@ impl Receiving {
     #[inline]
     fn take<T: Message>(&mut self, bell: &Arc<Bell>) -> Option<T> {
         let mut looked = 0;
+        self.awaits_segment = false;
         while looked < self.sources.len() {
             let at = (self.turn + looked) % self.sources.len();
             match self.take_from(at, bell) {
@@ -326,7 +340,7 @@ impl Receiving {
     }
 
     fn take_from<T: Message>(&mut self, at: usize, bell: &Arc<Bell>) -> Took<T> {
-        let Receiving { sources, words, pools, missed, last_loss, .. } = self;
+        let Receiving { sources, words, pools, missed, last_loss, awaits_segment, .. } = self;
         let source = &mut sources[at];
         if words.len() < source.payload() {
             words.resize(source.payload(), 0);
@@ -341,7 +355,7 @@ impl Receiving {
                     continue;
                 }
             };
-            let mut tensors = Lender { source, pools, bell };
+            let mut tensors = Lender { source, pools, bell, awaits_segment };
             match T::read(&words[..len], &mut tensors) {
                 Ok(message) => {
                     source.advance(1);
@@ -371,6 +385,7 @@ struct Lender<'a> {
     source: &'a Source,
     pools: &'a mut Pools,
     bell: &'a Arc<Bell>,
+    awaits_segment: &'a mut bool,
 }
 
 impl Tensors for Lender<'_> {
@@ -383,12 +398,20 @@ impl Tensors for Lender<'_> {
             }
             From::Other(other) => other,
         };
-        let pool = self.pools.get(packed.pool, self.bell)?;
+        let pool = match &other.pool {
+            Some(pool) if packed.pool == other.uid => pool,
+            _ => self.pools.get(packed.pool, self.bell)?,
+        };
         let trusted = pool.is_of(&other.peer).then_some(other.uid);
         let reader = self.source.reader();
         let leased = pool::lease_packed(pool, packed, trusted, || reader.has(cursor));
         leased.map_err(|error| match error {
             Error::Stale { .. } if !reader.has(cursor) => Unread::Passed,
+            // On its way.
+            Error::NoSuchSegment { .. } if pool.is_alive() => {
+                *self.awaits_segment = true;
+                Unread::Later
+            }
             error => Unread::Lost(error),
         })
     }

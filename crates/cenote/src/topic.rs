@@ -1,0 +1,320 @@
+//! Topics: messages from any number of publishers to any number of subscribers, in any number of
+//! processes, without copying tensors.
+//!
+//! ```text
+//!   publisher                                     subscriber
+//!   publisher.rs  ring, pool, held tensors   ←──  arrivals.rs    finds and greets publishers
+//!   ring.rs       entries           ── read-only ──→  source.rs  one publisher's ring, a cursor
+//!   host.rs       rows              ←── writes ──                its own row: armed, taken
+//!   stage.rs      what must be copied             subscriber.rs  takes turns, sleeps, leases
+//! ```
+//!
+//! A topic is a directory; each publisher is a socket in it, which is also that of its pool. After the
+//! handshake (`wire.rs`) nothing goes over the connection but single bytes that wake whoever sleeps.
+
+mod arrivals;
+mod bell;
+pub(crate) mod config;
+pub(crate) mod message;
+mod name;
+mod publisher;
+mod ring;
+mod signature;
+mod source;
+mod stage;
+pub(crate) mod stats;
+mod subscriber;
+mod wire;
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::os::fd::BorrowedFd;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+use crate::format::PixelFormat;
+use crate::image::Image;
+use crate::pool::place::{Entry, Place};
+use crate::pool::serve;
+use crate::tensor::{Tensor, TensorPool};
+use crate::topic::arrivals::Arrivals;
+use crate::topic::bell::Bell;
+use crate::topic::config::{Policy, TopicConfig};
+use crate::topic::message::Message;
+use crate::topic::name::TopicName;
+use crate::topic::publisher::Publisher;
+use crate::topic::stats::TopicStats;
+use crate::topic::subscriber::Subscriber;
+
+/// Sends and receives messages of one type, under one name.
+///
+/// ```
+/// use cenote::{Image, PixelFormat, Topic};
+/// # let dir = std::env::temp_dir().join(format!("cenote-topic-doc-{}", std::process::id()));
+/// # std::fs::create_dir_all(&dir)?; unsafe { std::env::set_var("CENOTE_DIR", &dir) };
+///
+/// let topic: Topic<Image> = Topic::new("camera.rgb")?;
+/// let mut image = topic.image(640, 480, PixelFormat::Rgb8)?;
+/// image.fill(&[255, 0, 0])?;
+/// topic.send(&image)?; // here, and to every other process; no pixel is copied
+///
+/// let received = topic.recv().expect("what was just sent");
+/// assert_eq!(received.width(), 640);
+/// # drop((image, received, topic)); std::fs::remove_dir_all(&dir)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// One object does both. It begins to publish with the first [`send`](Topic::send) (or
+/// [`advertise`](Topic::advertise)), and to subscribe with the first [`recv`](Topic::recv) (or
+/// [`subscribe`](Topic::subscribe)). Clones share all of it. Any thread can use it.
+///
+/// What was sent is for good: nobody can write it any more, and `make_mut` copies.
+pub struct Topic<T> {
+    parts: Arc<Parts>,
+    messages: PhantomData<fn(T) -> T>,
+}
+
+struct Parts {
+    name: TopicName,
+    config: TopicConfig,
+    /// Of the publisher, once there is one.
+    uid: u64,
+    publisher: OnceLock<Arc<Publisher>>,
+    subscriber: OnceLock<Subscriber>,
+    /// Held while a part is started.
+    starting: Mutex<()>,
+}
+
+impl Drop for Parts {
+    fn drop(&mut self) {
+        if let Some(publisher) = self.publisher.get() {
+            publisher.close();
+        }
+    }
+}
+
+impl<T> Clone for Topic<T> {
+    fn clone(&self) -> Self {
+        Topic { parts: self.parts.clone(), messages: PhantomData }
+    }
+}
+
+impl<T> fmt::Debug for Topic<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Topic")
+            .field("name", &self.parts.name.as_str())
+            .field("publishes", &self.parts.publisher.get().is_some())
+            .field("subscribes", &self.parts.subscriber.get().is_some())
+            .finish_non_exhaustive()
+    }
+}
+
+impl<T: Message> Topic<T> {
+    /// A topic, by name: `camera.front.rgb`, or `/camera/front/rgb`, which is the same.
+    pub fn new(name: &str) -> Result<Topic<T>> {
+        Self::with_config(name, TopicConfig::default())
+    }
+
+    /// A topic that is used in a particular way.
+    pub fn with_config(name: &str, config: TopicConfig) -> Result<Topic<T>> {
+        let name = TopicName::new(name)?;
+        config.ring(T::max_words())?;
+        let parts = Parts {
+            name,
+            config,
+            uid: serve::random_uid()?,
+            publisher: OnceLock::new(),
+            subscriber: OnceLock::new(),
+            starting: Mutex::new(()),
+        };
+        Ok(Topic { parts: Arc::new(parts), messages: PhantomData })
+    }
+
+    /// The name, with dots.
+    pub fn name(&self) -> &str {
+        self.parts.name.as_str()
+    }
+
+    /// Begins to publish, so that subscribers find this publisher before it sends anything.
+    pub fn advertise(&self) -> Result<()> {
+        self.publisher().map(drop)
+    }
+
+    /// Begins to subscribe: whatever is sent from here on is received. Publishers that are there
+    /// already have answered when this returns, unless they are very slow.
+    pub fn subscribe(&self) -> Result<()> {
+        let subscriber = self.subscriber()?;
+        subscriber.take_mismatch().map_or(Ok(()), Err)
+    }
+
+    /// Sends a message to every subscriber there is, this object included.
+    ///
+    /// A tensor that other processes cannot see is copied first, and counted in
+    /// [`stats`](Topic::stats). If a subscriber is slow, the [`Policy`] decides.
+    pub fn send(&self, message: &T) -> Result<()> {
+        let publisher = self.publisher()?;
+        publisher.send(message, publisher.policy())
+    }
+
+    /// Sends a message if no subscriber has to be waited for.
+    pub fn try_send(&self, message: &T) -> Result<()> {
+        let publisher = self.publisher()?;
+        let policy = match publisher.policy() {
+            Policy::Block(_) => Policy::Reject,
+            policy => policy,
+        };
+        publisher.send(message, policy)
+    }
+
+    /// The next message, if there is one. Never waits.
+    ///
+    /// Messages of one publisher come in the order they were sent; publishers take turns.
+    pub fn recv(&self) -> Option<T> {
+        match self.parts.subscriber.get() {
+            Some(subscriber) => subscriber.recv(),
+            None => self.subscriber().ok()?.recv(),
+        }
+    }
+
+    /// The next message. `None` if there was none for so long.
+    pub fn recv_timeout(&self, timeout: Duration) -> Result<Option<T>> {
+        let deadline = Instant::now().checked_add(timeout);
+        self.recv_until(deadline)
+    }
+
+    /// The next message, however long it takes.
+    pub fn wait(&self) -> Result<T> {
+        loop {
+            if let Some(message) = self.recv_until(None)? {
+                return Ok(message);
+            }
+        }
+    }
+
+    fn recv_until(&self, deadline: Option<Instant>) -> Result<Option<T>> {
+        let subscriber = self.subscriber()?;
+        let received = subscriber.recv_until(deadline)?;
+        // Nobody there, but somebody who sends something else.
+        match subscriber.take_mismatch() {
+            Some(mismatch) if received.is_none() => Err(mismatch),
+            _ => Ok(received),
+        }
+    }
+
+    /// The newest message that was not received yet; those before it are skipped.
+    pub fn latest(&self) -> Option<T> {
+        self.subscriber().ok()?.latest()
+    }
+
+    /// Message after message, waiting for each. Ends when waiting fails.
+    pub fn iter(&self) -> impl Iterator<Item = T> {
+        std::iter::from_fn(|| self.wait().ok())
+    }
+
+    /// A descriptor that is readable when there may be something to receive: for `epoll`, `poll` and
+    /// `select`. Then call [`recv`](Topic::recv) until it gives `None`.
+    pub fn fd(&self) -> Result<BorrowedFd<'_>> {
+        self.subscriber()?.fd()
+    }
+
+    /// How many messages were lost so far: overwritten before they were taken, or not to be had.
+    pub fn missed(&self) -> u64 {
+        self.parts.subscriber.get().map_or(0, Subscriber::missed)
+    }
+
+    /// Why the last lost message could not be had, unless it was just overwritten. Told once.
+    pub fn last_loss(&self) -> Option<Error> {
+        self.parts.subscriber.get()?.take_last_loss()
+    }
+
+    /// Waits until there are `count` subscribers, this object not counted; tells how many there are
+    /// when it is over.
+    pub fn wait_for_subscribers(&self, count: usize, timeout: Duration) -> Result<usize> {
+        self.publisher()?.wait_for_subscribers(count, timeout)
+    }
+
+    /// What this object has done so far.
+    pub fn stats(&self) -> TopicStats {
+        let (publisher, subscriber) = (self.parts.publisher.get(), self.parts.subscriber.get());
+        TopicStats {
+            sent: publisher.map_or(0, |publisher| publisher.sent()),
+            received: subscriber.map_or(0, Subscriber::received),
+            missed: self.missed(),
+            publishers: subscriber.map_or(0, Subscriber::publishers),
+            subscribers: publisher.map_or(0, |publisher| publisher.subscribers()),
+            copies: publisher.map_or_else(Vec::new, |publisher| publisher.staged.all()),
+        }
+    }
+
+    /// The pool of the publisher: for its statistics, and for allocating in other ways.
+    pub fn pool(&self) -> Result<&TensorPool> {
+        Ok(&self.publisher()?.pool)
+    }
+
+    fn publisher(&self) -> Result<&Arc<Publisher>> {
+        match self.parts.publisher.get() {
+            Some(publisher) => Ok(publisher),
+            None => self.start_publisher(),
+        }
+    }
+
+    #[cold]
+    fn start_publisher(&self) -> Result<&Arc<Publisher>> {
+        let Parts { name, config, uid, publisher, subscriber, starting } = &*self.parts;
+        let _starting = starting.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(publisher) = publisher.get() {
+            return Ok(publisher);
+        }
+        let place = Place::open(&name.directory(), config.pool.access)?;
+        let entry = Entry { name: name.as_str().to_owned(), uid: *uid };
+        let made = TensorPool::for_topic(place, entry, config.pool.clone(), |pool| {
+            Publisher::new::<T>(name, pool, config)
+        })?;
+        if let Some(subscriber) = subscriber.get().filter(|_| !config.ignore_own) {
+            subscriber.add_own(made.clone());
+        }
+        Ok(publisher.get_or_init(|| made))
+    }
+
+    fn subscriber(&self) -> Result<&Subscriber> {
+        match self.parts.subscriber.get() {
+            Some(subscriber) => Ok(subscriber),
+            None => self.start_subscriber(),
+        }
+    }
+
+    #[cold]
+    fn start_subscriber(&self) -> Result<&Subscriber> {
+        let Parts { name, config, uid, publisher, subscriber, starting } = &*self.parts;
+        let _starting = starting.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(subscriber) = subscriber.get() {
+            return Ok(subscriber);
+        }
+        let place = Place::open(&name.directory(), config.pool.access)?;
+        let bell = Arc::new(Bell::new().map_err(|source| Error::os("eventfd", source))?);
+        let arrivals =
+            Arrivals::new(name.as_str(), place, T::signature(), config.history, *uid, &bell);
+        let made = Subscriber::new(name.as_str(), arrivals.clone(), bell)?;
+        arrivals.start()?;
+        if let Some(publisher) = publisher.get().filter(|_| !config.ignore_own) {
+            made.add_own(publisher.clone());
+        }
+        Ok(subscriber.get_or_init(|| made))
+    }
+}
+
+impl Topic<Tensor> {
+    /// Allocates a tensor from the topic's own pool, so that sending it copies nothing.
+    pub fn alloc_tensor(&self, shape: &[usize], dtype: DType) -> Result<Tensor> {
+        self.pool()?.alloc(shape, dtype)
+    }
+}
+
+impl Topic<Image> {
+    /// Allocates an image from the topic's own pool, so that sending it copies nothing.
+    pub fn image(&self, width: usize, height: usize, format: PixelFormat) -> Result<Image> {
+        Image::new_in(self.pool()?, width, height, format)
+    }
+}

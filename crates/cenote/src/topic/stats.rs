@@ -1,0 +1,80 @@
+//! Counting what a topic does, and why it copied.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Why a tensor was copied before it was sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum StagedBecause {
+    /// It is on the heap, where no other process sees it.
+    Heap,
+    /// Its shared memory cannot be given to others: it is not sealed, or not all there.
+    NotSealed,
+    /// Its planes are in several buffers.
+    FarPlanes,
+    /// It came from a pool whose owner is dead: nobody could attach to it any more.
+    OwnerGone,
+    /// The topic's pool has adopted as much memory as it can.
+    TooManyAdopted,
+}
+
+const REASONS: [StagedBecause; 5] = [
+    StagedBecause::Heap,
+    StagedBecause::NotSealed,
+    StagedBecause::FarPlanes,
+    StagedBecause::OwnerGone,
+    StagedBecause::TooManyAdopted,
+];
+
+/// How often, and how much, was copied for one reason.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct StagedCopies {
+    /// The reason.
+    pub reason: StagedBecause,
+    /// The number of copies.
+    pub count: u64,
+    /// The number of bytes.
+    pub bytes: u64,
+}
+
+/// What a [`Topic`](crate::Topic) object has done so far.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct TopicStats {
+    /// Messages sent.
+    pub sent: u64,
+    /// Messages received.
+    pub received: u64,
+    /// Messages that were lost: see [`Topic::missed`](crate::Topic::missed).
+    pub missed: u64,
+    /// Publishers that are attached to, this object's own not counted.
+    pub publishers: usize,
+    /// Subscribers of this object, itself not counted.
+    pub subscribers: usize,
+    /// Tensors that had to be copied before they were sent, by reason; those that never happened are
+    /// left out.
+    pub copies: Vec<StagedCopies>,
+}
+
+/// The counters behind [`TopicStats::copies`].
+#[derive(Debug, Default)]
+pub(crate) struct Staged([(AtomicU64, AtomicU64); REASONS.len()]);
+
+impl Staged {
+    pub(crate) fn count(&self, reason: StagedBecause, bytes: usize) {
+        let (count, total) = &self.0[reason as usize];
+        count.fetch_add(1, Ordering::Relaxed);
+        total.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+
+    pub(crate) fn all(&self) -> Vec<StagedCopies> {
+        let counted =
+            |(&reason, (count, bytes)): (&StagedBecause, &(AtomicU64, AtomicU64))| StagedCopies {
+                reason,
+                count: count.load(Ordering::Relaxed),
+                bytes: bytes.load(Ordering::Relaxed),
+            };
+        REASONS.iter().zip(&self.0).map(counted).filter(|copies| copies.count > 0).collect()
+    }
+}
