@@ -21,6 +21,7 @@ mod publisher;
 mod ring;
 mod signature;
 mod source;
+mod spot;
 mod stage;
 pub(crate) mod stats;
 mod subscriber;
@@ -40,7 +41,7 @@ use crate::pool::place::{Entry, Place};
 use crate::pool::serve;
 use crate::tensor::{Tensor, TensorPool};
 use crate::topic::arrivals::Arrivals;
-use crate::topic::bell::Bell;
+use crate::topic::bell::News;
 use crate::topic::config::{Policy, TopicConfig};
 use crate::topic::message::Message;
 use crate::topic::name::TopicName;
@@ -293,10 +294,10 @@ impl<T: Message> Topic<T> {
             return Ok(subscriber);
         }
         let place = Place::open(&name.directory(), config.pool.access)?;
-        let bell = Arc::new(Bell::new().map_err(|source| Error::os("eventfd", source))?);
+        let news = Arc::new(News::new().map_err(|source| Error::os("eventfd", source))?);
         let arrivals =
-            Arrivals::new(name.as_str(), place, T::signature(), config.history, *uid, &bell);
-        let made = Subscriber::new(name.as_str(), arrivals.clone(), bell)?;
+            Arrivals::new(name.as_str(), place, T::signature(), config.history, *uid, &news);
+        let made = Subscriber::new(name.as_str(), arrivals.clone())?;
         arrivals.start()?;
         if let Some(publisher) = publisher.get().filter(|_| !config.ignore_own) {
             made.add_own(publisher.clone());

@@ -22,12 +22,13 @@ use crate::pool::wire::{Kind, Packet};
 use crate::region::Words;
 use crate::sync::{Ordering, fence};
 use crate::tensor::{Tensor, TensorPool};
-use crate::topic::bell::Bell;
+use crate::topic::bell::News;
 use crate::topic::config::{Policy, TopicConfig};
 use crate::topic::message::Message;
 use crate::topic::name::TopicName;
-use crate::topic::ring::{Reader, Shape, Shipped, Writer};
+use crate::topic::ring::{Shipped, Writer};
 use crate::topic::signature::Signature;
+use crate::topic::spot::Ring;
 use crate::topic::stats::Staged;
 use crate::topic::wire::{Mismatch, Subscribe, Subscribed, read, row};
 
@@ -44,16 +45,14 @@ pub(crate) struct Publisher {
     pub(crate) pool: TensorPool,
     policy: Policy,
     signature: Signature,
-    shape: Shape,
-    first: u64,
-    ring: Words,
+    ring: Arc<Ring>,
     ring_fd: OwnedFd,
     epoch: u64,
     state: Mutex<State>,
     /// Subscribers came, went, or took something.
     changed: Condvar,
     /// Wakes whoever receives through the same object.
-    own: OnceLock<Arc<Bell>>,
+    own: OnceLock<Arc<News>>,
     pub(crate) staged: Staged,
     closed: AtomicBool,
 }
@@ -117,12 +116,13 @@ impl Publisher {
         let shape = config.ring(T::max_words())?;
         let error = |source| Error::os("reserving a ring", source);
         let reservation = Budget::reserve(shape.words() * size_of::<u64>())?;
-        let (ring, ring_fd) = Words::create("cenote-ring", shape.words()).map_err(error)?;
+        let (words, ring_fd) = Words::create("cenote-ring", shape.words()).map_err(error)?;
         reservation.settle();
         memfd::forbid_writing(&ring_fd).map_err(error)?;
-        Writer::new(ring.get(), shape).start(config.first_sequence);
+        let first = config.first_sequence;
+        Writer::new(words.get(), shape).start(first);
         let state = State {
-            next: config.first_sequence,
+            next: first,
             held: (0..config.depth).map(|_| None).collect(),
             words: vec![0; shape.payload()].into(),
             subscribers: Vec::new(),
@@ -135,9 +135,7 @@ impl Publisher {
             pool,
             policy: config.policy,
             signature: T::signature(),
-            shape,
-            first: config.first_sequence,
-            ring,
+            ring: Arc::new(Ring { words, shape, first }),
             ring_fd,
             epoch: fork::epoch(),
             state: Mutex::new(state),
@@ -161,7 +159,7 @@ impl Publisher {
     }
 
     fn writer(&self) -> Writer<'_> {
-        Writer::new(self.ring.get(), self.shape)
+        Writer::new(self.ring.words.get(), self.ring.shape)
     }
 
     /// Sends a message; `policy` says what to do if a subscriber is in the way.
@@ -177,7 +175,7 @@ impl Publisher {
 
     /// How many messages were sent.
     pub(crate) fn sent(&self) -> u64 {
-        self.state().next.wrapping_sub(self.first)
+        self.state().next.wrapping_sub(self.ring.first)
     }
 
     /// What to do by default if a subscriber is in the way.
@@ -196,18 +194,18 @@ impl Publisher {
         let State { next, held, words, subscribers, .. } = &mut *state;
         let (sequence, len) = (*next, write(words)?);
         let writer = self.writer();
-        let oldest = sequence.wrapping_sub(self.shape.depth);
+        let oldest = sequence.wrapping_sub(self.ring.shape.depth);
         writer.retract(oldest);
         writer.publish::<Shipped>(sequence, &words[..len]);
         *next = sequence.wrapping_add(1);
-        let place = (sequence.wrapping_sub(self.first) % self.shape.depth) as usize;
+        let place = (sequence.wrapping_sub(self.ring.first) % self.ring.shape.depth) as usize;
         let old = std::mem::replace(&mut held[place], tensor.cloned());
         // Pairs with that of whoever arms: either it sees the message, or this sees the arm.
         fence(Ordering::SeqCst);
         subscribers.iter_mut().for_each(Subscriber::wake);
         drop(state);
         if let Some(own) = self.own.get() {
-            own.ring();
+            own.bell.ring();
         }
         Ok(old)
     }
@@ -267,8 +265,8 @@ impl Publisher {
     /// whoever receives through the same object.
     #[allow(clippy::option_option, reason = "local")]
     fn slowest<'s>(&self, state: &'s State) -> Option<Option<&'s Subscriber>> {
-        let full = |cursor: u64| state.next.wrapping_sub(cursor) >= self.shape.depth;
-        let own = state.own_taken.map(|taken| self.first.wrapping_add(taken));
+        let full = |cursor: u64| state.next.wrapping_sub(cursor) >= self.ring.shape.depth;
+        let own = state.own_taken.map(|taken| self.ring.first.wrapping_add(taken));
         if own.is_some_and(full) {
             return Some(None);
         }
@@ -300,29 +298,21 @@ impl Publisher {
 
 /// Receiving through the same object.
 impl Publisher {
-    /// Has `bell` rung at every message.
-    pub(crate) fn ring_at(&self, bell: &Arc<Bell>) {
-        let _ = self.own.set(bell.clone());
+    /// Has the bell of `news` rung at every message.
+    pub(crate) fn ring_at(&self, news: &Arc<News>) {
+        let _ = self.own.set(news.clone());
     }
 
-    pub(crate) fn reader(&self) -> Reader<'_> {
-        Reader::new(self.ring.get(), self.shape)
-    }
-
-    pub(crate) fn first(&self) -> u64 {
-        self.first
-    }
-
-    pub(crate) fn payload(&self) -> usize {
-        self.shape.payload()
+    pub(crate) fn ring(&self) -> &Arc<Ring> {
+        &self.ring
     }
 
     /// The tensor of message `sequence`, if it is still in the ring.
     pub(crate) fn held(&self, sequence: u64) -> Option<Tensor> {
         let state = self.state();
-        let place = (sequence.wrapping_sub(self.first) % self.shape.depth) as usize;
+        let place = (sequence.wrapping_sub(self.ring.first) % self.ring.shape.depth) as usize;
         let back = state.next.wrapping_sub(sequence);
-        state.held[place].clone().filter(|_| (1..=self.shape.depth).contains(&back))
+        state.held[place].clone().filter(|_| (1..=self.ring.shape.depth).contains(&back))
     }
 }
 
@@ -352,15 +342,16 @@ impl Publisher {
         if known || state.subscribers.len() >= MAX_SUBSCRIBERS || state.lingers.is_some() {
             return Err(());
         }
-        let back = state.next.wrapping_sub(self.reader().oldest(self.first)).min(wish.history);
+        let back =
+            state.next.wrapping_sub(self.ring.reader().oldest(self.ring.first)).min(wish.history);
         let start = state.next.wrapping_sub(back);
         let answer = Subscribed {
             head: Packet::new(Kind::Subscribed),
             uid: self.pool.uid(),
-            first: self.first,
+            first: self.ring.first,
             start,
-            depth: self.shape.depth,
-            payload: self.shape.payload() as u64,
+            depth: self.ring.shape.depth,
+            payload: self.ring.shape.payload() as u64,
             waits: u64::from(self.waits()),
         };
         let fds = [self.ring_fd.as_fd(), row_fd.as_fd()];

@@ -78,6 +78,7 @@ impl Shape {
         self.stride - PAYLOAD
     }
 
+    #[inline]
     fn entry<'a>(&self, words: &'a [AtomicU64], sequence: u64) -> &'a [AtomicU64] {
         let index = (sequence & (self.entries - 1)) as usize;
         let start = ENTRIES + index * self.stride;
@@ -86,6 +87,7 @@ impl Shape {
 }
 
 /// The state of an entry that holds message `sequence`.
+#[inline]
 fn ready(sequence: u64) -> u64 {
     sequence.wrapping_mul(2).wrapping_add(2)
 }
@@ -251,6 +253,7 @@ impl<'a> Reader<'a> {
 }
 
 /// What a state says about message `sequence`.
+#[inline]
 fn state(found: u64, sequence: u64) -> Found {
     match found.wrapping_sub(ready(sequence)).cast_signed() {
         0 => Found::Message(0),

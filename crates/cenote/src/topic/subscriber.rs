@@ -23,10 +23,11 @@ use crate::tensor::attaching::{Attaching, Progress};
 use crate::tensor::packed::Packed;
 use crate::tensor::pool::{self, Known};
 use crate::topic::arrivals::Arrivals;
-use crate::topic::bell::Bell;
+use crate::topic::bell::{Bell, News};
 use crate::topic::message::{Message, Tensors, Unread};
 use crate::topic::publisher::Publisher;
 use crate::topic::source::{From, Next, Other, Source};
+use crate::topic::spot::Spots;
 
 /// How many messages that cannot be had are passed over before others have their turn.
 const TRIES: usize = 64;
@@ -44,8 +45,9 @@ pub(crate) struct Subscriber {
     epoch: u64,
     /// Over all connections, and the bell.
     epoll: OwnedFd,
-    bell: Arc<Bell>,
+    news: Arc<News>,
     arrivals: Arc<Arrivals>,
+    spots: Spots,
     receiving: Mutex<Receiving>,
 }
 
@@ -80,16 +82,18 @@ struct Pools {
 
 impl Subscriber {
     /// Makes it, without any publisher yet.
-    pub(crate) fn new(topic: &str, arrivals: Arc<Arrivals>, bell: Arc<Bell>) -> Result<Subscriber> {
+    pub(crate) fn new(topic: &str, arrivals: Arc<Arrivals>) -> Result<Subscriber> {
         let error = |source| Error::os("making an epoll instance", source);
         let epoll = epoll::create(CreateFlags::CLOEXEC).map_err(error)?;
-        epoll::add(&epoll, &*bell, EventData::new_u64(BELL), EventFlags::IN).map_err(error)?;
+        let news = arrivals.news.clone();
+        epoll::add(&epoll, &news.bell, EventData::new_u64(BELL), EventFlags::IN).map_err(error)?;
         Ok(Subscriber {
             topic: topic.to_owned(),
             epoch: fork::epoch(),
             epoll,
-            bell,
+            news,
             arrivals,
+            spots: Spots::default(),
             receiving: Mutex::default(),
         })
     }
@@ -112,13 +116,25 @@ impl Subscriber {
 
     /// Also receives what the same object sends.
     pub(crate) fn add_own(&self, publisher: Arc<Publisher>) {
-        publisher.ring_at(&self.bell);
-        self.receiving().sources.push(Source::own(publisher));
+        publisher.ring_at(&self.news);
+        self.add(&mut self.receiving(), Source::own(publisher));
+    }
+
+    fn add(&self, receiving: &mut Receiving, source: Source) {
+        self.spots.add(&source.spot);
+        receiving.sources.push(source);
     }
 
     /// The next message, if there is one.
     #[inline]
     pub(crate) fn recv<T: Message>(&self) -> Option<T> {
+        if self.spots.are_quiet() && !self.arrivals.any() {
+            return None;
+        }
+        self.recv_locked()
+    }
+
+    fn recv_locked<T: Message>(&self) -> Option<T> {
         if self.inherited() {
             return None;
         }
@@ -126,7 +142,7 @@ impl Subscriber {
         if self.arrivals.any() {
             self.take_in(&mut receiving);
         }
-        let found = receiving.take(&self.bell);
+        let found = receiving.take(&self.news);
         if found.is_none() && receiving.watched {
             return self.rearm(receiving);
         }
@@ -147,7 +163,7 @@ impl Subscriber {
             source.skip_to_newest();
         }
         let mut newest = None;
-        while let Some(message) = receiving.take(&self.bell) {
+        while let Some(message) = receiving.take(&self.news) {
             newest = Some(message);
         }
         if receiving.watched {
@@ -178,7 +194,7 @@ impl Subscriber {
     fn arm(&self) -> bool {
         let mut receiving = self.receiving();
         receiving.waiters += 1;
-        receiving.arm(&self.bell);
+        receiving.arm(&self.news.bell);
         // Pairs with that of whoever sends: either it sees the arm, or this sees the message.
         fence(Ordering::SeqCst);
         !self.arrivals.any() && !receiving.sources.iter().any(Source::is_ready)
@@ -190,9 +206,9 @@ impl Subscriber {
         let mut receiving = self.receiving();
         receiving.waiters -= 1;
         match receiving.waiters {
-            0 if !receiving.watched => receiving.disarm(&self.bell),
+            0 if !receiving.watched => receiving.disarm(&self.news.bell),
             0 => {}
-            _ => self.bell.ring_anyway(),
+            _ => self.news.bell.ring_anyway(),
         }
     }
 
@@ -214,7 +230,7 @@ impl Subscriber {
         let receiving = self.receiving();
         for event in events {
             match { event.data }.u64() {
-                BELL => self.bell.hush(),
+                BELL => self.news.bell.hush(),
                 uid => receiving
                     .others()
                     .filter(|other| other.uid == uid)
@@ -226,19 +242,19 @@ impl Subscriber {
     /// Before saying "nothing" to somebody who then sleeps on the descriptor: quiet, arm, look again.
     #[cold]
     fn rearm<T: Message>(&self, mut receiving: MutexGuard<'_, Receiving>) -> Option<T> {
-        self.bell.hush();
+        self.news.bell.hush();
         receiving.others().for_each(|other| other.hush());
-        receiving.arm(&self.bell);
+        receiving.arm(&self.news.bell);
         fence(Ordering::SeqCst);
         if self.arrivals.any() {
             self.take_in(&mut receiving);
-            receiving.arm(&self.bell);
+            receiving.arm(&self.news.bell);
             fence(Ordering::SeqCst);
         }
-        let found = receiving.take(&self.bell);
+        let found = receiving.take(&self.news);
         if found.is_some() || receiving.awaits_segment {
             // There may be more, and nobody would be told.
-            self.bell.ring_anyway();
+            self.news.bell.ring_anyway();
         }
         found
     }
@@ -248,8 +264,9 @@ impl Subscriber {
         self.check_process()?;
         let mut receiving = self.receiving();
         if !mem::replace(&mut receiving.watched, true) {
-            receiving.arm(&self.bell);
-            self.bell.ring_anyway(); // for what is there already
+            self.spots.look_always();
+            receiving.arm(&self.news.bell);
+            self.news.bell.ring_anyway(); // for what is there already
         }
         Ok(self.epoll.as_fd())
     }
@@ -263,10 +280,10 @@ impl Subscriber {
                 // Without it there is no waking; polling still works.
                 let _ = epoll::add(&self.epoll, &*other.connection, data, EventFlags::IN);
             }
-            receiving.sources.push(source);
+            self.add(receiving, source);
         }
         if receiving.waiters > 0 || receiving.watched {
-            receiving.arm(&self.bell);
+            receiving.arm(&self.news.bell);
         }
     }
 
@@ -321,15 +338,21 @@ impl Receiving {
 
     /// Takes the next message of the publisher whose turn it is, or of one after it.
     #[inline]
-    fn take<T: Message>(&mut self, bell: &Arc<Bell>) -> Option<T> {
+    fn take<T: Message>(&mut self, news: &Arc<News>) -> Option<T> {
         let mut looked = 0;
         self.awaits_segment = false;
         while looked < self.sources.len() {
-            let at = (self.turn + looked) % self.sources.len();
-            match self.take_from(at, bell) {
+            let mut at = self.turn + looked;
+            while at >= self.sources.len() {
+                at -= self.sources.len();
+            }
+            match self.take_from(at, news) {
                 Took::Message(message) => {
                     self.turn = at + 1;
                     self.received += 1;
+                    if self.sources[at].is_gone() {
+                        news.set(); // its end is to be noticed
+                    }
                     return Some(message);
                 }
                 Took::Nothing => looked += 1,
@@ -339,7 +362,7 @@ impl Receiving {
         None
     }
 
-    fn take_from<T: Message>(&mut self, at: usize, bell: &Arc<Bell>) -> Took<T> {
+    fn take_from<T: Message>(&mut self, at: usize, news: &Arc<News>) -> Took<T> {
         let Receiving { sources, words, pools, missed, last_loss, awaits_segment, .. } = self;
         let source = &mut sources[at];
         if words.len() < source.payload() {
@@ -355,7 +378,7 @@ impl Receiving {
                     continue;
                 }
             };
-            let mut tensors = Lender { source, pools, bell, awaits_segment };
+            let mut tensors = Lender { source, pools, news, awaits_segment };
             match T::read(&words[..len], &mut tensors) {
                 Ok(message) => {
                     source.advance(1);
@@ -384,13 +407,13 @@ enum Took<T> {
 struct Lender<'a> {
     source: &'a Source,
     pools: &'a mut Pools,
-    bell: &'a Arc<Bell>,
+    news: &'a Arc<News>,
     awaits_segment: &'a mut bool,
 }
 
 impl Tensors for Lender<'_> {
     fn tensor(&mut self, packed: &Packed<'_>) -> Result<Tensor, Unread> {
-        let cursor = self.source.cursor;
+        let cursor = self.source.cursor();
         let other = match &self.source.from {
             // Its publisher has a handle.
             From::Own(publisher) => {
@@ -400,7 +423,7 @@ impl Tensors for Lender<'_> {
         };
         let pool = match &other.pool {
             Some(pool) if packed.pool == other.uid => pool,
-            _ => self.pools.get(packed.pool, self.bell)?,
+            _ => self.pools.get(packed.pool, self.news)?,
         };
         let trusted = pool.is_of(&other.peer).then_some(other.uid);
         let reader = self.source.reader();
@@ -418,11 +441,11 @@ impl Tensors for Lender<'_> {
 }
 
 impl Pools {
-    /// The pool with this uid. One that this process has nothing to do with yet is attached to; `bell`
-    /// rings when that is done.
-    fn get(&mut self, uid: u64, bell: &Arc<Bell>) -> Result<&Known, Unread> {
+    /// The pool with this uid. One that this process has nothing to do with yet is attached to; the
+    /// bell rings when that is done.
+    fn get(&mut self, uid: u64, news: &Arc<News>) -> Result<&Known, Unread> {
         if !self.found.get(&uid).is_some_and(Known::is_usable) {
-            let known = self.look_for(uid, bell)?;
+            let known = self.look_for(uid, news)?;
             self.found.retain(|_, known| known.is_usable());
             self.found.insert(uid, known);
         }
@@ -430,14 +453,14 @@ impl Pools {
     }
 
     #[cold]
-    fn look_for(&mut self, uid: u64, bell: &Arc<Bell>) -> Result<Known, Unread> {
+    fn look_for(&mut self, uid: u64, news: &Arc<News>) -> Result<Known, Unread> {
         if let Some(known) = pool::find(uid) {
             self.attaching.remove(&uid);
             return Ok(known);
         }
         let begin = || {
-            let bell = bell.clone();
-            Attaching::begin(uid, move || bell.ring_anyway())
+            let news = news.clone();
+            Attaching::begin(uid, move || news.bell.ring_anyway())
         };
         let attaching = self.attaching.entry(uid).or_insert_with(begin);
         if attaching.is_idle() {
