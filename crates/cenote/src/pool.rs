@@ -23,6 +23,8 @@ pub(crate) mod attachment;
 mod changes;
 pub(crate) mod config;
 pub(crate) mod directory;
+mod files;
+mod held;
 mod hot;
 mod lease;
 pub(crate) mod owner;

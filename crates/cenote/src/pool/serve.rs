@@ -192,13 +192,11 @@ impl<S: Spared> Owner<S> {
         drop(state);
         let served = self.served();
         let token = FIRST_CONNECTION + 2 * number;
-        let mut watches = Vec::new();
-        if let Some(pidfd) = &peer.pidfd {
-            watches.extend(service::watch(pidfd, served.clone(), token + 1).ok());
-        }
+        let end = peer.pidfd.as_ref();
+        let end = end.and_then(|pidfd| service::watch(pidfd, served.clone(), token + 1).ok());
         // Inserted before it is watched, so that the first event finds it.
         let fd = connection.clone();
-        self.state().attachers.insert(number, Attacher::new(connection, peer, watches));
+        self.state().attachers.insert(number, Attacher::new(connection, peer, end));
         match service::watch(&fd, served, token) {
             Ok(watch) => {
                 if let Some(attacher) = self.state().attachers.get(number) {
@@ -213,10 +211,11 @@ impl<S: Spared> Owner<S> {
 
     /// Reads what one connection says, but not for ever.
     fn listen_to(&self, number: u64) {
-        let Some(connection) = self.state().attachers.get(number).map(|a| a.connection.clone())
-        else {
-            return;
-        };
+        let mut state = self.state();
+        let Some(attacher) = state.attachers.get(number) else { return };
+        attacher.tell();
+        let connection = attacher.connection.clone();
+        drop(state);
         let mut bytes = [0; 64];
         for _ in 0..AT_ONCE {
             let heard = match packet::recv(connection.as_fd(), &mut bytes) {
@@ -266,9 +265,8 @@ impl<S: Spared> Owner<S> {
             }
         };
         let id = state.rows.insert(Row::Peer(row));
-        if let Some(attacher) = state.attachers.get(number) {
-            attacher.row = Some(id);
-        }
+        let State { attachers, segments, .. } = &mut *state;
+        attachers.get(number).iter_mut().for_each(|attacher| attacher.attach(id, segments));
         let sent = self.send_welcome(&state, connection.as_fd(), &row_fd);
         // Descriptors that lie unread in sockets are limited, for all processes of a user.
         sent.inspect_err(|()| refuse(connection.as_fd(), Refusal::Memory))

@@ -82,6 +82,7 @@ impl Drop for Called {
 pub(crate) struct Watch {
     called: Called,
     fd: Arc<dyn AsFd + Send + Sync>,
+    minds_writing: bool,
 }
 
 impl fmt::Debug for Watch {
@@ -98,10 +99,24 @@ pub(crate) fn watch<F: AsFd + Send + Sync + 'static>(
 ) -> io::Result<Watch> {
     let called = Called::new(served, token)?;
     epoll::add(&called.service.epoll, fd, EventData::new_u64(called.id), READABLE)?;
-    Ok(Watch { called, fd: fd.clone() })
+    Ok(Watch { called, fd: fd.clone(), minds_writing: false })
 }
 
 const READABLE: EventFlags = EventFlags::IN.union(EventFlags::RDHUP);
+
+impl Watch {
+    /// Whether to call also when the descriptor can be written.
+    pub(crate) fn mind_writing(&mut self, minds: bool) {
+        if minds == self.minds_writing || !self.called.is_ours() {
+            return;
+        }
+        self.minds_writing = minds;
+        let events = if minds { READABLE | EventFlags::OUT } else { READABLE };
+        let Called { service, id } = &self.called;
+        // It fails only for what is not watched.
+        let _ = epoll::modify(&service.epoll, self.fd.as_fd(), EventData::new_u64(*id), events);
+    }
+}
 
 impl Drop for Watch {
     fn drop(&mut self) {

@@ -24,7 +24,8 @@ pub struct PoolStats {
     pub waste_bytes: usize,
     /// Segments reserved.
     pub segments: usize,
-    /// Processes attached, without this one.
+    /// Connections of attached processes. A pool that this process opened by name, though it owns
+    /// it, counts: it leases by a row of its own, as anybody's.
     pub attachers: usize,
     /// Tensors allocated since the pool was made.
     pub allocations: u64,

@@ -181,6 +181,7 @@ fn child(role: &str) {
                 tensors.clear();
                 "ok".to_owned()
             }
+            (_, "attachers", None, None) => pools[0].stats().unwrap().attachers.to_string(),
             (_, "alive", None, None) => pools[0].is_alive().to_string(),
             (_, "fork", None, None) => meeting::fork_and_wait(),
             (_, "try_alloc", None, None) => reply(pools[0].alloc(&[1], DType::U8).map(drop)),

@@ -16,6 +16,8 @@ pub(crate) const TESTS: &[Test] = &[
     ("a_closed_pool_stays_gone", closed),
     ("a_vanished_directory_is_made_again_where_it_was", moved),
     ("a_socket_is_shown_only_with_its_mode", modes),
+    ("what_one_process_may_hold_is_counted_in_slots", limit),
+    ("first_imports_at_the_same_time_attach_once", together),
     ("a_dead_owner_with_a_living_forked_child_is_dead", dead_parent),
     ("no_connection_reaches_a_forked_child", leaks),
     ("a_forked_child_reads_what_it_inherited_and_knows_that_it_owns_nothing", inherited),
@@ -144,6 +146,46 @@ fn modes() {
         let found = std::fs::metadata(path).unwrap().permissions().mode() & 0o7777;
         assert_eq!(found, mode, "{access:?}");
     }
+}
+
+fn limit() {
+    let pool = pool(TensorPoolConfig { max_leases: 2, ..TensorPoolConfig::small() });
+    let attached = TensorPool::open(pool.name()).unwrap();
+    let tensors: Vec<Tensor> = (0..3).map(|value| filled(&pool, 100, value)).collect();
+    let words: Vec<_> = tensors.iter().map(|tensor| tensor.descriptor().unwrap()).collect();
+    let mut held: Vec<Tensor> = (0..5).map(|_| attached.import(&words[0]).unwrap()).collect();
+    held.push(attached.import(&words[1]).unwrap());
+    let error = attached.import(&words[2]).unwrap_err();
+    assert!(matches!(error, Error::TooManyLeases { max: 2, .. }), "{error}");
+    assert!(error.to_string().contains("max_leases"), "{error}");
+    held.push(attached.import(&words[0]).unwrap());
+    held.remove(5);
+    held.push(attached.import(&words[2]).unwrap());
+}
+
+/// Threads that import from a pool that the process does not know yet each attach to it. One of
+/// those attachments stays, and the others go with what was imported through them.
+fn together() {
+    let mut owner = Peer::start("any");
+    assert_eq!(owner.ask(&format!("new {}", unique())), "ok");
+    let text = owner.ask("alloc 1000 6");
+    let barrier = std::sync::Barrier::new(8);
+    std::thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| {
+                barrier.wait();
+                let tensor = Tensor::from_descriptor(&unhex(&text)).unwrap();
+                // All of them hold one before any lets go.
+                barrier.wait();
+                assert!(all_are(&tensor, 6));
+            });
+        }
+    });
+    let start = std::time::Instant::now();
+    while owner.ask("attachers") != "1" {
+        assert!(start.elapsed().as_secs() < 20, "{} stay", owner.ask("attachers"));
+    }
+    owner.kill();
 }
 
 /// In a child: forks one off that lives until it is killed, and gives its pid.
