@@ -21,7 +21,8 @@ pub(crate) fn open_header(fd: &OwnedFd, words: usize) -> Result<Words> {
 /// Maps this process's own row of so many words, to write.
 pub(crate) fn open_row(fd: OwnedFd, words: usize) -> Result<Words> {
     check_file(&fd, word_bytes(words))?;
-    Words::writable(fd, words).map_err(|source| Error::os("mapping shared memory", source))
+    Words::writable(&Arc::new(fd), words)
+        .map_err(|source| Error::os("mapping shared memory", source))
 }
 
 /// Maps a segment. Only what is there is ever touched: its size is the file's, not the owner's word.

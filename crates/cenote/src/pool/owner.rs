@@ -23,6 +23,7 @@ use crate::pool::lease::{Leases, Refused, Shipped};
 use crate::pool::place::Entry;
 use crate::pool::segment::Segment;
 use crate::pool::serial;
+use crate::pool::serve::Server;
 use crate::pool::service::Waker;
 use crate::pool::state::{Granted, Made, State};
 use crate::pool::stats::PoolStats;
@@ -52,7 +53,7 @@ pub(crate) struct Owner<S> {
     epoch: u64,
     /// A line of flags, then the serials.
     header: Words,
-    pub(crate) header_fd: OwnedFd,
+    pub(crate) header_fd: Arc<OwnedFd>,
     /// The row of this process: leases that it takes on its own slots by descriptor.
     own_row: Arc<[AtomicU64]>,
     /// The serial under which each slot was last published. What never was cannot be leased here,
@@ -462,6 +463,7 @@ impl<S: Spared> Owner<S> {
             waste_bytes: found.waste(),
             segments: state.segments.len(),
             attachers: state.rows.len() - 1,
+            socket_watched: state.server.as_ref().is_some_and(Server::is_watched),
             allocations: self.allocations.load(Ordering::Relaxed),
             failures: state.failures,
             bytes_copied: self.copied.load(Ordering::Relaxed),

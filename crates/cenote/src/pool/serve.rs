@@ -1,15 +1,16 @@
 //! The owner's end of the socket: making a pool known, and letting others attach.
 
+use std::convert::Infallible;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use rustix::process::{Resource, getrlimit};
 use rustix::rand::{GetRandomFlags, getrandom};
 
 use crate::error::{Error, Result};
 use crate::memory::budget::Budget;
-use crate::os::fork::GuardedSocket;
+use crate::os::fork::{GuardedSocket, PerProcess};
 use crate::os::packet;
 use crate::os::peer::Peer;
 use crate::os::unix;
@@ -44,13 +45,11 @@ pub(crate) struct Server {
     entry: Option<Entry>,
     listener: Arc<GuardedSocket>,
     next_connection: u64,
-    /// Given up to let somebody in, and turn him away, when there are no descriptors left.
-    reserve: Option<OwnedFd>,
     /// Has the service thread reserve another segment.
     pub(super) waker: Waker,
     _watch: Watch,
     /// Without it the pool goes on, and is not found any more should its entry be removed.
-    _directory: io::Result<DirectoryWatch>,
+    directory: io::Result<DirectoryWatch>,
 }
 
 impl Server {
@@ -64,17 +63,22 @@ impl Server {
         let watch = service::watch(&listener, served, LISTENER)
             .inspect_err(|_| place.remove(&owner.entry))
             .map_err(error)?;
-        let reserve = place.lock_file().ok();
+        let mut reserve = reserve();
+        *reserve = reserve.take().or_else(|| place.lock_file().ok());
         Ok(Server {
             place: Arc::new(place),
             entry: Some(owner.entry.clone()),
             listener,
             next_connection: 0,
-            reserve,
             waker,
             _watch: watch,
-            _directory: directory,
+            directory,
         })
+    }
+
+    /// Whether it is made anew should its entry be removed.
+    pub(super) fn is_watched(&self) -> bool {
+        self.directory.is_ok()
     }
 }
 
@@ -169,13 +173,15 @@ impl<S: Spared> Owner<S> {
 
     /// Out of descriptors. Whoever waits is told: else he waits in vain, and epoll never sleeps.
     fn turn_one_away(&self, listener: &GuardedSocket) {
-        let mut state = self.state();
-        let Some(server) = &mut state.server else { return };
-        server.reserve = None;
+        let Some(place) = self.state().server.as_ref().map(|server| server.place.clone()) else {
+            return;
+        };
+        let mut reserve = reserve();
+        *reserve = None;
         if let Ok(Some(connection)) = unix::accept(listener) {
             refuse(connection.as_fd(), Refusal::Memory);
         }
-        server.reserve = server.place.lock_file().ok();
+        *reserve = place.lock_file().ok();
     }
 
     /// Looks at who connected, and waits for a hello without waiting.
@@ -347,6 +353,14 @@ fn new_row(max_slots: u32) -> Option<(Words, OwnedFd)> {
     let made = Words::create_for_peer("cenote-row", words).ok();
     reservation.settle();
     made
+}
+
+/// A descriptor that is given up to let somebody in, and turn him away, when there are none left. One
+/// is enough, for there is one service thread.
+fn reserve() -> MutexGuard<'static, Option<OwnedFd>> {
+    static RESERVE: PerProcess<Mutex<Option<OwnedFd>>> = PerProcess::new();
+    let Ok(reserve) = RESERVE.get(|| Ok::<_, Infallible>(Mutex::default()));
+    reserve.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Every attacher costs two descriptors; the rest of the program needs some, too.
