@@ -128,14 +128,12 @@ impl Attacher {
 
     /// Whether the process has ended or hung up.
     fn is_gone(&self) -> bool {
-        ended(self.fd(), PollFlags::empty())
-            || self.peer.pidfd.as_ref().is_some_and(|pidfd| ended(pidfd.as_fd(), PollFlags::IN))
+        is_hung_up(self.fd()) || self.peer.has_ended()
     }
 }
 
-/// Whether `fd` reports a hang-up, or one of `events`, right now.
-fn ended(fd: BorrowedFd<'_>, events: PollFlags) -> bool {
-    let mut fds = [PollFd::from_borrowed_fd(fd, events)];
+fn is_hung_up(fd: BorrowedFd<'_>) -> bool {
+    let mut fds = [PollFd::from_borrowed_fd(fd, PollFlags::empty())];
     poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_ok_and(|ready| ready > 0)
 }
 

@@ -117,6 +117,10 @@ fn take_over(place: &Place, name: &str) -> Result<()> {
                 place.remove(&entry);
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            // So many wait there that no more can.
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                return Err(exists(name, None));
+            }
             Err(source) => return Err(Error::Connect { pool: name.to_owned(), source }),
         }
     }
@@ -150,6 +154,7 @@ impl<S: Spared> Owner<S> {
         let mut state = self.state();
         if let Some(old) = &mut state.server {
             server.next_connection = old.next_connection;
+            server.waker = old.waker.clone(); // it may have been used
             old.entry = None; // the new one's by now
             std::mem::swap(old, &mut server);
         }
@@ -187,6 +192,9 @@ impl<S: Spared> Owner<S> {
     /// Looks at who connected, and waits for a hello without waiting.
     fn meet(self: &Arc<Self>, connection: GuardedSocket) {
         let Ok(peer) = Peer::of(connection.as_fd()) else { return };
+        if peer.has_ended() {
+            return; // whoever has its socket now is somebody else
+        }
         if !self.config.access.admits(&peer) {
             return refuse(connection.as_fd(), Refusal::Access);
         }
