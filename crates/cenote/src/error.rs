@@ -660,12 +660,26 @@ pub enum Error {
         segment: u32,
     },
 
-    /// This process holds as many tensors of a pool as it may.
-    #[error("this process holds {max} tensors of pool `{pool}`, which is all it may")]
+    /// This process holds as many slots of a pool as it may.
+    #[error("this process holds {max} slots of pool `{pool}`, all that its `max_leases` allows")]
     TooManyLeases {
         /// The pool.
         pool: String,
         /// The limit.
+        max: u32,
+    },
+
+    /// The owner of a pool has disconnected this process, because it held too much.
+    #[error(
+        "the owner of pool `{pool}` has disconnected this process, which held {held} slots that \
+         the owner had let go of; its `max_leases` allows {max}"
+    )]
+    Expelled {
+        /// The pool.
+        pool: String,
+        /// What this process held.
+        held: u32,
+        /// What it may hold.
         max: u32,
     },
 

@@ -309,7 +309,7 @@ impl Tensor {
     /// ```
     pub fn map(&self) -> Result<TensorMap<'_>> {
         let bytes = self.buffer.storage().region.bytes();
-        let stable = self.buffer.storage().stable;
+        let stable = self.buffer.is_stable();
         Ok(TensorMap { bytes, layout: &self.layout, dtype: self.dtype, stable })
     }
 

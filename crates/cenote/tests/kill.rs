@@ -18,6 +18,10 @@
 #![allow(clippy::unwrap_used, reason = "a panic fails the test")]
 
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+#[allow(dead_code, reason = "other tests use the rest")]
+mod stranger;
+
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 #[path = "kill/linux.rs"]
 mod linux;
 

@@ -205,7 +205,7 @@ impl Drop for GuardedSocket {
 
 /// A value that each process makes for itself: a forked child does not use its parent's.
 ///
-/// No lock is involved, so a fork at any moment leaves it whole. Values are never freed.
+/// No lock is involved, so a fork at any moment leaves it whole. Values in use are never freed.
 #[derive(Debug)]
 pub(crate) struct PerProcess<T> {
     /// Null, or a leaked value and the epoch it was made in.
@@ -218,7 +218,7 @@ impl<T: Sync> PerProcess<T> {
     }
 
     /// This process's value, made by `make` if need be. Two threads at once may both make one;
-    /// then one of them is used and the other stays unused.
+    /// then one of them is used and the other dropped.
     pub(crate) fn get<E>(&self, make: impl FnOnce() -> Result<T, E>) -> Result<&T, E> {
         // Else nothing would tell a child that this is not its own.
         install();
@@ -233,6 +233,10 @@ impl<T: Sync> PerProcess<T> {
         let swapped =
             self.current.compare_exchange(found, made, Ordering::AcqRel, Ordering::Acquire);
         let winner = swapped.map_or_else(|winner| winner, |_| made);
+        if winner != made {
+            // SAFETY: it was made a box above, and nobody else has seen it.
+            drop(unsafe { Box::from_raw(made) });
+        }
         // SAFETY: not null: either `made`, or what another thread exchanged for `found`, which
         // it leaked just the same.
         let (_, value) = unsafe { &*winner };

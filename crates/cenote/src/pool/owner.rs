@@ -24,6 +24,7 @@ use crate::pool::lease::{Leases, Refused, Shipped};
 use crate::pool::place::Entry;
 use crate::pool::segment::Segment;
 use crate::pool::serial;
+use crate::pool::serve::Server;
 use crate::pool::service::Waker;
 use crate::pool::state::{Granted, Made, State};
 use crate::pool::stats::PoolStats;
@@ -53,7 +54,7 @@ pub(crate) struct Owner<S> {
     epoch: u64,
     /// A line of flags, then the serials.
     header: Words,
-    pub(crate) header_fd: OwnedFd,
+    pub(crate) header_fd: Arc<OwnedFd>,
     /// Whoever shares the socket.
     pub(super) host: OnceLock<Weak<dyn Host>>,
     /// The row of this process: leases that it takes on its own slots by descriptor.
@@ -466,6 +467,7 @@ impl<S: Spared> Owner<S> {
             waste_bytes: found.waste(),
             segments: state.segments.len(),
             attachers: state.rows.len() - 1,
+            socket_watched: state.server.as_ref().is_some_and(Server::is_watched),
             allocations: self.allocations.load(Ordering::Relaxed),
             failures: state.failures,
             bytes_copied: self.copied.load(Ordering::Relaxed),

@@ -16,7 +16,7 @@ use crate::region::{Access, Map, Region};
 #[derive(Debug)]
 pub(crate) struct Segment {
     pub(crate) map: Arc<Map>,
-    pub(crate) fd: OwnedFd,
+    pub(crate) fd: Arc<OwnedFd>,
     pub(crate) len: usize,
 }
 
@@ -40,12 +40,14 @@ impl Segment {
         mut refused: impl FnMut(Wish, io::Error),
     ) -> Result<Segment> {
         let reservation = Budget::reserve(len)?;
-        let fd = memfd::create(name, len as u64)
-            .map_err(|source| Error::os("reserving shared memory", source))?;
+        let fd = memfd::create(name, len as u64).map(Arc::new);
+        let fd = fd.map_err(|source| Error::os("reserving shared memory", source))?;
         reservation.settle();
         let align = if config.huge_pages { 2 << 20 } else { config.slot_alignment };
         let map = Map::shared(fd.as_fd(), len, align, Access::Write)
-            .map_err(|source| Error::os("mapping shared memory", source))?;
+            .map_err(|source| Error::os("mapping shared memory", source))?
+            // A buffer on its way out may have the map when the segment is freed.
+            .keeping(fd.clone());
         memfd::forbid_writing(&fd).map_err(|source| Error::os("sealing memory", source))?;
         let mut wish = |wanted, wish, result: &dyn Fn() -> io::Result<()>| {
             if wanted && let Err(why) = result() {

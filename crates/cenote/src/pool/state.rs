@@ -12,7 +12,7 @@ use crate::error::Holder;
 use crate::memory::select::NotGranted;
 use crate::os::peer::Peer;
 use crate::pool::allocator::{Allocator, SegmentId, Slot};
-use crate::pool::attachers::{Attacher, Attachers};
+use crate::pool::attachers::Attachers;
 use crate::pool::config::TensorPoolConfig;
 use crate::pool::retire::Retired;
 use crate::pool::rows::{RowId, Rows};
@@ -202,8 +202,7 @@ impl<S> State<S> {
             self.rows.holders(slot).for_each(|(row, ..)| *held.entry(row).or_default() += 1);
         }
         held.retain(|_, slots| *slots > self.lease_limit);
-        let over = |attacher: &Attacher| attacher.row.is_some_and(|row| held.contains_key(&row));
-        for attacher in self.attachers.take(over) {
+        for attacher in self.attachers.expel(&held, self.lease_limit) {
             attacher.row.and_then(|row| self.rows.remove(row));
         }
         self.sweep_all(serials);

@@ -3,7 +3,7 @@
 //! ```text
 //!   attacher → owner   Hello
 //!   owner → attacher   Welcome  + header, row, and a descriptor for each segment
-//!                      Refused
+//!                      Refused                        (also later: held too much)
 //!                      Segment  + its descriptor      (a new one)
 //!                      Gone                           (trimmed: it can be unmapped)
 //!   attacher → owner   More                           (I need segments that I do not have)
@@ -139,6 +139,8 @@ pub(crate) enum Refusal {
     Crowded = 2,
     /// The owner has no memory for another row.
     Memory = 3,
+    /// It was attached, and held too much.
+    Leases = 4,
 }
 
 impl Refusal {
@@ -146,11 +148,25 @@ impl Refusal {
         Packet { index: self as u32, ..Packet::new(Kind::Refused) }
     }
 
+    /// Tells an attacher that it held too many slots, and how many it may.
+    pub(crate) fn leases(held: usize, max: usize) -> Packet {
+        let word = |count| u64::from(u32::try_from(count).unwrap_or(u32::MAX));
+        Packet { len: word(held) << 32 | word(max), ..Refusal::Leases.packet() }
+    }
+
+    /// How many slots were held, and how many may be, if that is the reason.
+    #[allow(clippy::cast_possible_truncation, reason = "each half is a number")]
+    pub(crate) fn too_many(packet: Packet) -> Option<(u32, u32)> {
+        let numbers = ((packet.len >> 32) as u32, packet.len as u32);
+        (packet.index == Refusal::Leases as u32).then_some(numbers)
+    }
+
     pub(crate) fn why(code: u32) -> &'static str {
         match code {
             1 => "the pool belongs to another user, who has not let this one in",
             2 => "too many processes are attached",
             3 => "its owner has no memory for another attacher",
+            4 => "this process held too many slots",
             _ => "its owner does not say why",
         }
     }

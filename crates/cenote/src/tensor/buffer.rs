@@ -84,6 +84,16 @@ impl Buffer {
         &self.selection
     }
 
+    /// Whether nobody can change the bytes while they are read. A forked child has no lease, so what
+    /// it inherited may be reused.
+    pub(crate) fn is_stable(&self) -> bool {
+        #[cfg(target_os = "linux")]
+        if self.home.is_some() && self.epoch != fork::epoch() {
+            return false;
+        }
+        self.storage.stable
+    }
+
     #[cfg(target_os = "linux")]
     pub(crate) fn home(&self) -> Option<&Home> {
         self.home.as_ref()

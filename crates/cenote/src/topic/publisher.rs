@@ -46,7 +46,7 @@ pub(crate) struct Publisher {
     policy: Policy,
     signature: Signature,
     ring: Arc<Ring>,
-    ring_fd: OwnedFd,
+    ring_fd: Arc<OwnedFd>,
     epoch: u64,
     state: Mutex<State>,
     /// Subscribers came, went, or took something.

@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 use crate::os::fork::GuardedSocket;
 use crate::os::packet;
 use crate::os::peer::Peer;
-use crate::pool::attachment::check_file;
+use crate::pool::files;
 use crate::pool::greeting::Answer;
 use crate::pool::service::{self, Served, Watch};
 use crate::pool::wire::{Kind, Packet};
@@ -90,19 +90,16 @@ impl Source {
         if subscribed.uid != uid {
             return Err(bad("a publisher of another name"));
         }
-        check_file(&ring, (shape.words() * size_of::<u64>()) as u64)?;
-        check_file(&row, (row::WORDS * size_of::<u64>()) as u64)?;
-        let error = |source| Error::os("mapping shared memory", source);
         let other = Other {
             uid,
             gone: Gone::watch(&answer.peer, &answer.connection, news)?,
             peer: answer.peer,
             connection: answer.connection,
-            row: Words::writable(row, row::WORDS).map_err(error)?,
+            row: files::open_row(row, row::WORDS)?,
             waits: subscribed.waits != 0,
             pool,
         };
-        let words = Words::read_only(&ring, shape.words()).map_err(error)?;
+        let words = files::open_header(&ring, shape.words())?;
         let ring = Ring { words, shape, first: subscribed.first };
         let spot = Arc::new(Spot::new(Arc::new(ring), subscribed.start));
         Ok(Source { from: From::Other(other), spot, passed: 0 })

@@ -9,6 +9,7 @@ use cenote::{DType, Error, Tensor, TensorPool};
 use super::nursery::{Nursery, Victim};
 use super::tracer::Stop;
 use super::victim::{LEN, SLOTS, all_are, config, filled, hex, unhex};
+use crate::stranger::wire::{Attached, MORE, SEGMENT, kind, packet};
 
 /// Whose instructions are counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,6 +60,8 @@ pub(crate) const SCENES: &[Named] = &[
     ("owner_closes", || Reading::scene("close")),
     ("owner_welcomes", || Box::new(Welcoming(Reading::new("serve"), None))),
     ("owner_makes_its_socket_anew", || Box::new(Restoring(Reading::new("serve")))),
+    ("owner_answers_for_more", || Box::new(Asking(Reading::new("serve"), None))),
+    ("attacher_loses_its_owner", || Box::new(Orphaned::new())),
     ("owner_drops_a_row", || Box::new(Bereaved(Reading::new("serve"), Nursery::new(), 0))),
 ];
 
@@ -407,6 +410,74 @@ impl Scene for Bereaved {
 
     fn after(&mut self, said: &[String]) {
         self.0.after(said);
+    }
+}
+
+/// The victim's service thread is asked for segments by a stranger that has none.
+struct Asking(Reading, Option<Attached>);
+
+impl Scene for Asking {
+    fn before(&mut self) -> String {
+        self.0.before()
+    }
+
+    fn prepared(&mut self, victim: &mut Victim<'_>) {
+        self.0.prepared(victim);
+        self.1 = Some(Attached::to(NAME));
+    }
+
+    fn thread(&self) -> Which {
+        Which::Service
+    }
+
+    fn trigger(&mut self) {
+        self.1.as_ref().unwrap().raw.send(&packet(MORE, 0, 0), &[]).unwrap();
+    }
+
+    fn after(&mut self, said: &[String]) {
+        // All of a segment or nothing, and then the end.
+        let stranger = self.1.take().unwrap();
+        let (bytes, fds) = stranger.raw.recv().unwrap_or_default();
+        assert!(bytes.is_empty() || (kind(&bytes) == SEGMENT && fds.len() == 1), "{bytes:?}");
+        assert!(stranger.raw.is_hung_up());
+        self.0.after(said);
+    }
+}
+
+/// The victim's service thread learns that the owner of what it holds is dead.
+struct Orphaned {
+    owner: Nursery,
+    pid: libc::pid_t,
+    held: Option<Tensor>,
+}
+
+impl Orphaned {
+    fn new() -> Orphaned {
+        Orphaned { owner: Nursery::new(), pid: 0, held: None }
+    }
+}
+
+impl Scene for Orphaned {
+    fn before(&mut self) -> String {
+        self.pid = self.owner.fork_reader();
+        let text = self.owner.ask(&format!("own {NAME}"));
+        self.held = Some(Tensor::from_descriptor(&unhex(&text)).unwrap());
+        format!("hold {text}")
+    }
+
+    fn thread(&self) -> Which {
+        Which::Service
+    }
+
+    fn trigger(&mut self) {
+        self.owner.kill(self.pid);
+    }
+
+    fn after(&mut self, _said: &[String]) {
+        assert!(all_are(self.held.as_ref().unwrap(), 7));
+        check_succession();
+        assert!(all_are(self.held.as_ref().unwrap(), 7));
+        self.held = None;
     }
 }
 

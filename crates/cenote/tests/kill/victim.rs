@@ -81,6 +81,7 @@ pub(crate) fn run(task: &str) {
         ["second-pool", name, text] => second_pool(name, text),
         ["forward", text] => forward(text),
         ["wait", name] => wait(name),
+        ["hold", text] => hold(text),
         ["create", name] => operation(|| TensorPool::new(name, config()).unwrap()),
         ["alloc", name] => alloc(name),
         ["grow", name] => grow(name),
@@ -109,9 +110,14 @@ fn operation<T>(work: impl FnOnce() -> T) {
 fn reader() {
     let mut pool = None;
     let mut tensors: Vec<(Tensor, u8)> = Vec::new();
+    let mut owned = Vec::new();
     while let Some(line) = hear() {
         let words: Vec<&str> = line.split(' ').collect();
         let answer = match words[..] {
+            ["own", name] => {
+                owned.push(owner(name));
+                continue;
+            }
             ["open", name] => TensorPool::open(name).map(|opened| pool = Some(opened)),
             ["import", text, value] => Tensor::from_descriptor(&unhex(text))
                 .map(|tensor| tensors.push((tensor, value.parse().unwrap()))),
@@ -168,6 +174,11 @@ fn forward(text: &str) {
 /// Leaves it to the service thread.
 fn wait(name: &str) {
     let _pool = TensorPool::open(name).unwrap();
+    mark();
+}
+
+fn hold(text: &str) {
+    let _held = Tensor::from_descriptor(&unhex(text)).unwrap();
     mark();
 }
 

@@ -48,6 +48,7 @@ impl Things {
             ["one"] => reply(self.pools[0].alloc(&[10], DType::U8)),
             ["fill", len] => self.fill(len.parse().unwrap()),
             ["attachers"] => self.pools[0].stats().unwrap().attachers.to_string(),
+            ["watched"] => self.pools[0].stats().unwrap().socket_watched.to_string(),
             ["trim"] => reply(self.pools[0].trim()),
             ["alive"] => self.pools[0].is_alive().to_string(),
             _ => panic!("{words:?}"),
