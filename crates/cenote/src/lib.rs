@@ -50,7 +50,7 @@ pub use buffer::{Buffer, BufferPool, MemoryPool, UnifiedBuffer, UninitBuffer};
 pub use copies::{Copies, CopyReason, copies};
 pub use device::{Device, cuda_available, cuda_device_count};
 pub use dtype::{DType, Element};
-pub use error::{Dims, Error, Holder, Limit, NotWritable, Result, Unavailable};
+pub use error::{Dims, Error, Holder, Limit, NotWritable, Result, Shortage, Unavailable};
 pub use format::{Few, FormatKind, FourCc, ImageShape, PixelFormat, Plane, Planes};
 pub use half::{bf16, f16};
 pub use layout::{Layout, MAX_DIMS, Runs};

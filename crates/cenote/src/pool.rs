@@ -16,10 +16,12 @@
 //!
 //! The pool speaks bytes: what is in a slot is the business of the layer above.
 
+mod alloc;
 pub(crate) mod allocator;
 mod attachers;
 pub(crate) mod attachment;
 pub(crate) mod config;
+mod growth;
 mod hot;
 mod lease;
 pub(crate) mod owner;
