@@ -59,6 +59,9 @@ fn outgrows() {
         assert!(count.parse::<usize>().unwrap() >= 35, "{answer}");
         assert_eq!(owner.ask("drop"), "ok");
     }
+    // What a pool needs to know of its slots is memory, too.
+    let answer = owner.ask("slots many 1048576");
+    assert!(answer.contains("control group"), "{answer}");
     let tensor = owner.ask("alloc 1000000 4");
     let mut reader = Peer::run(&mut command(&dir));
     cgroup.add(reader.pid());
