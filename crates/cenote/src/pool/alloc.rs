@@ -126,8 +126,18 @@ impl<S: Spared> Owner<S> {
                 Err(Full::Bytes) => {}
                 done => return done.map_err(Lack::Room),
             }
-            if self.grow(len).map_err(Lack::Memory)? == Grown::No {
-                return Err(Lack::Room(Full::Bytes));
+            let refused = match self.add_segment(len, |step| [step.most, step.least]) {
+                Ok(Grown::More) => continue,
+                Ok(Grown::No) => Lack::Room(Full::Bytes),
+                Err(error) => Lack::Memory(error),
+            };
+            // Segments without a slot in use may stand in the way of one that fits: in the size of
+            // the pool, or in the memory there is. But not one that will do as it is.
+            let mut state = self.state();
+            match state.allocator.alloc(len) {
+                Ok(slot) => return Ok(self.grant(state, slot, len)),
+                Err(_) if self.config.fits(len) && self.trim_locked(state) > 0 => {}
+                Err(_) => return Err(refused),
             }
         }
     }

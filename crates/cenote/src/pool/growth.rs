@@ -3,19 +3,27 @@
 //! Reserving memory takes milliseconds, so it is done without the lock of the pool, and ahead of
 //! need by a thread of its own, which ends when it is done: the service thread has others to serve.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, MutexGuard, PoisonError};
 
 use crate::error::Result;
+use crate::memory::budget::Budget;
 use crate::memory::select::Wish;
 use crate::pool::allocator::SegmentId;
 use crate::pool::config::Step;
 use crate::pool::owner::{Owner, Spared};
 use crate::pool::segment::Segment;
+use crate::pool::state::State;
 use crate::pool::wire::MAX_SEGMENTS;
 use crate::sync::Ordering;
 
 /// The most allocations that pass over growing ahead after it was refused.
 const MOST_PATIENCE: u32 = 1 << 14;
+
+/// What the last segments leave of the memory there is.
+const FOR_OTHERS: usize = 1 << 20;
+
+/// The stack of the thread that grows: it makes system calls, and reads a few small files.
+const STACK: usize = 256 << 10;
 
 /// When to try growing ahead of need again, after it was refused. Counted in allocations that
 /// would have liked it, for the hot path reads no clock.
@@ -47,7 +55,7 @@ impl Ahead {
 /// What came of trying to grow.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Grown {
-    /// There is more memory, or the same in larger pieces.
+    /// There is another segment.
     More,
     /// The pool has reached its size.
     No,
@@ -70,7 +78,7 @@ impl<S: Spared> Owner<S> {
     /// start, the next allocation that needs a segment reserves it.
     pub(super) fn grow_ahead(self: &Arc<Self>) {
         let owner = self.clone();
-        let thread = std::thread::Builder::new().name("cenote-growth".into());
+        let thread = std::thread::Builder::new().name("cenote-growth".into()).stack_size(STACK);
         if thread.spawn(move || owner.grow_now()).is_err() {
             self.wanted.store(0, Ordering::Relaxed);
         }
@@ -95,21 +103,9 @@ impl<S: Spared> Owner<S> {
         self.wanted.store(0, Ordering::Relaxed);
     }
 
-    /// Sees to it that there is room for `len` bytes in one piece, if that can be. The caller holds
-    /// `growing`.
-    pub(super) fn grow(&self, len: usize) -> Result<Grown> {
-        match self.add_segment(len, |step| [step.most, step.least]) {
-            // Segments without a slot in use may stand in the way of one that fits: in the size of
-            // the pool, or in the memory there is.
-            Ok(Grown::No) if self.config.fits(len) && self.trim()? > 0 => Ok(Grown::More),
-            Err(error) if self.trim()? == 0 => Err(error),
-            Err(_) => Ok(Grown::More),
-            grown => grown,
-        }
-    }
-
     /// Adds a segment that has room for `len` bytes, of the first of two sizes that can be had.
-    fn add_segment(&self, len: usize, sizes: fn(Step) -> [usize; 2]) -> Result<Grown> {
+    /// The caller holds `growing`.
+    pub(super) fn add_segment(&self, len: usize, sizes: fn(Step) -> [usize; 2]) -> Result<Grown> {
         let (reserved, segments) = {
             let state = self.state();
             (state.allocator.stats().reserved, state.segments.len())
@@ -121,7 +117,7 @@ impl<S: Spared> Owner<S> {
         let [first, second] = sizes(step);
         let made = self.make_segment(first);
         let (segment, refused) = match made {
-            Err(_) if second < first => self.make_segment(second)?,
+            Err(_) if second < first => self.make_last_segment(second)?,
             made => made?,
         };
         let mut state = self.state();
@@ -136,6 +132,12 @@ impl<S: Spared> Owner<S> {
         Ok(Grown::More)
     }
 
+    /// When memory runs out, some is left for attachers, who need a row each.
+    fn make_last_segment(&self, size: usize) -> Result<(Segment, Vec<Wish>)> {
+        drop(Budget::reserve(size.saturating_add(FOR_OTHERS))?);
+        self.make_segment(size)
+    }
+
     fn make_segment(&self, size: usize) -> Result<(Segment, Vec<Wish>)> {
         let mut refused = Vec::new();
         let segment =
@@ -148,7 +150,11 @@ impl<S: Spared> Owner<S> {
     pub(crate) fn trim(&self) -> Result<usize> {
         self.check_process()?;
         self.cool();
-        let mut state = self.swept(usize::MAX);
+        let state = self.swept(usize::MAX);
+        Ok(self.trim_locked(state))
+    }
+
+    pub(super) fn trim_locked(&self, mut state: MutexGuard<'_, State<S>>) -> usize {
         let empty: Vec<SegmentId> = state.allocator.empty_segments().collect();
         let mut freed = Vec::new();
         for id in empty {
@@ -160,7 +166,7 @@ impl<S: Spared> Owner<S> {
         let spares = state.drop_spares_of_unused();
         drop(state);
         drop(spares);
-        Ok(freed.iter().map(|segment| segment.len).sum())
+        freed.iter().map(|segment| segment.len).sum()
     }
 }
 

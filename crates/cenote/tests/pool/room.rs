@@ -13,7 +13,6 @@ pub(crate) const TESTS: &[Test] = &[
     ("freed_neighbours_become_room_for_a_larger_tensor", coalesced),
     ("an_allocation_that_waited_in_vain_is_one_failure", one_failure),
     ("who_waits_is_given_what_was_hot", given_what_was_hot),
-    ("a_pool_that_cannot_grow_waits_and_makes_room", refused_memory),
     ("a_growth_step_beyond_the_machine_falls_back_to_what_is_needed", falls_back),
     ("bools_are_cleared_and_nothing_else_is", bools),
     ("bools_of_another_process_are_copied_or_refused", foreign_bools),
@@ -25,15 +24,6 @@ pub(crate) const TESTS: &[Test] = &[
     ("senseless_configurations_are_errors", senseless),
     ("threads_that_share_one_hot_slot_never_share_its_bytes", threads),
 ];
-
-/// What the children of this file do.
-pub(crate) fn child(role: &str) -> bool {
-    match role {
-        "no-memory" => no_memory(),
-        _ => return false,
-    }
-    true
-}
 
 fn holders() {
     let pool = pool(TensorPoolConfig { max_slots: 4, ..TensorPoolConfig::small() });
@@ -130,77 +120,6 @@ fn given_what_was_hot() {
     }
     let stats = pool.stats().unwrap();
     assert_eq!((stats.allocations, stats.failures, stats.slots_in_use), (100, 0, 0));
-}
-
-fn refused_memory() {
-    let mut peer = Peer::start("no-memory");
-    let status = peer.child.wait().unwrap();
-    assert!(status.success(), "{status}");
-}
-
-const FRAME: usize = 8 << 20;
-
-/// Runs in a process of its own, whose address space is limited.
-fn no_memory() {
-    let config = TensorPoolConfig { growth: FRAME, ..TensorPoolConfig::small() };
-    let pool = TensorPool::new("no-memory", config).unwrap();
-    let frame = || pool.alloc(&[FRAME], DType::U8);
-    let (one, two) = (frame().unwrap(), frame().unwrap());
-    let (tell, told) = std::sync::mpsc::channel::<()>();
-    std::thread::scope(|scope| {
-        scope.spawn(move || {
-            told.recv().unwrap();
-            std::thread::sleep(Duration::from_millis(150));
-            drop(one);
-        });
-        // What was reserved ahead of need is used up, and no more can be had.
-        let _limited = AddressSpace::limited(FRAME / 2);
-        let mut rest = Vec::new();
-        let refused = loop {
-            match frame() {
-                Ok(tensor) => rest.push(tensor),
-                Err(error) => break error,
-            }
-        };
-        assert!(!matches!(refused, Error::PoolFull { .. }), "{refused}");
-        assert_eq!(pool.stats().unwrap().failures, 1);
-
-        tell.send(()).unwrap();
-        let waited = pool.alloc_timeout(&[FRAME], DType::U8, Duration::from_secs(60)).unwrap();
-        assert_eq!(pool.stats().unwrap().failures, 1);
-
-        // Segments of the wrong size make room in the memory there is.
-        drop((waited, two, rest));
-        assert!(pool.stats().unwrap().segments >= 2);
-        pool.alloc(&[2 * FRAME], DType::U8).unwrap();
-    });
-}
-
-/// A limit on the address space of this process, until dropped.
-struct AddressSpace(rustix::process::Rlimit);
-
-impl AddressSpace {
-    /// As much as there is, and so many bytes more.
-    fn limited(slack: usize) -> Self {
-        use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-        let status = std::fs::read_to_string("/proc/self/status").unwrap();
-        let line = status.lines().find_map(|line| line.strip_prefix("VmSize:")).unwrap();
-        let kib: u64 = line.trim().strip_suffix(" kB").unwrap().parse().unwrap();
-        let old = getrlimit(Resource::As);
-        let current = Some(kib * 1024 + slack as u64);
-        setrlimit(Resource::As, Rlimit { current, maximum: old.maximum }).unwrap();
-        AddressSpace(old)
-    }
-}
-
-impl Drop for AddressSpace {
-    fn drop(&mut self) {
-        let old = std::mem::replace(
-            &mut self.0,
-            rustix::process::Rlimit { current: None, maximum: None },
-        );
-        rustix::process::setrlimit(rustix::process::Resource::As, old).unwrap();
-    }
 }
 
 fn falls_back() {
