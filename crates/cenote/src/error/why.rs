@@ -120,11 +120,10 @@ impl fmt::Display for Holder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Holder { pid, program, slots, retired_slots, longest } = self;
         write!(f, "{program} (pid {pid}) holds {slots}")?;
-        match retired_slots {
-            0 => Ok(()),
-            _ => {
-                write!(f, ", of which the owner let go of {retired_slots}, first {longest:.1?} ago")
-            }
+        if *retired_slots > 0 {
+            let seconds = longest.as_secs_f64();
+            write!(f, ", of which the owner let go of {retired_slots}, first {seconds:.1}s ago")?;
         }
+        Ok(())
     }
 }
