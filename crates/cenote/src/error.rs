@@ -9,7 +9,7 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
-pub use why::{Holder, Limit, NotWritable, Unavailable};
+pub use why::{Holder, Limit, NotWritable, Shortage, Unavailable};
 
 /// A shape or a list of axes inside an error.
 pub type Dims = Box<[usize]>;
@@ -617,7 +617,8 @@ pub enum Error {
 
     /// Every slot, or every byte, of a pool is in use.
     #[error(
-        "pool `{pool}` has no room for {asked} bytes: {} of {} slots and {} of {} bytes in use{}",
+        "pool `{pool}` has no room for {asked} bytes: {why}; \
+         {} of {} slots and {} of {} bytes are in use{}",
         slots.0, slots.1, bytes.0, bytes.1, list(holders)
     )]
     PoolFull {
@@ -625,11 +626,13 @@ pub enum Error {
         pool: String,
         /// Bytes asked for.
         asked: usize,
+        /// Why that is too much.
+        why: Shortage,
         /// Slots in use, and the most there can be.
         slots: (usize, usize),
         /// Bytes in use, and the most there can be.
         bytes: (usize, usize),
-        /// Who holds slots that the owner has let go of.
+        /// Who holds them, those first that hold most of what the owner let go of.
         holders: Vec<Holder>,
     },
 

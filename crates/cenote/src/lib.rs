@@ -61,7 +61,7 @@ pub use depth::{DepthImage, Intrinsics};
 pub use device::{Device, cuda_available, cuda_device_count};
 pub use domain::Domain;
 pub use dtype::{DType, Element};
-pub use error::{Dims, Error, Holder, Limit, NotWritable, Result, Unavailable};
+pub use error::{Dims, Error, Holder, Limit, NotWritable, Result, Shortage, Unavailable};
 pub use format::{Few, FormatKind, FourCc, ImageShape, PixelFormat, Plane, Planes};
 pub use half::{bf16, f16};
 pub use image::Image;

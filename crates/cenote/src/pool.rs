@@ -17,6 +17,7 @@
 //! The pool speaks bytes: what is in a slot is the business of the layer above.
 
 pub(crate) mod access;
+mod alloc;
 pub(crate) mod allocator;
 mod attachers;
 pub(crate) mod attachment;
@@ -25,6 +26,7 @@ pub(crate) mod config;
 pub(crate) mod directory;
 pub(crate) mod files;
 pub(crate) mod greeting;
+mod growth;
 mod held;
 pub(crate) mod host;
 mod hot;

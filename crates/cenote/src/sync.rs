@@ -10,7 +10,7 @@
 #[cfg(all(test, loom))]
 pub(crate) use loom::{
     hint::spin_loop,
-    sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence},
+    sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering, fence},
     sync::{Mutex, MutexGuard},
     thread::yield_now,
 };
@@ -18,7 +18,7 @@ pub(crate) use loom::{
 #[cfg(not(all(test, loom)))]
 pub(crate) use std::{
     hint::spin_loop,
-    sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence},
+    sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering, fence},
     sync::{Mutex, MutexGuard},
     thread::yield_now,
 };

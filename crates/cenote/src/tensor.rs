@@ -193,7 +193,7 @@ impl Tensor {
         Tensor::over(Handle::new(Storage::heap(region, None), selection), layout, dtype)
     }
 
-    /// Every tensor is made here: the layout is checked against dtype and buffer.
+    /// Tensors are made here: the layout is checked against dtype and buffer.
     #[inline]
     fn over(buffer: Handle, layout: Layout, dtype: DType) -> Result<Tensor> {
         if layout.item_size() != dtype.size() {
@@ -204,7 +204,13 @@ impl Tensor {
             });
         }
         layout.fits(buffer.storage().region.len())?;
-        Ok(Tensor { buffer, layout, dtype, device: Device::cpu(), format: None, far_planes: None })
+        Ok(Tensor::unchecked(buffer, layout, dtype))
+    }
+
+    /// For those who have checked that the layout is the dtype's and lies in the buffer.
+    #[inline]
+    fn unchecked(buffer: Handle, layout: Layout, dtype: DType) -> Tensor {
+        Tensor { buffer, layout, dtype, device: Device::cpu(), format: None, far_planes: None }
     }
 
     /// A tensor as a descriptor tells of it. The buffer starts `start` bytes into its segment.

@@ -20,17 +20,18 @@ pub(crate) struct Segment {
     pub(crate) len: usize,
 }
 
-impl Segment {
-    /// Overwrites a range with zeros. The range belongs to a slot that nobody holds.
-    #[allow(unsafe_code, reason = "slots of one segment share a mapping")]
-    pub(crate) fn scrub(&self, range: Range<usize>) {
-        // SAFETY: the allocator has the range for itself: the slot's last handle is gone, and no
-        // lease on it is left. Writing needs nobody else's consent then.
-        if let Some(mut region) = unsafe { Region::part(self.map.clone(), range, Access::Write) } {
-            region.bytes_mut().into_iter().for_each(|bytes| bytes.fill(0));
-        }
+/// Overwrites a range with zeros. The range belongs to a slot that nobody holds.
+#[allow(unsafe_code, reason = "slots of one segment share a mapping")]
+pub(crate) fn scrub(map: Arc<Map>, range: Range<usize>) {
+    // SAFETY: the slot's last handle is gone, no lease on it is left, and it was not freed, so the
+    // allocator does not hand it out: nobody else has a region over any of it. Nobody else can
+    // write it either, for only this process can.
+    if let Some(mut region) = unsafe { Region::part(map, range, Access::Write) } {
+        region.bytes_mut().into_iter().for_each(|bytes| bytes.fill(0));
     }
+}
 
+impl Segment {
     /// Reserves and maps `len` bytes, then forbids everybody else to write them. Wishes that were
     /// not granted are passed to `refused`.
     pub(crate) fn create(

@@ -32,10 +32,10 @@ pub struct PoolStats {
     pub socket_watched: bool,
     /// Tensors allocated since the pool was made.
     pub allocations: u64,
-    /// Allocations that failed because the pool was full.
+    /// Allocations that failed, because the pool was full or could not grow.
     pub failures: u64,
     /// Bytes of other tensors that were copied into the pool (`stage`).
     pub bytes_copied: u64,
-    /// Wishes of the configuration that were not granted, one for each segment that was refused.
+    /// Wishes of the configuration that were not granted for some segment, each once.
     pub not_granted: Vec<Wish>,
 }

@@ -21,6 +21,7 @@ use crate::pool::place::{Entry, Place};
 use crate::pool::serve;
 use crate::pool::stats::PoolStats;
 use crate::tensor::Tensor;
+use crate::tensor::buffer::{Buffer, Handle};
 use crate::tensor::descriptor::TensorDescriptor;
 use crate::tensor::home::{self, Home, PoolRef, Spare};
 use crate::tensor::packed::Packed;
@@ -85,7 +86,7 @@ enum Role {
 }
 
 /// Closes the pool when the last handle of the pool itself is gone; tensors may outlive it.
-struct Closing(Arc<Owner<Spare>>);
+struct Closing(Arc<Owner<Buffer>>);
 
 impl Drop for Closing {
     fn drop(&mut self) {
@@ -154,16 +155,24 @@ impl TensorPool {
         }
     }
 
-    /// Allocates a tensor. Its bytes are whatever the slot held before.
+    /// Allocates a tensor. Its bytes are whatever the slot held before; those of `Bool` tensors
+    /// are zeros, for not every byte is a `bool`.
     #[inline]
     pub fn alloc(&self, shape: &[usize], dtype: DType) -> Result<Tensor> {
         let owner = self.owner("alloc")?;
-        let layout = Layout::contiguous(shape, dtype.size())?;
-        let granted = owner.alloc(layout.nbytes())?;
-        Tensor::over(home::allocated(owner, granted)?, layout, dtype)
+        let mut layout = Layout::scalar(0, dtype.size());
+        let len = layout.pack(shape)?;
+        let buffer = home::allocated(owner, owner.alloc(len)?, len)?;
+        check_len(&buffer, len)?;
+        let mut tensor = Tensor::unchecked(buffer, layout, dtype);
+        if dtype == DType::Bool {
+            tensor.clear()?;
+        }
+        Ok(tensor)
     }
 
-    /// Allocates a tensor, and waits for a slot if the pool is full.
+    /// Allocates a tensor, and waits for a slot if the pool is full, or for memory if it cannot
+    /// grow.
     pub fn alloc_timeout(
         &self,
         shape: &[usize],
@@ -172,8 +181,13 @@ impl TensorPool {
     ) -> Result<Tensor> {
         let owner = self.owner("alloc_timeout")?;
         let layout = Layout::contiguous(shape, dtype.size())?;
-        let granted = owner.alloc_timeout(layout.nbytes(), timeout)?;
-        Tensor::over(home::allocated(owner, granted)?, layout, dtype)
+        let len = layout.nbytes();
+        let granted = owner.alloc_timeout(len, timeout)?;
+        let mut tensor = Tensor::over(home::allocated(owner, granted, len)?, layout, dtype)?;
+        if dtype == DType::Bool {
+            tensor.clear()?;
+        }
+        Ok(tensor)
     }
 
     /// A copy of any tensor in this pool, so that it can be sent on. Counted, in
@@ -184,7 +198,7 @@ impl TensorPool {
         let owner = self.owner("stage")?;
         let (layout, len) = tensor.copy_layout()?;
         let granted = owner.alloc(len)?;
-        let staged = Tensor::over(home::allocated(owner, granted)?, layout, tensor.dtype)?;
+        let staged = Tensor::over(home::allocated(owner, granted, len)?, layout, tensor.dtype)?;
         let (staged, bytes) = staged.filled_from(tensor)?;
         owner.count_copy(bytes);
         copies::count(CopyReason::Staged, bytes);
@@ -220,12 +234,13 @@ impl TensorPool {
         Ok(self.owner("stats")?.stats())
     }
 
-    /// Who holds tensors that the owner has let go of.
+    /// Who holds tensors of this pool: this process, and those attached to it. Those come first
+    /// that hold most of what the owner has let go of.
     pub fn holders(&self) -> Result<Vec<Holder>> {
         Ok(self.owner("holders")?.holders())
     }
 
-    fn owner(&self, op: &'static str) -> Result<&Arc<Owner<Spare>>> {
+    fn owner(&self, op: &'static str) -> Result<&Arc<Owner<Buffer>>> {
         match &self.role {
             Role::Owner(owner) => {
                 owner.0.check_process()?;
@@ -251,6 +266,13 @@ impl fmt::Debug for TensorPool {
 }
 
 impl Tensor {
+    /// Makes the bytes of a new tensor zeros.
+    #[cold]
+    fn clear(&mut self) -> Result<()> {
+        self.map_mut()?.as_mut_bytes()?.fill(0);
+        Ok(())
+    }
+
     /// The words that stand for this tensor, if it is in a pool.
     ///
     /// From then on nobody can write its bytes, here or elsewhere.
@@ -325,6 +347,16 @@ pub(crate) fn lease_packed(
     Tensor::described(buffer, place.offset, content.clone())
 }
 
+/// All that a packed layout of so many bytes needs of its buffer.
+#[inline]
+fn check_len(buffer: &Handle, needed: usize) -> Result<()> {
+    let len = buffer.storage().region.len();
+    if needed <= len {
+        return Ok(());
+    }
+    Err(Error::OutOfBuffer { start: 0, end: needed as i128, len })
+}
+
 fn lease_from(attachment: &Arc<Attachment<Spare>>, wanted: &TensorDescriptor) -> Result<Tensor> {
     let checked = wanted.read()?;
     let (place, map, spare) = attachment.lease(wanted.slot, wanted.serial)?;
@@ -333,7 +365,7 @@ fn lease_from(attachment: &Arc<Attachment<Spare>>, wanted: &TensorDescriptor) ->
     Tensor::described(buffer, place.offset, checked)
 }
 
-fn lease_own(owner: &Arc<Owner<Spare>>, wanted: &TensorDescriptor) -> Result<Tensor> {
+fn lease_own(owner: &Arc<Owner<Buffer>>, wanted: &TensorDescriptor) -> Result<Tensor> {
     let checked = wanted.read()?;
     let (place, map) = owner.lease(wanted.slot, wanted.serial)?;
     let pool = PoolRef::OwnLease(owner.clone());
@@ -344,14 +376,14 @@ fn lease_own(owner: &Arc<Owner<Spare>>, wanted: &TensorDescriptor) -> Result<Ten
 /// The pools that this process owns or is attached to.
 #[derive(Default)]
 struct KnownPools {
-    owned: HashMap<u64, Weak<Owner<Spare>>>,
+    owned: HashMap<u64, Weak<Owner<Buffer>>>,
     attached: HashMap<u64, Weak<Attachment<Spare>>>,
 }
 
 /// A pool that this process owns or is attached to.
 #[derive(Debug, Clone)]
 pub(crate) enum Known {
-    Owned(Arc<Owner<Spare>>),
+    Owned(Arc<Owner<Buffer>>),
     Attached(Arc<Attachment<Spare>>),
 }
 
@@ -379,7 +411,7 @@ impl Known {
 }
 
 impl KnownPools {
-    fn remember_owned(&mut self, owner: &Arc<Owner<Spare>>) {
+    fn remember_owned(&mut self, owner: &Arc<Owner<Buffer>>) {
         self.forget_gone();
         self.owned.insert(owner.entry.uid, Arc::downgrade(owner));
     }

@@ -12,6 +12,9 @@ use cenote::{
 };
 use libtest_mimic::{Arguments, Trial};
 
+#[path = "room.rs"]
+mod room;
+
 /// Tells a child what to do.
 const ROLE: &str = "CENOTE_POOL_ROLE";
 
@@ -68,7 +71,8 @@ pub(crate) fn main() -> ExitCode {
         })
         .with_ignored_flag(unavailable)
     };
-    libtest_mimic::run(&args, TESTS.iter().chain(meeting::TESTS).map(trial).collect()).exit_code()
+    let tests = TESTS.iter().chain(meeting::TESTS).chain(room::TESTS);
+    libtest_mimic::run(&args, tests.map(trial).collect()).exit_code()
 }
 
 /// A directory of our own, removed in the end.
@@ -184,6 +188,10 @@ fn child(role: &str) {
             (_, "attachers", None, None) => pools[0].stats().unwrap().attachers.to_string(),
             (_, "alive", None, None) => pools[0].is_alive().to_string(),
             (_, "fork", None, None) => meeting::fork_and_wait(),
+            (_, "bools", None, None) => {
+                let seen = reply(tensors[0].map().unwrap().as_slice::<bool>().map(drop));
+                format!("{seen}; copied: {:?}", tensors[0].to_vec::<bool>().unwrap())
+            }
             (_, "try_alloc", None, None) => reply(pools[0].alloc(&[1], DType::U8).map(drop)),
             other => panic!("{other:?}"),
         };
@@ -252,7 +260,6 @@ fn own_import() {
     assert!(all_are(&same, 3));
     assert_eq!(pool.holders().unwrap()[0].program, "this process");
     drop(same);
-    drop(pool.alloc(&[1], DType::U8).unwrap());
     assert_eq!(pool.stats().unwrap().retired, 0);
     let mut written = filled(&pool, 10, 1);
     written.descriptor().unwrap();
