@@ -4,12 +4,16 @@
 //! that dtype, `[points, values]`; otherwise it is bytes, `[points, bytes of a point]`, and fields
 //! lie in them as the members of a C struct do.
 
+mod access;
 mod field;
+mod points;
+mod xyz;
 
 use std::fmt;
 
 pub use self::field::{Field, MAX_FIELD_NAME, MAX_FIELDS};
 use self::field::{Fields, check_fields, pack, read_fields, write_fields};
+pub use self::points::{Point, Points};
 use crate::domain::{Domain, sealed, tensor_accessors};
 use crate::dtype::DType;
 use crate::error::{Error, Result};

@@ -1,10 +1,13 @@
 //! Depth images: how far away what each pixel shows is.
 
 mod intrinsics;
+mod measure;
+mod project;
 
 use std::fmt;
 
 pub use self::intrinsics::Intrinsics;
+pub use self::measure::DepthStats;
 use crate::domain::{Domain, sealed, tensor_accessors};
 use crate::dtype::DType;
 use crate::error::{Error, Result};

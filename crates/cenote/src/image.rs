@@ -1,6 +1,13 @@
 //! Images: a tensor with a pixel format, and where and when it was recorded.
 
+#[cfg(feature = "image")]
+mod convert;
+mod copy;
+mod pixel;
+
 use std::fmt;
+
+pub use self::pixel::{Pixel, PixelArray, PixelValue};
 
 use crate::domain::{Domain, sealed, tensor_accessors};
 use crate::error::{Error, Result};

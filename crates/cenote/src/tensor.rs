@@ -24,6 +24,7 @@ mod plane;
 #[cfg(target_os = "linux")]
 mod pool;
 pub(crate) mod process_pool;
+mod rows;
 mod view;
 
 use std::fmt;

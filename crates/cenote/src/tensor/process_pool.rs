@@ -25,13 +25,18 @@ pub(crate) fn black(width: usize, height: usize, format: PixelFormat) -> Result<
 /// Write access to `tensor`, which becomes a copy in the process's pool if need be.
 pub(crate) fn make_mut(tensor: &mut Tensor) -> Result<TensorMapMut<'_>> {
     if tensor.map_mut().is_err() {
-        let (layout, len) = tensor.copy_layout()?;
-        let room = alloc(&[len], DType::U8)?.reinterpreted(layout, tensor.dtype)?;
-        let (copy, bytes) = room.filled_from(tensor)?;
-        copies::count(CopyReason::MakeMut, bytes);
-        *tensor = copy;
+        *tensor = copy(tensor, CopyReason::MakeMut)?;
     }
     tensor.map_mut()
+}
+
+/// A packed copy in the process's pool.
+pub(crate) fn copy(tensor: &Tensor, reason: CopyReason) -> Result<Tensor> {
+    let (layout, len) = tensor.copy_layout()?;
+    let room = alloc(&[len], DType::U8)?.reinterpreted(layout, tensor.dtype)?;
+    let (copy, bytes) = room.filled_from(tensor)?;
+    copies::count(reason, bytes);
+    Ok(copy)
 }
 
 /// A tensor in the process's pool, with whatever its memory held before.
