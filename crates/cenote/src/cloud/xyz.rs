@@ -49,14 +49,12 @@ impl PointCloud {
     ///
     /// ```
     /// use cenote::PointCloud;
-    /// # let dir = std::env::temp_dir().join(format!("cenote-doc9-{}", std::process::id()));
-    /// # std::fs::create_dir_all(&dir)?; unsafe { std::env::set_var("CENOTE_DIR", &dir) };
+    /// # unsafe { std::env::set_var("CENOTE_FORCE_MEM", "1") };
     ///
     /// let cloud = PointCloud::from_xyz(&[[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])?;
     /// assert_eq!(cloud.point_at(1)?.xyz()?, [4.0, 5.0, 6.0]);
     /// assert!(PointCloud::from_xyz(&[])?.is_empty());
-    /// # drop(cloud); std::fs::remove_dir_all(&dir)?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # Ok::<(), cenote::Error>(())
     /// ```
     pub fn from_xyz(points: &[[f32; 3]]) -> Result<PointCloud> {
         Self::new_xyz(points.len())?.filled(bytemuck::cast_slice(points))

@@ -15,16 +15,14 @@ impl DepthImage {
     ///
     /// ```
     /// use cenote::{DepthImage, Intrinsics, Tensor};
-    /// # let dir = std::env::temp_dir().join(format!("cenote-doc10-{}", std::process::id()));
-    /// # std::fs::create_dir_all(&dir)?; unsafe { std::env::set_var("CENOTE_DIR", &dir) };
+    /// # unsafe { std::env::set_var("CENOTE_FORCE_MEM", "1") };
     ///
     /// let mut depth = DepthImage::from_tensor(Tensor::from_vec(vec![0.0f32, 2.0], &[1, 2])?)?;
     /// depth.set_intrinsics(Intrinsics { fx: 1.0, fy: 1.0, cx: 0.0, cy: 0.0 })?;
     /// let cloud = depth.to_point_cloud()?;
     /// assert_eq!(cloud.len(), 1);
     /// assert_eq!(cloud.point_at(0)?.xyz()?, [2.0, 0.0, 2.0]);
-    /// # drop(cloud); std::fs::remove_dir_all(&dir)?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # Ok::<(), cenote::Error>(())
     /// ```
     pub fn to_point_cloud(&self) -> Result<PointCloud> {
         let camera = self.intrinsics.ok_or(Error::NoIntrinsics)?;

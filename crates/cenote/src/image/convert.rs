@@ -55,14 +55,12 @@ impl Image {
     ///
     /// ```
     /// use cenote::{Image, PixelFormat};
-    /// # let dir = std::env::temp_dir().join(format!("cenote-doc11-{}", std::process::id()));
-    /// # std::fs::create_dir_all(&dir)?; unsafe { std::env::set_var("CENOTE_DIR", &dir) };
+    /// # unsafe { std::env::set_var("CENOTE_FORCE_MEM", "1") };
     ///
     /// let picture = image::DynamicImage::new_luma8(64, 48);
     /// let grey = Image::from_dynamic(&picture)?;
     /// assert_eq!((grey.width(), grey.format()), (64, PixelFormat::Grey));
-    /// # drop(grey); std::fs::remove_dir_all(&dir)?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # Ok::<(), cenote::Error>(())
     /// ```
     pub fn from_dynamic(picture: &DynamicImage) -> Result<Image> {
         use DynamicImage::{ImageLuma8, ImageLuma16, ImageRgb8, ImageRgb32F, ImageRgba8};

@@ -104,7 +104,7 @@ mod linux {
         ///
         /// let tensor = TensorPool::of_process()?.alloc(&[480, 640], DType::U8)?;
         /// let descriptor = tensor.descriptor()?; // for any process of this user
-        /// # drop(tensor); std::fs::remove_dir_all(&dir)?;
+        /// # drop(tensor); TensorPool::close_of_process(); std::fs::remove_dir_all(&dir)?;
         /// # Ok::<(), Box<dyn std::error::Error>>(())
         /// ```
         pub fn of_process() -> Result<TensorPool> {
@@ -114,6 +114,13 @@ mod linux {
                 Some(pool) => Ok(pool.clone()),
                 None => Ok(pool.insert(make()?).clone()),
             }
+        }
+
+        /// Lets go of the pool that [`of_process`](TensorPool::of_process) made, if it did. Others
+        /// no longer find it; what was allocated from it stays as it is. The next call of
+        /// `of_process` makes another. This happens by itself when the process exits.
+        pub fn close_of_process() {
+            close();
         }
 
         /// Allocates an image. Its bytes are whatever the slot held before.
