@@ -13,7 +13,8 @@
 //! - [`Tensor`] is the handle; [`TensorOptions`] say how to allocate one.
 //! - [`TensorMemory`] is where its bytes live, and [`Selection`] why there.
 //! - [`DType`] and [`Element`] are what its elements are, [`Layout`] how they lie.
-//! - [`PixelFormat`] makes an image of it.
+//! - [`PixelFormat`] makes an image of it; [`Image`], [`PointCloud`] and [`DepthImage`] say what it
+//!   means, where and when it was recorded.
 //! - [`TensorPool`] allocates in nanoseconds, and shares with other processes (Linux).
 //! - [`BufferPool`] is host memory that is used again; [`buffer`] has the rest of that.
 //! - [`Error`] is what every fallible call returns; [`copies`] counts what was copied.
@@ -85,6 +86,9 @@ mod pages {
 
     #[doc = include_str!("../../../guide/tensors.md")]
     struct Tensors;
+
+    #[doc = include_str!("../../../guide/images.md")]
+    struct Images;
 
     #[doc = include_str!("../../../guide/pools.md")]
     struct Pools;
