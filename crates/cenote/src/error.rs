@@ -719,6 +719,70 @@ pub enum Error {
         found: &'static str,
     },
 
+    /// A pixel that the image does not have.
+    #[error("pixel ({x}, {y}) is outside an image of {width}x{height}")]
+    NoSuchPixel {
+        /// The column asked for.
+        x: usize,
+        /// The row asked for.
+        y: usize,
+        /// The width of the image.
+        width: usize,
+        /// The height of the image.
+        height: usize,
+    },
+
+    /// More or fewer values than a pixel has.
+    #[error("a pixel of {format} has {expected} values, not {given}")]
+    PixelLen {
+        /// The format.
+        format: &'static str,
+        /// The values of a pixel.
+        expected: usize,
+        /// The values given.
+        given: usize,
+    },
+
+    /// A number that cannot be stored.
+    #[error("{value} cannot be stored as {dtype}")]
+    ValueRange {
+        /// The number.
+        value: f64,
+        /// The dtype.
+        dtype: &'static str,
+    },
+
+    /// Two images that ought to be alike.
+    #[error("the image is {expected}, the one to copy is {given}")]
+    OtherImage {
+        /// Format and size of the image.
+        expected: Box<str>,
+        /// Format and size of the other.
+        given: Box<str>,
+    },
+
+    /// Not the bytes of an image.
+    #[error("an image with rows {step} bytes apart has {expected} bytes, not {given}")]
+    ImageBytes {
+        /// The bytes of the image.
+        expected: usize,
+        /// The bytes given.
+        given: usize,
+        /// The distance of the rows.
+        step: usize,
+    },
+
+    /// A file with an image that could not be read or written.
+    #[error("{op} {path:?} failed: {source}")]
+    ImageFile {
+        /// What was attempted.
+        op: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// What went wrong.
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+
     /// A tensor that is no point cloud.
     #[error(
         "a tensor of shape {shape:?} with byte strides {strides:?} is no point cloud, which is \

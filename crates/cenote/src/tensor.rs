@@ -28,6 +28,7 @@ mod plane;
 #[cfg(target_os = "linux")]
 pub(crate) mod pool;
 pub(crate) mod process_pool;
+mod rows;
 mod view;
 
 use std::fmt;

@@ -180,7 +180,7 @@ impl Tensor {
 
     /// All samples of one plane. They can be more than the elements of a packed image: an odd row
     /// of YUYV ends in the middle of a pair of pixels.
-    pub(super) fn samples(&self, plane: usize) -> Result<Tensor> {
+    pub(crate) fn samples(&self, plane: usize) -> Result<Tensor> {
         match (&self.far_planes, self.format) {
             (Some(far), _) if plane > 0 => Ok(far[plane - 1].clone()),
             (None, Some(format)) => {
