@@ -19,6 +19,7 @@ pub(crate) mod message;
 mod name;
 mod publisher;
 mod ring;
+mod row;
 mod signature;
 mod source;
 mod spot;

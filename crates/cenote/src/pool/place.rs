@@ -175,6 +175,16 @@ impl Place {
         }
     }
 
+    /// Removes the entries of all dead owners. The caller holds the lock.
+    pub(crate) fn remove_all_dead(&self) -> Result<()> {
+        for entry in self.entries()? {
+            if is_dead(self.connect(&entry)) {
+                self.remove(&entry);
+            }
+        }
+        Ok(())
+    }
+
     /// Makes an entry that is listening from the moment it can be seen.
     pub(crate) fn publish(&self, entry: &Entry, access: PoolAccess) -> Result<GuardedSocket> {
         match self.try_publish(entry, access) {

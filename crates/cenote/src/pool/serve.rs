@@ -116,6 +116,7 @@ pub(crate) fn create_shared<S: Spared, H: Host + 'static>(
     let max_slots = config.check()?;
     let _locked = place.lock()?;
     place.remove_hidden()?;
+    place.remove_all_dead()?;
     let owner = Arc::new(Owner::new(entry, config, max_slots)?);
     let host = host(&owner)?;
     let weak: Weak<H> = Arc::downgrade(&host);

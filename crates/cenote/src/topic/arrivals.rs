@@ -54,6 +54,8 @@ pub(crate) struct Arrivals {
 struct State {
     /// Everybody who was seen in the directory, and what became of it.
     met: HashMap<u64, Met>,
+    /// How many conversations were begun.
+    begun: u64,
     ready: Vec<Source>,
     /// Publishers that send something else.
     mismatch: Option<Error>,
@@ -65,8 +67,9 @@ struct State {
 enum Met {
     /// It has been greeted.
     Greeted { _greeting: Arc<Greeting> },
-    /// It did not get as far as that.
-    Crowd,
+    /// It did not get as far as that. Each time with another number: a conversation can be over, and
+    /// the next begun, before whoever began the first notes that it had begun.
+    Crowd(u64),
     /// It has answered, one way or another; the flag is set when it is gone.
     Answered,
 }
@@ -189,12 +192,18 @@ impl Arrivals {
     /// Begins a conversation, and keeps it going.
     fn note(self: &Arc<Self>, uid: u64, begin: impl FnOnce() -> Result<Begun>) {
         // Noted first: the answer may come before `begin` returns.
-        self.state().met.insert(uid, Met::Crowd);
+        let mut state = self.state();
+        state.begun += 1;
+        let number = state.begun;
+        state.met.insert(uid, Met::Crowd(number));
+        drop(state);
         let begun = begin();
         let mut state = self.state();
         match begun {
             Ok(Begun::Greeting(greeting)) => {
-                if let Some(met @ Met::Crowd) = state.met.get_mut(&uid) {
+                let met = state.met.get_mut(&uid);
+                if let Some(met) = met.filter(|met| matches!(met, Met::Crowd(at) if *at == number))
+                {
                     *met = Met::Greeted { _greeting: greeting };
                 }
             }

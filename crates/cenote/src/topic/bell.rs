@@ -21,8 +21,8 @@ impl Bell {
         Ok(Bell { fd, armed: AtomicU64::new(0) })
     }
 
-    /// From here on, until disarmed, ringing is heard. Follow this with a `SeqCst` fence, and look
-    /// again before sleeping.
+    /// From here on, until disarmed, ringing is heard. Follow this with a `SeqCst` fence, as that of
+    /// [`row::arm`](super::row::arm), and look again before sleeping.
     pub(crate) fn arm(&self, armed: bool) {
         self.armed.store(u64::from(armed), Ordering::Relaxed);
     }

@@ -20,17 +20,18 @@ use crate::os::packet;
 use crate::pool::host::{Guest, Host};
 use crate::pool::wire::{Kind, Packet};
 use crate::region::Words;
-use crate::sync::{Ordering, fence};
+use crate::sync::Ordering;
 use crate::tensor::{Tensor, TensorPool};
 use crate::topic::bell::News;
 use crate::topic::config::{Policy, TopicConfig};
 use crate::topic::message::Message;
 use crate::topic::name::TopicName;
 use crate::topic::ring::{Shipped, Writer};
+use crate::topic::row::{self, Row};
 use crate::topic::signature::Signature;
 use crate::topic::spot::Ring;
 use crate::topic::stats::Staged;
-use crate::topic::wire::{Mismatch, Subscribe, Subscribed, read, row};
+use crate::topic::wire::{Mismatch, Subscribe, Subscribed, read};
 
 /// How often a publisher that waits looks by itself.
 const LOOK_AGAIN: Duration = Duration::from_millis(1);
@@ -92,15 +93,13 @@ impl Subscriber {
     /// The sequence of the message that it takes next. What it says is believed only as far as it
     /// can be true.
     fn cursor(&self, next: u64) -> u64 {
-        let taken = self.row.get()[row::TAKEN].load(Ordering::Acquire);
+        let taken = Row::new(self.row.get()).taken();
         self.start.wrapping_add(taken.min(next.wrapping_sub(self.start)))
     }
 
     /// Sends a byte if it sleeps and was not told yet. A full socket has bytes for it already.
     fn wake(&mut self) {
-        let armed = self.row.get()[row::ARMED].load(Ordering::Relaxed);
-        if armed != 0 && armed != self.woken {
-            self.woken = armed;
+        if Row::new(self.row.get()).is_to_be_woken(&mut self.woken) {
             let _ = packet::send(self.connection.as_fd(), &[0], &[]);
         }
     }
@@ -200,8 +199,6 @@ impl Publisher {
         *next = sequence.wrapping_add(1);
         let place = (sequence.wrapping_sub(self.ring.first) % self.ring.shape.depth) as usize;
         let old = std::mem::replace(&mut held[place], tensor.cloned());
-        // Pairs with that of whoever arms: either it sees the message, or this sees the arm.
-        fence(Ordering::SeqCst);
         subscribers.iter_mut().for_each(Subscriber::wake);
         drop(state);
         if let Some(own) = self.own.get() {
@@ -250,14 +247,15 @@ impl Publisher {
             return state;
         }
         state.waiters += 1;
-        self.writer().set_waiting(true);
-        fence(Ordering::SeqCst);
+        self.writer().wait::<Shipped>();
         if self.slowest(&state).is_some() {
             let woken = self.changed.wait_timeout(state, LOOK_AGAIN);
             state = woken.unwrap_or_else(PoisonError::into_inner).0;
         }
         state.waiters -= 1;
-        self.writer().set_waiting(state.waiters > 0);
+        if state.waiters == 0 {
+            self.writer().stop_waiting();
+        }
         state
     }
 
@@ -382,7 +380,6 @@ impl Publisher {
         if !state.subscribers.is_empty() {
             state.lingers = Some(self.clone());
         }
-        fence(Ordering::SeqCst);
         state.subscribers.iter_mut().for_each(Subscriber::wake);
     }
 }

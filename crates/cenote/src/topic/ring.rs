@@ -17,11 +17,13 @@
 //!   W3  write the payload    (relaxed)   A3  acquire fence
 //!   W4  state := ready(s)    (release)   A4  state == ready(s) still?
 //!   W5  head := s + 1        (release)
+//!   W6  SeqCst fence
 //! ```
 //!
 //! A1 that reads W4 sees W3. A2 that reads any word of a later W3 has A4 see the W1 before it, through
 //! W2 and A3, and throws the payload away. A reader that leases a slot which the payload names makes
 //! the check of A4 once more, after its lease (`pool/lease.rs`, R3): W1 is the O1 of that protocol.
+//! W6 is for those who sleep: the T2 of `row.rs`.
 
 use crate::sync::{AtomicU64, Ordering, fence};
 
@@ -105,6 +107,10 @@ pub(crate) trait Orderings {
     const READ_FENCE: bool = true;
     /// W4.
     const PUBLISH: Ordering = Ordering::Release;
+    /// W6.
+    const WAKE_FENCE: bool = true;
+    /// S2 of `row.rs`, when a publisher sleeps.
+    const WAIT_FENCE: bool = true;
 }
 
 /// The protocol with nothing taken away.
@@ -141,7 +147,7 @@ impl<'a> Writer<'a> {
         self.shape.entry(self.words, sequence)[STATE].store(writing(next), Ordering::Relaxed);
     }
 
-    /// Publishes message `sequence`: that after the last one.
+    /// Publishes message `sequence`: that after the last one. Look afterwards who sleeps.
     #[inline]
     pub(crate) fn publish<O: Orderings>(&self, sequence: u64, payload: &[u64]) {
         let entry = self.shape.entry(self.words, sequence);
@@ -156,16 +162,28 @@ impl<'a> Writer<'a> {
         }
         entry[STATE].store(ready(sequence), O::PUBLISH);
         self.words[HEAD].store(sequence.wrapping_add(1), Ordering::Release);
+        if O::WAKE_FENCE {
+            fence(Ordering::SeqCst);
+        }
     }
 
-    /// Says that nothing more will come.
+    /// Says that nothing more will come. Look afterwards who sleeps.
     pub(crate) fn close(&self) {
         self.words[CLOSED].store(1, Ordering::Release);
+        fence(Ordering::SeqCst);
     }
 
-    /// Asks readers for a sign when they advance, or no longer.
-    pub(crate) fn set_waiting(&self, waiting: bool) {
-        self.words[WAITING].store(u64::from(waiting), Ordering::Relaxed);
+    /// Asks readers for a sign when they advance. Look afterwards how far they are, before sleeping.
+    pub(crate) fn wait<O: Orderings>(&self) {
+        self.words[WAITING].store(1, Ordering::Relaxed);
+        if O::WAIT_FENCE {
+            fence(Ordering::SeqCst);
+        }
+    }
+
+    /// Needs no sign any more.
+    pub(crate) fn stop_waiting(&self) {
+        self.words[WAITING].store(0, Ordering::Relaxed);
     }
 }
 

@@ -13,13 +13,14 @@ use crate::pool::greeting::Answer;
 use crate::pool::service::{self, Served, Watch};
 use crate::pool::wire::{Kind, Packet};
 use crate::region::Words;
-use crate::sync::{Ordering, fence};
+use crate::sync::Ordering;
 use crate::tensor::pool::Known;
 use crate::topic::bell::News;
 use crate::topic::publisher::Publisher;
 use crate::topic::ring::{Found, Reader, Shipped};
+use crate::topic::row::{self, Row};
 use crate::topic::spot::{Ring, Spot};
-use crate::topic::wire::{self, Subscribed, row};
+use crate::topic::wire::{self, Subscribed};
 
 /// Where messages come from.
 #[derive(Debug)]
@@ -181,27 +182,21 @@ impl Source {
     pub(crate) fn is_gone(&self) -> bool {
         matches!(&self.from, From::Other(other) if other.gone.is_true())
     }
-
-    /// Asks for a byte when there is something new, each time with another `number`; 0 for no more.
-    pub(crate) fn arm(&self, number: u64) {
-        if let From::Other(other) = &self.from {
-            other.row.get()[row::ARMED].store(number, Ordering::Relaxed);
-        }
-    }
 }
 
 impl Other {
+    /// What this subscriber tells the publisher.
+    pub(crate) fn row(&self) -> Row<'_> {
+        Row::new(self.row.get())
+    }
+
     /// Publishes how far this subscriber has come, and wakes a publisher that waits for that.
     #[inline]
     fn tell(&self, ring: &Ring, passed: u64) {
-        self.row.get()[row::TAKEN].store(passed, Ordering::Release);
-        if self.waits {
-            // Pairs with that of the publisher: either it sees the store, or this sees it wait.
-            fence(Ordering::SeqCst);
-            if ring.reader().is_waited_for() {
-                let wake = Packet::new(Kind::Wake);
-                let _ = packet::send(self.connection.as_fd(), bytemuck::bytes_of(&wake), &[]);
-            }
+        self.row().take::<row::Shipped>(passed, self.waits);
+        if self.waits && ring.reader().is_waited_for() {
+            let wake = Packet::new(Kind::Wake);
+            let _ = packet::send(self.connection.as_fd(), bytemuck::bytes_of(&wake), &[]);
         }
     }
 

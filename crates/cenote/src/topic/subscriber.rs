@@ -17,7 +17,6 @@ use rustix::io::Errno;
 
 use crate::error::{Error, Result};
 use crate::os::fork;
-use crate::sync::{Ordering, fence};
 use crate::tensor::Tensor;
 use crate::tensor::attaching::{Attaching, Progress};
 use crate::tensor::packed::Packed;
@@ -26,6 +25,7 @@ use crate::topic::arrivals::Arrivals;
 use crate::topic::bell::{Bell, News};
 use crate::topic::message::{Message, Tensors, Unread};
 use crate::topic::publisher::Publisher;
+use crate::topic::row;
 use crate::topic::source::{From, Next, Other, Source};
 use crate::topic::spot::Spots;
 
@@ -195,8 +195,6 @@ impl Subscriber {
         let mut receiving = self.receiving();
         receiving.waiters += 1;
         receiving.arm(&self.news.bell);
-        // Pairs with that of whoever sends: either it sees the arm, or this sees the message.
-        fence(Ordering::SeqCst);
         !self.arrivals.any() && !receiving.sources.iter().any(Source::is_ready)
     }
 
@@ -245,11 +243,8 @@ impl Subscriber {
         self.news.bell.hush();
         receiving.others().for_each(|other| other.hush());
         receiving.arm(&self.news.bell);
-        fence(Ordering::SeqCst);
         if self.arrivals.any() {
             self.take_in(&mut receiving);
-            receiving.arm(&self.news.bell);
-            fence(Ordering::SeqCst);
         }
         let found = receiving.take(&self.news);
         if found.is_some() || receiving.awaits_segment {
@@ -325,15 +320,16 @@ impl Receiving {
         })
     }
 
+    /// Has everybody wake us. Look afterwards, before sleeping.
     fn arm(&mut self, bell: &Bell) {
         self.armed = self.armed.wrapping_add(1).max(1);
         bell.arm(true);
-        self.sources.iter().for_each(|source| source.arm(self.armed));
+        row::arm::<row::Shipped>(self.others().map(Other::row), self.armed);
     }
 
     fn disarm(&mut self, bell: &Bell) {
         bell.arm(false);
-        self.sources.iter().for_each(|source| source.arm(0));
+        self.others().for_each(|other| other.row().disarm());
     }
 
     /// Takes the next message of the publisher whose turn it is, or of one after it.
