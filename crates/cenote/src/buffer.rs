@@ -18,7 +18,9 @@ mod bins;
 mod block;
 mod class;
 mod credit;
+mod decay;
 mod device;
+mod gate;
 #[cfg(all(test, loom))]
 mod loom_tests;
 mod memory;

@@ -22,7 +22,7 @@ const ENV: &str = "CENOTE_BUFFER_POOL_MAX_RETAINED_BYTES";
 /// The retention cap where nothing else was said.
 const DEFAULT_CAP: usize = 100 << 20;
 
-/// Idle memory goes back to the system after this time, and before three times as long.
+/// Idle memory goes back to the system after this time, and before twice as long.
 const DEFAULT_IDLE: Duration = Duration::from_secs(10);
 
 /// Host memory that is used again: scratch buffers for nanoseconds.
@@ -245,10 +245,13 @@ impl BufferPoolOptions {
         self
     }
 
-    /// Frees retained blocks that were idle for this long (10 s if not said); `None` keeps them.
+    /// Frees retained blocks that were idle for this long (10 s if not said), and before twice as
+    /// long; `None` keeps them until `trim` or `clear`.
     ///
-    /// There is no thread for this: the pool looks at every miss, and at every 64th buffer that a
-    /// thread returns. One that is not used keeps what it has until `trim` or `clear`.
+    /// One thread, `cenote-decay`, does this for all pools of the process. It looks at a pool once in
+    /// this time, and only at pools that retain something: when none does, it sleeps for good. It
+    /// costs those who acquire and release nothing. In a forked child it starts again with the first
+    /// buffer that is acquired.
     pub fn idle_after(mut self, idle: Option<Duration>) -> Self {
         self.settings.idle = idle;
         self
@@ -292,6 +295,14 @@ impl BufferPoolOptions {
     /// Makes the pool.
     pub fn build(self) -> BufferPool {
         BufferPool { store: Store::new(self.cap, self.settings) }
+    }
+}
+
+#[cfg(not(loom))]
+#[cfg(test)]
+impl BufferPool {
+    pub(super) fn store(&self) -> Arc<Store> {
+        Arc::clone(&self.store)
     }
 }
 

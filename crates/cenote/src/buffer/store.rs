@@ -5,15 +5,18 @@
 //! places under the lock of that shard, and between shards only under the lock of the ledger. So the
 //! cap holds at every moment, although no counter is shared between threads.
 //!
-//! Locks are taken in the order ledger, shard. Memory is mapped and freed under neither.
+//! Locks are taken in the order gate, ledger, shard. Memory is mapped and freed under none.
 
 use std::fmt;
+use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, OnceLock, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::block::{Block, Fill};
 use super::class::Fit;
 use super::credit::Credit;
+use super::decay;
+use super::gate::{self, Entry};
 use super::memory::Extras;
 use super::raw::RawBuffer;
 use super::seat::{self, SEATS};
@@ -64,8 +67,8 @@ struct Ledger {
     cap: Credit,
     /// Credit that no shard has.
     free: Credit,
-    /// When the shards were last searched for idle blocks.
-    looked: Instant,
+    /// Whether somebody will look for idle blocks. If not, no shard has credit.
+    watched: bool,
 }
 
 impl Ledger {
@@ -73,6 +76,27 @@ impl Ledger {
         let given = self.free.at_most(wanted);
         self.free.spend(given);
         given
+    }
+}
+
+/// The ledger, as long as it is locked.
+struct Open<'a> {
+    // Declared first: unlocked before the gate is left.
+    ledger: MutexGuard<'a, Ledger>,
+    inside: Entry,
+}
+
+impl Deref for Open<'_> {
+    type Target = Ledger;
+
+    fn deref(&self) -> &Ledger {
+        &self.ledger
+    }
+}
+
+impl DerefMut for Open<'_> {
+    fn deref_mut(&mut self) -> &mut Ledger {
+        &mut self.ledger
     }
 }
 
@@ -89,10 +113,11 @@ pub(super) struct Store {
 
 impl Store {
     pub(super) fn new(cap: Credit, settings: Settings) -> Arc<Store> {
+        gate::install();
         Arc::new(Store {
             shards: [const { OnceLock::new() }; SEATS],
             settings,
-            ledger: Mutex::new(Ledger { cap, free: cap, looked: Instant::now() }),
+            ledger: Mutex::new(Ledger { cap, free: cap, watched: false }),
             allocated: AtomicUsize::new(0),
             peak: AtomicUsize::new(0),
         })
@@ -135,22 +160,32 @@ impl Store {
 
     #[inline]
     pub(super) fn shard_at(self: &Arc<Self>, seat: usize) -> &'static Shard {
-        self.shards[seat]
-            .get_or_init(|| Shard::open(Arc::downgrade(self), self.settings.largest_retained))
+        match self.shards[seat].get() {
+            Some(shard) => shard,
+            None => self.open_shard(seat),
+        }
+    }
+
+    #[cold]
+    fn open_shard(self: &Arc<Self>, seat: usize) -> &'static Shard {
+        let inside = gate::enter();
+        self.shards[seat].get_or_init(|| {
+            Shard::open(Arc::downgrade(self), self.settings.largest_retained, &inside)
+        })
     }
 
     fn shards(&self) -> impl Iterator<Item = &'static Shard> {
         self.shards.iter().filter_map(|shard| shard.get().copied())
     }
 
-    fn ledger(&self) -> MutexGuard<'_, Ledger> {
-        self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
+    fn ledger(&self) -> Open<'_> {
+        let inside = gate::enter();
+        Open { ledger: self.ledger.lock().unwrap_or_else(PoisonError::into_inner), inside }
     }
 
     /// Serves a request that its own shard could not.
     #[cold]
     fn miss(&self, shard: &'static Shard, fit: Fit) -> Result<Block> {
-        self.decay();
         if let Some(block) = self.take_from_others(shard, fit) {
             return Ok(block);
         }
@@ -230,7 +265,7 @@ impl Store {
 
     /// Retains a block for which its shard has no credit, or frees it.
     #[cold]
-    pub(super) fn retain(&self, shard: &Shard, block: Block) {
+    pub(super) fn retain(self: &Arc<Self>, shard: &Shard, block: Block) {
         let mut leaving = Vec::new();
         if let Err(block) = self.try_retain(shard, block, &mut leaving) {
             shard.count(|stats| stats.rejects += 1);
@@ -240,7 +275,7 @@ impl Store {
     }
 
     fn try_retain(
-        &self,
+        self: &Arc<Self>,
         shard: &Shard,
         block: Block,
         leaving: &mut Vec<Block>,
@@ -250,6 +285,7 @@ impl Store {
         if !ledger.cap.covers(price) || block.size() > self.settings.largest_retained {
             return Err(block);
         }
+        self.watch(&mut ledger);
         let mut credit = shard.collect(price);
         let missing = price.less(credit);
         credit.add(self.gather(&mut ledger, missing, leaving));
@@ -292,20 +328,32 @@ impl Store {
         self.shards().map(|shard| shard.ages().1).max().unwrap_or(0)
     }
 
-    /// Frees blocks that nobody used for a while, if nobody looked for a while.
-    #[cold]
-    pub(super) fn decay(&self) {
-        let Some(idle) = self.settings.idle else { return };
-        let now = Instant::now();
+    /// Sees to it that somebody looks for idle blocks. Every credit that shards have was handed out
+    /// after this.
+    fn watch(self: &Arc<Self>, ledger: &mut Open<'_>) {
+        if let Some(idle) = self.settings.idle
+            && !ledger.watched
+        {
+            ledger.watched = decay::put(self, idle, &ledger.inside);
+        }
+    }
+
+    /// Frees the blocks that nobody used since the last look. Returns whether to look again: if not,
+    /// nothing is retained, and nothing will be before the pool asks to be watched again.
+    pub(super) fn look(&self) -> bool {
+        let mut leaving = Vec::new();
         let mut ledger = self.ledger();
-        if now.saturating_duration_since(ledger.looked) < idle / 2 {
-            return;
-        }
-        ledger.looked = now;
-        drop(ledger);
+        let mut retains = false;
         for shard in self.shards() {
-            self.free(shard.decay(now, idle));
+            let decayed = shard.decay();
+            ledger.free.add(decayed.credit);
+            leaving.extend(decayed.blocks);
+            retains |= !decayed.is_empty;
         }
+        ledger.watched = retains;
+        drop(ledger);
+        self.free(leaving);
+        retains
     }
 
     /// Frees least recently used blocks until at most `bytes` bytes are retained.
@@ -422,6 +470,10 @@ impl Store {
 
     pub(super) fn allocated(&self) -> usize {
         self.allocated.load(Relaxed)
+    }
+
+    pub(super) fn is_watched(&self) -> bool {
+        self.ledger().watched
     }
 }
 

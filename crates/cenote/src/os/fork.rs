@@ -19,8 +19,8 @@ use std::collections::BTreeSet;
 use std::mem::ManuallyDrop;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::ptr::{self, NonNull};
-use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, Once, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 static EPOCH: AtomicU64 = AtomicU64::new(1);
 
@@ -97,17 +97,46 @@ impl Drop for Guarded {
 }
 
 fn install() {
-    static ONCE: Once = Once::new();
-    ONCE.call_once(|| {
+    static HOOKS: Hooks = Hooks::new(prepare, parent, child);
+    HOOKS.install();
+}
+
+/// Functions that run before a fork, and after it in the parent and in the child.
+///
+/// They may be entered twice by threads that come at once: the second run of each must do nothing.
+/// So nobody has to wait for anybody here, which a child that is forked meanwhile would do for ever.
+#[derive(Debug)]
+pub(crate) struct Hooks {
+    prepare: extern "C" fn(),
+    parent: extern "C" fn(),
+    child: extern "C" fn(),
+    installed: AtomicBool,
+}
+
+impl Hooks {
+    pub(crate) const fn new(
+        prepare: extern "C" fn(),
+        parent: extern "C" fn(),
+        child: extern "C" fn(),
+    ) -> Hooks {
+        Hooks { prepare, parent, child, installed: AtomicBool::new(false) }
+    }
+
+    /// Enters the functions, unless that has been done.
+    pub(crate) fn install(&self) {
+        if self.installed.load(Ordering::Acquire) {
+            return;
+        }
         // SAFETY: the three functions are `extern "C"`, take nothing, and do not unwind. If
         // there is no memory for the entry, children are not protected; nothing else breaks.
-        unsafe { libc::pthread_atfork(Some(prepare), Some(parent), Some(child)) };
-    });
+        unsafe { libc::pthread_atfork(Some(self.prepare), Some(self.parent), Some(self.child)) };
+        self.installed.store(true, Ordering::Release);
+    }
 }
 
 extern "C" fn prepare() {
     // A thread that is ending has no thread-locals any more; then `child` tries the lock itself.
-    let _ = HELD.try_with(|held| held.set(Some(register())));
+    let _ = HELD.try_with(|held| held.set(held.take().or_else(|| Some(register()))));
 }
 
 extern "C" fn parent() {
