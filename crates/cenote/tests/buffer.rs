@@ -3,6 +3,7 @@
 
 use std::collections::VecDeque;
 use std::mem::MaybeUninit;
+use std::process::Command;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::channel;
@@ -10,7 +11,9 @@ use std::sync::{Arc, Barrier};
 use std::thread;
 use std::time::Duration;
 
-use cenote::{Buffer, BufferPool, Complex, Element, Error, Limit, bf16, f16};
+use cenote::{
+    Buffer, BufferPool, Complex, DType, Element, Error, Limit, MemoryPool, UnifiedBuffer, bf16, f16,
+};
 use proptest::prelude::*;
 
 const KIB: usize = 1 << 10;
@@ -149,28 +152,46 @@ fn pushing_ends_at_the_capacity_and_loses_nothing() {
     assert!(buffer.is_empty());
 }
 
+fn fill(out: &mut [MaybeUninit<u8>]) -> &mut [u8] {
+    for byte in &mut *out {
+        byte.write(3);
+    }
+    // SAFETY: all of them were written.
+    #[allow(unsafe_code)]
+    unsafe {
+        &mut *(std::ptr::from_mut(out) as *mut [u8])
+    }
+}
+
 #[test]
 fn write_with_takes_the_written_part_only() {
-    fn fill(out: &mut [MaybeUninit<u8>]) -> &mut [u8] {
-        for byte in &mut *out {
-            byte.write(3);
-        }
-        // SAFETY: all of them were written.
-        #[allow(unsafe_code)]
-        unsafe {
-            &mut *(std::ptr::from_mut(out) as *mut [u8])
-        }
-    }
     let pool = BufferPool::unbounded();
     let all = pool.acquire(5).unwrap().write_with(fill).unwrap();
     assert_eq!(*all, [3; 5]);
     let some = pool.acquire(5).unwrap().write_with(|out| &mut fill(out)[..2]).unwrap();
     assert_eq!(*some, [3; 2]);
     let rest = pool.acquire(5).unwrap().write_with(|out| &mut fill(out)[1..]);
-    assert!(matches!(rest, Err(Error::NotThePrefix)));
+    assert!(matches!(rest.unwrap_err().error, Error::NotThePrefix));
     assert!(pool.acquire::<u8>(5).unwrap().write_with(|_| &mut []).unwrap().is_empty());
-    assert!(matches!(pool.acquire(5).unwrap().write_slice(&[1; 4]), Err(Error::WrongLen { .. })));
     assert_eq!(pool.stats().live, 2);
+}
+
+#[test]
+fn a_call_that_fails_gives_the_buffer_back() {
+    let pool = BufferPool::unbounded();
+    let refused = pool.acquire(5).unwrap().write_slice(&[1_u8; 4]).unwrap_err();
+    assert!(matches!(refused.error, Error::WrongLen { expected: 5, given: 4, .. }), "{refused}");
+    let refused = refused.buffer.write_with(|out| &mut fill(out)[1..]).unwrap_err();
+    assert!(matches!(refused.error, Error::NotThePrefix), "{refused}");
+    let filled = refused.buffer.write_slice(&[3; 5]).unwrap();
+    let refused = filled.into_tensor(&[2, 3]).unwrap_err();
+    assert!(matches!(refused.error, Error::WrongLen { expected: 6, given: 5, .. }), "{refused}");
+    let refused = refused.buffer.into_tensor(&[usize::MAX, 2]).unwrap_err();
+    assert!(matches!(refused.error, Error::SizeOverflow { .. }), "{refused}");
+    assert_eq!(*refused.buffer, [3; 5]);
+    let tensor = refused.buffer.into_tensor(&[5]).unwrap();
+    assert_eq!(tensor.to_vec::<u8>().unwrap(), [3; 5]);
+    assert_eq!((pool.stats().misses, pool.stats().live), (1, 1));
 }
 
 #[test]
@@ -199,25 +220,58 @@ fn a_buffer_becomes_a_tensor_and_its_memory_comes_back() {
     assert_eq!((pool.len(), pool.stats().live), (1, 0));
 
     let wrong = Buffer::from_slice(&pool, &[1_u8; 4]).unwrap().into_tensor(&[5]);
-    assert!(matches!(wrong, Err(Error::WrongLen { .. })));
+    assert!(matches!(wrong.unwrap_err().error, Error::WrongLen { .. }));
     assert!(pool.acquire_zeroed::<u8>(0).unwrap().into_tensor(&[0]).is_err());
     assert_eq!(pool.len(), 1);
 }
 
 #[test]
-fn a_vector_serves_requests_that_it_fits() {
-    let pool = BufferPool::unbounded();
-    pool.give(vec![7_u32; 1000]);
-    assert_eq!(pool.retained_bytes(), 4000);
-    let zeros = pool.acquire_zeroed::<f64>(400).unwrap();
-    assert!(zeros.iter().all(|&zero| zero == 0.0));
-    assert_eq!((pool.stats().hits, pool.stats().misses), (1, 0));
+fn a_vector_serves_a_request_of_its_own_length_wherever_it_lies() {
+    for len in [16, 17, 100, 1000, 1023, 4096, 50_000, 300_000, 3 * MIB] {
+        let pool = BufferPool::unbounded();
+        let vec = vec![7_u32; len];
+        assert!(pool.give(vec) >= len);
+        assert!(pool.retained_bytes() <= 4 * len + len / 2 + 128, "{}", pool.retained_bytes());
+        let zeros = pool.acquire_zeroed::<u32>(len).unwrap();
+        assert!(*zeros == vec![0; len]);
+        assert_eq!(zeros.as_ptr().align_offset(64), 0);
+        assert_eq!((pool.stats().hits, pool.stats().misses), (1, 0), "{len}");
+        drop(zeros);
+        drop(pool.acquire::<u32>(len).unwrap());
+        assert_eq!((pool.stats().hits, pool.len()), (2, 1));
+    }
+}
 
-    // It is larger than its class by less than an eighth, but too large for the smallest request.
+#[test]
+fn a_vector_is_no_exception_to_the_bound_on_waste() {
     let pool = BufferPool::unbounded();
     pool.give(Vec::<u8>::with_capacity(10 * MIB - 1));
     drop(pool.acquire::<u8>(8 * MIB + 1).unwrap());
     assert_eq!(pool.stats().hits, 0);
+}
+
+#[test]
+fn a_vector_that_is_not_retained_is_freed_and_that_is_said() {
+    let pool = BufferPool::with_max_retained_bytes(MIB);
+    assert_eq!((pool.give(vec![0_u8; 63]), pool.give(Vec::<f64>::new())), (0, 0));
+    assert_eq!(pool.stats().rejects, 0);
+    assert_eq!(pool.give(vec![0_u8; 2 * MIB]), 0);
+    assert_eq!((pool.len(), pool.stats().rejects), (0, 1));
+
+    let pool = BufferPool::options().hard_limit(MIB).build();
+    let _live = pool.acquire::<u8>(MIB).unwrap();
+    assert_eq!((pool.give(vec![0_u8; 4096]), pool.stats().rejects), (0, 1));
+    assert_eq!(BufferPool::with_max_retained_bytes(0).give(vec![0_u8; 4096]), 0);
+}
+
+#[test]
+fn a_vector_does_not_get_what_large_blocks_get_and_that_is_said() {
+    let pool = BufferPool::options().huge_pages(true).prefault(true).lock(true).build();
+    pool.give(vec![0_u8; MIB]);
+    pool.give(vec![0_u8; 4 * MIB]);
+    let stats = pool.stats();
+    let refused = (stats.huge_pages_refused, stats.prefaults_refused, stats.locks_refused);
+    assert_eq!((refused, stats.retained), ((1, 1, 1), 2));
 }
 
 #[test]
@@ -230,6 +284,66 @@ fn sizes_beyond_all_memory_are_errors() {
     assert!(pool.reserve::<u64>(usize::MAX, 1).is_err());
     assert_eq!(pool.stats().live_bytes, 0);
     drop(pool.acquire::<u8>(100).unwrap());
+}
+
+// ---- the environment ------------------------------------------------------------------------------
+
+const ENV: &str = "CENOTE_BUFFER_POOL_MAX_RETAINED_BYTES";
+
+/// Set in a child that [`in_children`] started.
+const CHILD: &str = "CENOTE_TEST_CHILD";
+
+/// Runs one test of this program in a child for each cap, which is the child's environment.
+fn in_children(test: &str, caps: &[&str]) {
+    for cap in caps {
+        let child = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", test, "--nocapture"])
+            .env(ENV, cap)
+            .env(CHILD, "1")
+            .output()
+            .unwrap();
+        let output = String::from_utf8_lossy(&child.stdout);
+        assert!(child.status.success() && output.contains("1 passed"), "{cap}: {output}");
+    }
+}
+
+#[test]
+fn the_cap_of_new_pools_is_that_of_the_environment() {
+    let caps = [("0", 0), ("4096", 4096), ("100MiB", 100 * MIB), ("1GB", 1_000_000_000)];
+    if std::env::var_os(CHILD).is_none() {
+        let name = "the_cap_of_new_pools_is_that_of_the_environment";
+        return in_children(name, &caps.map(|(text, _)| text));
+    }
+    let text = std::env::var(ENV).unwrap();
+    let (_, cap) = caps.into_iter().find(|(known, _)| *known == text).unwrap();
+    assert_eq!(BufferPool::new().unwrap().max_retained_bytes(), cap);
+    assert_eq!(MemoryPool::new().unwrap().max_retained_bytes(), cap);
+    let global = MemoryPool::global().unwrap();
+    assert_eq!(global.max_retained_bytes(), cap);
+    drop(global.acquire(&[4096], DType::U8).unwrap());
+    assert_eq!(global.pool_size(), usize::from(cap > 0));
+}
+
+#[test]
+fn an_environment_that_means_nothing_is_an_error_that_says_so() {
+    if std::env::var_os(CHILD).is_none() {
+        let name = "an_environment_that_means_nothing_is_an_error_that_says_so";
+        return in_children(name, &["", "lots", "-1", "10 MBit"]);
+    }
+    let text = std::env::var(ENV).unwrap();
+    let errors = [
+        BufferPool::new().unwrap_err(),
+        MemoryPool::new().unwrap_err(),
+        MemoryPool::global().unwrap_err(),
+        UnifiedBuffer::new(&[4], DType::U8).unwrap_err(),
+    ];
+    for error in errors {
+        assert!(matches!(error, Error::BadEnv { name: ENV, .. }), "{error}");
+        let message = error.to_string();
+        assert!(message.contains(ENV) && message.contains(&format!("{text:?}")), "{message}");
+    }
+    // A cap that is given needs no environment.
+    assert!(BufferPool::unbounded().is_empty());
 }
 
 // ---- what is kept ---------------------------------------------------------------------------------

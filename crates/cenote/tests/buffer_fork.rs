@@ -64,7 +64,7 @@ fn use_everything(pool: &BufferPool, len: usize) {
 }
 
 fn global_instances_work() -> bool {
-    let global = MemoryPool::global();
+    let global = MemoryPool::global().unwrap();
     let mut buffer = global.acquire(&[100], DType::U8).unwrap();
     buffer.host_mut::<u8>().unwrap().fill(3);
     buffer.device().unwrap();

@@ -4,8 +4,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use cenote::buffer::{DeviceAllocator, DeviceMemory, SyncState};
-use cenote::{DType, Error, MemoryPool, NotWritable, Result, UnifiedBuffer};
+use cenote::buffer::{DeviceAllocator, DeviceMemory, HostDevice, SyncState};
+use cenote::{DType, Error, MemoryPool, Result, UnifiedBuffer};
 use proptest::prelude::*;
 
 const MIB: usize = 1 << 20;
@@ -14,7 +14,7 @@ const MIB: usize = 1 << 20;
 
 #[test]
 fn buffers_are_used_again_by_whatever_needs_as_many_bytes() {
-    let pool = MemoryPool::new();
+    let pool = MemoryPool::new().unwrap();
     let mut first = pool.acquire(&[1000], DType::F32).unwrap();
     first.host_mut::<f32>().unwrap().fill(1.0);
     pool.release(&mut first).unwrap();
@@ -39,7 +39,7 @@ fn buffers_are_used_again_by_whatever_needs_as_many_bytes() {
 
 #[test]
 fn releasing_twice_is_an_error_and_corrupts_nothing() {
-    let pool = MemoryPool::new();
+    let pool = MemoryPool::new().unwrap();
     let mut buffer = pool.acquire(&[10], DType::U8).unwrap();
     pool.release(&mut buffer).unwrap();
     assert!(buffer.is_released());
@@ -60,7 +60,7 @@ fn releasing_twice_is_an_error_and_corrupts_nothing() {
 
 #[test]
 fn releasing_while_a_view_is_alive_is_an_error_and_corrupts_nothing() {
-    let pool = MemoryPool::new();
+    let pool = MemoryPool::new().unwrap();
     let mut buffer = pool.acquire(&[4], DType::I16).unwrap();
     buffer.host_mut::<i16>().unwrap().copy_from_slice(&[1, 2, 3, 4]);
     let view = buffer.view().unwrap();
@@ -68,7 +68,8 @@ fn releasing_while_a_view_is_alive_is_an_error_and_corrupts_nothing() {
     let error = pool.release(&mut buffer).unwrap_err();
     assert!(matches!(error, Error::ViewsAlive { views: 2 }), "{error}");
     let error = buffer.host_mut::<i16>().unwrap_err();
-    assert!(matches!(error, Error::NotWritable { why: NotWritable::Shared }), "{error}");
+    assert!(matches!(error, Error::ViewsAlive { views: 2 }), "{error}");
+    assert!(error.to_string().contains("unified buffer"), "{error}");
     assert_eq!(buffer.host::<i16>().unwrap(), [1, 2, 3, 4]);
 
     drop(buffer);
@@ -81,7 +82,7 @@ fn releasing_while_a_view_is_alive_is_an_error_and_corrupts_nothing() {
 
 #[test]
 fn a_buffer_goes_back_to_its_own_pool_only() {
-    let (one, two) = (MemoryPool::new(), MemoryPool::new());
+    let (one, two) = (MemoryPool::new().unwrap(), MemoryPool::new().unwrap());
     let mut buffer = one.acquire(&[4], DType::U8).unwrap();
     assert!(matches!(two.release(&mut buffer), Err(Error::OtherPool)));
     one.release(&mut buffer).unwrap();
@@ -90,7 +91,7 @@ fn a_buffer_goes_back_to_its_own_pool_only() {
 
 #[test]
 fn the_limits_on_count_and_size_hold() {
-    let pool = MemoryPool::with_limits(2, MIB);
+    let pool = MemoryPool::with_limits(2, MIB).unwrap();
     let buffers: Vec<_> = (0..4).map(|_| pool.acquire(&[100], DType::F64).unwrap()).collect();
     drop(buffers);
     assert_eq!(pool.pool_size(), 2);
@@ -100,7 +101,7 @@ fn the_limits_on_count_and_size_hold() {
 
 #[test]
 fn truth_values_are_always_valid() {
-    let pool = MemoryPool::new();
+    let pool = MemoryPool::new().unwrap();
     let mut bytes = pool.acquire(&[64], DType::U8).unwrap();
     bytes.host_mut::<u8>().unwrap().fill(255);
     drop(bytes);
@@ -108,11 +109,62 @@ fn truth_values_are_always_valid() {
     assert_eq!(truth.host_mut::<bool>().unwrap(), [false; 64]);
     truth.host_bytes_mut().unwrap()[3] = 7;
     assert!(matches!(truth.host::<bool>(), Err(Error::InvalidValue { .. })));
+
+    // Neither is a borrow that is refused a write.
+    truth.device().unwrap();
+    assert_eq!(truth.state(), SyncState::InStep);
+    assert!(matches!(truth.host_mut::<bool>(), Err(Error::InvalidValue { .. })));
+    assert!(matches!(truth.host_mut::<u8>(), Err(Error::WrongDType { .. })));
+    assert_eq!(truth.state(), SyncState::InStep);
+}
+
+#[test]
+fn errors_of_unified_buffers_do_not_speak_of_tensors() {
+    let pool = MemoryPool::new().unwrap();
+    let mut buffer = pool.acquire(&[4], DType::U8).unwrap();
+    let mut errors = vec![buffer.host::<u8>().unwrap_err(), buffer.host::<f32>().unwrap_err()];
+    buffer.host_mut::<u8>().unwrap().fill(1);
+    let view = buffer.view().unwrap();
+    errors.push(buffer.host_mut::<u8>().unwrap_err());
+    drop(view);
+    pool.release(&mut buffer).unwrap();
+    errors.push(pool.release(&mut buffer).unwrap_err());
+    errors.push(pool.acquire(&[usize::MAX, 3], DType::F64).unwrap_err());
+    for error in errors {
+        let message = error.to_string();
+        assert!(!message.contains("tensor") && !message.contains("make_mut"), "{message}");
+    }
+}
+
+#[test]
+fn a_transfer_of_the_wrong_length_is_an_error() {
+    let mut memory = HostDevice.allocate(100).unwrap();
+    memory.upload(&[1; 100]).unwrap();
+    let error = memory.upload(&[2; 99]).unwrap_err();
+    assert!(matches!(error, Error::TransferLen { device: 100, host: 99 }), "{error}");
+    let mut host = [0; 101];
+    let error = memory.download(&mut host).unwrap_err();
+    assert!(matches!(error, Error::TransferLen { device: 100, host: 101 }), "{error}");
+    assert_eq!(host, [0; 101]);
+    memory.download(&mut host[..100]).unwrap();
+    assert_eq!(host[..100], [1; 100]);
+    assert!(HostDevice.allocate(usize::MAX).is_err());
+}
+
+#[test]
+fn the_bytes_retained_are_limited_too() {
+    let pool = MemoryPool::new().unwrap();
+    pool.set_max_retained_bytes(MIB);
+    assert_eq!(pool.max_retained_bytes(), MIB);
+    drop((0..4).map(|_| pool.acquire(&[512 << 10], DType::U8).unwrap()).collect::<Vec<_>>());
+    assert_eq!((pool.pool_size(), pool.total_bytes()), (2, MIB));
+    pool.set_max_retained_bytes(0);
+    assert_eq!(pool.total_bytes(), 0);
 }
 
 #[test]
 fn bad_shapes_are_errors() {
-    let pool = MemoryPool::global();
+    let pool = MemoryPool::global().unwrap();
     assert!(pool.acquire(&[3, 0], DType::U8).is_err());
     assert!(pool.acquire(&[usize::MAX, 2], DType::U8).is_err());
     assert!(pool.acquire(&[usize::MAX / 8], DType::U8).is_err());
@@ -121,7 +173,7 @@ fn bad_shapes_are_errors() {
 
 #[test]
 fn pinned_memory_is_pinned_or_says_that_it_is_not() {
-    let pool = MemoryPool::new();
+    let pool = MemoryPool::new().unwrap();
     let mut buffer = pool.acquire_pinned(&[100], DType::F32).unwrap();
     buffer.host_mut::<f32>().unwrap().fill(1.0);
     assert_eq!(buffer.host::<f32>().unwrap(), [1.0; 100]);
@@ -242,7 +294,7 @@ fn a_download_does_not_change_a_view() {
     buffer.host_mut::<u8>().unwrap().fill(1);
     let view = buffer.view().unwrap();
     buffer.device_mut().unwrap().host_bytes().unwrap().fill(2);
-    assert!(matches!(buffer.host::<u8>(), Err(Error::NotWritable { .. })));
+    assert!(matches!(buffer.host::<u8>(), Err(Error::ViewsAlive { views: 1 })));
     assert_eq!(*view, [1; 4]);
     drop(view);
     assert_eq!(buffer.host::<u8>().unwrap(), [2; 4]);
@@ -265,7 +317,7 @@ fn a_transfer_that_fails_leaves_the_state_as_it_was() {
 fn device_memory_is_freed_with_the_buffer() {
     let (mut buffer, counts) = on_fake();
     buffer.device_mut().unwrap();
-    MemoryPool::global().release(&mut buffer).unwrap();
+    MemoryPool::global().unwrap().release(&mut buffer).unwrap();
     assert_eq!(counts.frees.load(Ordering::Relaxed), 1);
 }
 

@@ -215,7 +215,9 @@ impl Shard {
         // What remains to be done takes long, and needs the lock.
         drop(state);
         match store {
-            Some(store) => store.retain(self, block),
+            Some(store) => {
+                store.retain(self, block);
+            }
             None => drop(block),
         }
     }

@@ -17,11 +17,12 @@ use super::class::Fit;
 use super::credit::Credit;
 use super::decay;
 use super::gate::{self, Entry};
-use super::memory::Extras;
+use super::memory::{ALIGN, Extras};
 use super::raw::RawBuffer;
 use super::seat::{self, SEATS};
 use super::shard::Shard;
 use super::stats::BufferStats;
+use crate::dtype::Element;
 use crate::error::{Error, Limit, Result};
 use crate::sync::{AtomicUsize, Mutex, MutexGuard, Ordering::Relaxed, yield_now};
 
@@ -265,13 +266,16 @@ impl Store {
 
     /// Retains a block for which its shard has no credit, or frees it.
     #[cold]
-    pub(super) fn retain(self: &Arc<Self>, shard: &Shard, block: Block) {
+    pub(super) fn retain(self: &Arc<Self>, shard: &Shard, block: Block) -> bool {
         let mut leaving = Vec::new();
-        if let Err(block) = self.try_retain(shard, block, &mut leaving) {
+        let retained = self.try_retain(shard, block, &mut leaving);
+        let is_retained = retained.is_ok();
+        if let Err(block) = retained {
             shard.count(|stats| stats.rejects += 1);
             leaving.push(block);
         }
         self.free(leaving);
+        is_retained
     }
 
     fn try_retain(
@@ -391,13 +395,38 @@ impl Store {
         self.allocated.fetch_sub(size, Relaxed);
     }
 
-    /// Takes in a block from elsewhere, within the limits.
-    pub(super) fn adopt(self: &Arc<Self>, block: Block) {
-        let shard = self.shard();
-        match self.try_admit(block.size()) {
-            Ok(()) => self.retain(shard, block),
-            Err(_) => shard.count(|stats| stats.rejects += 1),
+    /// Takes in the memory of a vector, within the limits. Returns the bytes that it can serve.
+    pub(super) fn give<T: Element>(self: &Arc<Self>, vec: Vec<T>) -> usize {
+        let size = vec.capacity() * size_of::<T>();
+        if size < ALIGN {
+            return 0;
         }
+        // Looked at first: what is not retained need not be reallocated.
+        let block = if self.may_retain(size) { Block::from_vec(vec) } else { None };
+        match block.filter(|block| self.try_admit(block.size()).is_ok()) {
+            Some(block) => self.take_in(block),
+            None => {
+                self.shard().count(|stats| stats.rejects += 1);
+                0
+            }
+        }
+    }
+
+    fn take_in(self: &Arc<Self>, block: Block) -> usize {
+        let (shard, size, capacity) = (self.shard(), block.size(), block.capacity());
+        if !self.retain(shard, block) {
+            return 0;
+        }
+        if size >= LARGE {
+            shard.count(|stats| stats.refuse(self.settings.extras));
+        }
+        capacity
+    }
+
+    /// Whether a block of this size is not too large for the pool.
+    fn may_retain(&self, size: usize) -> bool {
+        self.cap().covers(Credit { bytes: size, blocks: 1 })
+            && size <= self.settings.largest_retained.min(self.settings.limit)
     }
 
     /// Makes `count` new blocks for requests of `bytes` and retains them, as far as cap and limit
@@ -428,7 +457,7 @@ impl Store {
         let cap = self.cap();
         let stats = self.stats();
         let allocated = self.allocated.load(Relaxed);
-        size <= self.settings.largest_retained
+        self.may_retain(size)
             && size <= self.settings.limit.saturating_sub(allocated)
             && size <= cap.bytes.saturating_sub(stats.retained_bytes)
             && stats.retained < cap.blocks
@@ -485,6 +514,6 @@ impl Drop for Store {
     }
 }
 
-fn too_large(asked: usize) -> Error {
+pub(super) fn too_large(asked: usize) -> Error {
     Error::OutOfMemory { asked, available: 0, limit: Limit::AddressSpace }
 }
