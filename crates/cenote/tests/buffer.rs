@@ -171,7 +171,7 @@ fn write_with_takes_the_written_part_only() {
     let some = pool.acquire(5).unwrap().write_with(|out| &mut fill(out)[..2]).unwrap();
     assert_eq!(*some, [3; 2]);
     let rest = pool.acquire(5).unwrap().write_with(|out| &mut fill(out)[1..]);
-    assert!(matches!(rest.unwrap_err().error, Error::NotThePrefix));
+    assert!(matches!(*rest.unwrap_err().error, Error::NotThePrefix));
     assert!(pool.acquire::<u8>(5).unwrap().write_with(|_| &mut []).unwrap().is_empty());
     assert_eq!(pool.stats().live, 2);
 }
@@ -180,14 +180,14 @@ fn write_with_takes_the_written_part_only() {
 fn a_call_that_fails_gives_the_buffer_back() {
     let pool = BufferPool::unbounded();
     let refused = pool.acquire(5).unwrap().write_slice(&[1_u8; 4]).unwrap_err();
-    assert!(matches!(refused.error, Error::WrongLen { expected: 5, given: 4, .. }), "{refused}");
+    assert!(matches!(*refused.error, Error::WrongLen { expected: 5, given: 4, .. }), "{refused}");
     let refused = refused.buffer.write_with(|out| &mut fill(out)[1..]).unwrap_err();
-    assert!(matches!(refused.error, Error::NotThePrefix), "{refused}");
+    assert!(matches!(*refused.error, Error::NotThePrefix), "{refused}");
     let filled = refused.buffer.write_slice(&[3; 5]).unwrap();
     let refused = filled.into_tensor(&[2, 3]).unwrap_err();
-    assert!(matches!(refused.error, Error::WrongLen { expected: 6, given: 5, .. }), "{refused}");
+    assert!(matches!(*refused.error, Error::WrongLen { expected: 6, given: 5, .. }), "{refused}");
     let refused = refused.buffer.into_tensor(&[usize::MAX, 2]).unwrap_err();
-    assert!(matches!(refused.error, Error::SizeOverflow { .. }), "{refused}");
+    assert!(matches!(*refused.error, Error::SizeOverflow { .. }), "{refused}");
     assert_eq!(*refused.buffer, [3; 5]);
     let tensor = refused.buffer.into_tensor(&[5]).unwrap();
     assert_eq!(tensor.to_vec::<u8>().unwrap(), [3; 5]);
@@ -220,7 +220,7 @@ fn a_buffer_becomes_a_tensor_and_its_memory_comes_back() {
     assert_eq!((pool.len(), pool.stats().live), (1, 0));
 
     let wrong = Buffer::from_slice(&pool, &[1_u8; 4]).unwrap().into_tensor(&[5]);
-    assert!(matches!(wrong.unwrap_err().error, Error::WrongLen { .. }));
+    assert!(matches!(*wrong.unwrap_err().error, Error::WrongLen { .. }));
     assert!(pool.acquire_zeroed::<u8>(0).unwrap().into_tensor(&[0]).is_err());
     assert_eq!(pool.len(), 1);
 }

@@ -183,6 +183,11 @@ impl Block {
         bytes - soiled
     }
 
+    /// Whether freeing it gives it to the process's allocator, which may keep it.
+    pub(super) fn is_on_heap(&self) -> bool {
+        self.0.memory.is_on_heap()
+    }
+
     /// Locks its pages in memory, if they are its own; true if that worked.
     pub(super) fn pin(&self) -> bool {
         let wish = Extras { lock: true, ..Extras::default() };

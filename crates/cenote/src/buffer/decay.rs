@@ -10,6 +10,7 @@
 //!
 //! A forked child has the rota but not the thread. The first thread of it that uses a pool starts
 //! its own.
+#![cfg_attr(all(test, loom), allow(dead_code, unused_imports))]
 
 use std::sync::{Arc, Weak};
 use std::thread::{self, Thread};

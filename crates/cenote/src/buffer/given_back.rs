@@ -20,8 +20,8 @@ use crate::error::Error;
 pub struct GivenBack<B> {
     /// The buffer.
     pub buffer: B,
-    /// What is wrong.
-    pub error: Error,
+    /// What is wrong. (Boxed: a result that is returned often should be small.)
+    pub error: Box<Error>,
 }
 
 impl<B> fmt::Debug for GivenBack<B> {
@@ -38,12 +38,18 @@ impl<B> fmt::Display for GivenBack<B> {
 
 impl<B> error::Error for GivenBack<B> {
     fn source(&self) -> Option<&(dyn error::Error + 'static)> {
-        self.error.source()
+        error::Error::source(&*self.error)
     }
 }
 
 impl<B> From<GivenBack<B>> for Error {
     fn from(given_back: GivenBack<B>) -> Error {
-        given_back.error
+        *given_back.error
+    }
+}
+
+impl<B> GivenBack<B> {
+    pub(super) fn new(buffer: B, error: Error) -> Self {
+        GivenBack { buffer, error: Box::new(error) }
     }
 }

@@ -29,6 +29,9 @@ use crate::sync::{AtomicUsize, Mutex, MutexGuard, Ordering::Relaxed, yield_now};
 /// From this size on a block gets what [`Settings::extras`] asks for.
 const LARGE: usize = 4 << 20;
 
+/// From this many bytes on that go to the allocator at once it is asked to pass them on.
+const KEPT_BY_HEAP: usize = 1 << 20;
+
 /// Is told that a request does not fit, and says whether to try again.
 pub(super) type OnLimit = dyn Fn(Shortage) -> bool + Send + Sync;
 
@@ -148,7 +151,9 @@ impl Store {
         let mut buffer = RawBuffer::new(block);
         if fill != Fill::Uninit {
             let skipped = buffer.prepare(fill) as u64;
-            shard.count(|stats| stats.zero_bytes_skipped += skipped);
+            if fill == Fill::Zero {
+                shard.count(|stats| stats.zero_bytes_skipped += skipped);
+            }
         }
         Ok(buffer)
     }
@@ -237,8 +242,12 @@ impl Store {
         while let Err(free) = self.try_admit(size) {
             let short = size - free;
             // Freeing what would not be enough helps nobody.
-            if short <= self.stats().retained_bytes && self.evict_bytes(short) > 0 {
-                continue;
+            if short <= self.stats().retained_bytes {
+                let leaving = self.evict(short);
+                if !leaving.is_empty() {
+                    self.free(leaving);
+                    continue;
+                }
             }
             let shortage = Shortage { asked: size, live: limit - free, limit };
             let possible = size <= limit;
@@ -356,17 +365,17 @@ impl Store {
         }
         ledger.watched = retains;
         drop(ledger);
-        self.free(leaving);
+        self.give_back(leaving);
         retains
     }
 
     /// Frees least recently used blocks until at most `bytes` bytes are retained.
     pub(super) fn trim(&self, bytes: usize) {
-        self.evict_bytes(self.stats().retained_bytes.saturating_sub(bytes));
+        self.give_back(self.evict(self.stats().retained_bytes.saturating_sub(bytes)));
     }
 
-    /// Frees least recently used blocks of at least `bytes` bytes together, if there are.
-    fn evict_bytes(&self, bytes: usize) -> usize {
+    /// Takes out least recently used blocks of at least `bytes` bytes together, if there are.
+    fn evict(&self, bytes: usize) -> Vec<Block> {
         let mut leaving = Vec::new();
         let mut sum = 0;
         let mut ledger = self.ledger();
@@ -376,9 +385,18 @@ impl Store {
             sum += block.size();
             leaving.push(block);
         }
-        drop(ledger);
-        self.free(leaving);
-        sum
+        leaving
+    }
+
+    /// Frees blocks, and sees to it that the allocator does not keep what the pool does not.
+    fn give_back(&self, blocks: Vec<Block>) {
+        let on_heap: usize =
+            blocks.iter().filter(|block| block.is_on_heap()).map(Block::size).sum();
+        self.free(blocks);
+        if on_heap >= KEPT_BY_HEAP {
+            #[cfg(target_os = "linux")]
+            crate::os::heap::trim();
+        }
     }
 
     /// Frees blocks. No lock may be held: unmapping takes long.
@@ -477,7 +495,7 @@ impl Store {
         let gathered = self.gather(&mut ledger, surplus, &mut leaving);
         ledger.free.add(gathered.less(surplus));
         drop(ledger);
-        self.free(leaving);
+        self.give_back(leaving);
     }
 
     pub(super) fn stats(&self) -> BufferStats {
@@ -499,6 +517,13 @@ impl Store {
 
     pub(super) fn allocated(&self) -> usize {
         self.allocated.load(Relaxed)
+    }
+
+    /// The credit that shards have.
+    pub(super) fn handed_out(&self) -> Credit {
+        let mut sum = Credit::default();
+        self.shards().for_each(|shard| sum.add(shard.credit()));
+        sum
     }
 
     pub(super) fn is_watched(&self) -> bool {

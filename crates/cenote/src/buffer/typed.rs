@@ -68,7 +68,7 @@ impl<T: Element> UninitBuffer<T> {
         if values.len() != self.len {
             let (shape, expected, given) = ([self.len].into(), self.len, values.len());
             let error = Error::WrongLen { shape, expected, given };
-            return Err(GivenBack { buffer: self, error });
+            return Err(GivenBack::new(self, error));
         }
         self.copy_from_slice(as_uninit(values));
         // SAFETY: as many elements as there is room for were copied.
@@ -112,7 +112,7 @@ impl<T: Element> UninitBuffer<T> {
         let written = write(&mut self);
         let is_prefix = written.as_ptr() == start && written.len() <= room;
         if !is_prefix && !written.is_empty() {
-            return Err(GivenBack { buffer: self, error: Error::NotThePrefix });
+            return Err(GivenBack::new(self, Error::NotThePrefix));
         }
         // Nothing at all needs no writing. And a `&mut [T]` to these very elements cannot exist
         // unless they are initialised: the buffer was lent to `write` alone.
@@ -300,8 +300,8 @@ impl<T: Element> Buffer<T> {
     pub fn into_tensor(self, shape: &[usize]) -> Result<Tensor, GivenBack<Self>> {
         match self.layout(shape) {
             Ok(layout) => Tensor::from_buffer(Bytes(self), layout, T::DTYPE)
-                .map_err(|(Bytes(buffer), error)| GivenBack { buffer, error }),
-            Err(error) => Err(GivenBack { buffer: self, error }),
+                .map_err(|(Bytes(buffer), error)| GivenBack::new(buffer, error)),
+            Err(error) => Err(GivenBack::new(self, error)),
         }
     }
 
