@@ -18,7 +18,10 @@ mod bins;
 mod block;
 mod class;
 mod credit;
+mod decay;
 mod device;
+mod gate;
+mod given_back;
 #[cfg(all(test, loom))]
 mod loom_tests;
 mod memory;
@@ -35,6 +38,7 @@ mod typed;
 mod unified;
 
 pub use device::{DeviceAllocator, DeviceMemory, HostDevice};
+pub use given_back::GivenBack;
 pub use memory_pool::{MemoryPool, MemoryPoolStats};
 pub use pool::{BufferPool, BufferPoolOptions, Scope};
 pub use stats::BufferStats;

@@ -44,9 +44,7 @@ pub enum Error {
     ZeroItemSize,
 
     /// The size in bytes does not fit the address space.
-    #[error(
-        "a tensor of shape {shape:?} with {item_size}-byte elements overflows the address space"
-    )]
+    #[error("shape {shape:?} with {item_size}-byte elements overflows the address space")]
     SizeOverflow {
         /// The shape asked for.
         shape: Dims,
@@ -154,12 +152,12 @@ pub enum Error {
         len: usize,
     },
 
-    /// A slice was asked for in a type that the tensor does not hold.
-    #[error("the tensor holds {found}, not {asked}")]
+    /// A slice was asked for in a type that the elements do not have.
+    #[error("the elements are {found}, not {asked}")]
     WrongDType {
         /// The dtype asked for.
         asked: &'static str,
-        /// The dtype of the tensor.
+        /// The dtype of the elements.
         found: &'static str,
     },
 
@@ -214,7 +212,7 @@ pub enum Error {
     },
 
     /// Bytes that are not valid values of the dtype (a `bool` that is neither 0 nor 1).
-    #[error("the bytes of this tensor are not all valid values of {dtype}")]
+    #[error("the bytes are not all valid values of {dtype}")]
     InvalidValue {
         /// The dtype.
         dtype: &'static str,
@@ -905,24 +903,36 @@ pub enum Error {
     #[error("`write_with` must return the part that it wrote, from the first element on")]
     NotThePrefix,
 
-    /// A buffer that is no longer there.
-    #[error("the buffer was already released to its pool")]
+    /// A unified buffer that is no longer there.
+    #[error("the unified buffer was already released to its pool")]
     Released,
 
-    /// A buffer that somebody still looks at.
-    #[error("the buffer cannot be released while {views} views of it are alive; drop them first")]
+    /// The host side of a unified buffer, which somebody still looks at.
+    #[error(
+        "the host side of the unified buffer can be neither written nor released while {views} views \
+         of it are alive; drop them first"
+    )]
     ViewsAlive {
         /// Views that are alive.
         views: usize,
     },
 
-    /// A buffer of another pool.
-    #[error("the buffer belongs to another pool; release it there, or drop it")]
+    /// A unified buffer of another pool.
+    #[error("the unified buffer belongs to another pool; release it there, or drop it")]
     OtherPool,
 
-    /// A buffer that holds nothing yet.
-    #[error("nothing was written to this buffer yet; write the host or the device side first")]
+    /// A unified buffer that holds nothing yet.
+    #[error("nothing was written to this unified buffer yet; write its host or device side first")]
     Unwritten,
+
+    /// A transfer between a host side and a device side of different sizes.
+    #[error("the device side has {device} bytes, the host side {host}; a transfer needs as many")]
+    TransferLen {
+        /// Bytes of the device side.
+        device: usize,
+        /// Bytes of the host side.
+        host: usize,
+    },
 
     /// The operating system refused.
     #[error("{op} failed: {source}")]

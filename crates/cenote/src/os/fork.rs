@@ -98,25 +98,47 @@ impl Drop for Guarded {
 }
 
 /// Has the kernel's fork call the three functions below, from the first use on.
-///
-/// Not a `Once`: a child forked while another thread is in there would wait for it for ever. Two
-/// threads at once may both install them, and what they do twice they do once.
 fn install() {
-    static DONE: AtomicBool = AtomicBool::new(false);
-    if !DONE.load(Ordering::Acquire) {
+    static HOOKS: Hooks = Hooks::new(prepare, parent, child);
+    HOOKS.install();
+}
+
+/// Functions that run before a fork, and after it in the parent and in the child.
+///
+/// They may be entered twice by threads that come at once: the second run of each must do nothing.
+/// So nobody has to wait for anybody here, which a child that is forked meanwhile would do for ever.
+#[derive(Debug)]
+pub(crate) struct Hooks {
+    prepare: extern "C" fn(),
+    parent: extern "C" fn(),
+    child: extern "C" fn(),
+    installed: AtomicBool,
+}
+
+impl Hooks {
+    pub(crate) const fn new(
+        prepare: extern "C" fn(),
+        parent: extern "C" fn(),
+        child: extern "C" fn(),
+    ) -> Hooks {
+        Hooks { prepare, parent, child, installed: AtomicBool::new(false) }
+    }
+
+    /// Enters the functions, unless that has been done.
+    pub(crate) fn install(&self) {
+        if self.installed.load(Ordering::Acquire) {
+            return;
+        }
         // SAFETY: the three functions are `extern "C"`, take nothing, and do not unwind. If
         // there is no memory for the entry, children are not protected; nothing else breaks.
-        unsafe { libc::pthread_atfork(Some(prepare), Some(parent), Some(child)) };
-        DONE.store(true, Ordering::Release);
+        unsafe { libc::pthread_atfork(Some(self.prepare), Some(self.parent), Some(self.child)) };
+        self.installed.store(true, Ordering::Release);
     }
 }
 
 extern "C" fn prepare() {
     // A thread that is ending has no thread-locals any more; then `child` tries the lock itself.
-    let _ = HELD.try_with(|held| {
-        let mine = held.take().unwrap_or_else(register);
-        held.set(Some(mine));
-    });
+    let _ = HELD.try_with(|held| held.set(held.take().or_else(|| Some(register()))));
 }
 
 extern "C" fn parent() {

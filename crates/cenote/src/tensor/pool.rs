@@ -164,7 +164,7 @@ impl TensorPool {
         let len = layout.pack(shape)?;
         let buffer = home::allocated(owner, owner.alloc(len)?, len)?;
         check_len(&buffer, len)?;
-        let mut tensor = Tensor::unchecked(buffer, layout, dtype);
+        let mut tensor = Tensor::of(buffer, layout, dtype);
         if dtype == DType::Bool {
             tensor.clear()?;
         }
