@@ -49,6 +49,7 @@ impl Words {
     }
 
     /// The words. Only those that were opened for it may be stored into.
+    #[inline]
     pub(crate) fn get(&self) -> &[AtomicU64] {
         const { assert!(cfg!(loom) || align_of::<AtomicU64>() == 8) };
         // SAFETY: the mapping has `len` words, lives as long as `self`, is aligned to pages, and

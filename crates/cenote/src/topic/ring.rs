@@ -207,6 +207,7 @@ pub(crate) struct Reader<'a> {
 
 impl<'a> Reader<'a> {
     /// Over the words of a ring, of which there must be [`Shape::words`].
+    #[inline]
     pub(crate) fn new(words: &'a [AtomicU64], shape: Shape) -> Self {
         Reader { words: &words[..shape.words()], shape }
     }
@@ -224,6 +225,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Whether nothing more will come.
+    #[inline]
     pub(crate) fn is_closed(&self) -> bool {
         self.words[CLOSED].load(Ordering::Acquire) != 0
     }

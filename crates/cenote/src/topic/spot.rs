@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 
 use crate::region::Words;
-use crate::sync::{AtomicU64, Ordering};
+use crate::sync::{AtomicU64, AtomicUsize, Ordering};
 use crate::topic::ring::{Found, Reader, Shape};
 
 /// A ring in mapped memory.
@@ -71,16 +71,22 @@ const SPOTS: usize = 8;
 #[derive(Debug, Default)]
 pub(crate) struct Spots {
     spots: [OnceLock<Arc<Spot>>; SPOTS],
+    /// How many of them are filled. Stored under the subscriber's lock.
+    filled: AtomicUsize,
     /// There are more, or something else than a message is to be looked at.
     look: AtomicBool,
 }
 
 impl Spots {
-    /// Adds a spot. Those for which there is no room are looked at under the lock.
+    /// Adds a spot. Those for which there is no room are looked at under the lock, which the caller
+    /// holds.
     pub(crate) fn add(&self, spot: &Arc<Spot>) {
-        let free = self.spots.iter().find(|one| one.get().is_none());
-        match free {
-            Some(free) => drop(free.set(spot.clone())),
+        let filled = self.filled.load(Ordering::Relaxed);
+        match self.spots.get(filled) {
+            Some(free) => {
+                let _ = free.set(spot.clone());
+                self.filled.store(filled + 1, Ordering::Release);
+            }
             None => self.look_always(),
         }
     }
@@ -94,6 +100,7 @@ impl Spots {
     #[inline]
     pub(crate) fn are_quiet(&self) -> bool {
         let quiet = |spot: &OnceLock<Arc<Spot>>| spot.get().is_none_or(|spot| spot.is_quiet());
-        !self.look.load(Ordering::Relaxed) && self.spots.iter().all(quiet)
+        let filled = self.filled.load(Ordering::Acquire).min(SPOTS);
+        !self.look.load(Ordering::Relaxed) && self.spots[..filled].iter().all(quiet)
     }
 }
