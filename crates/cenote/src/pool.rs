@@ -17,6 +17,7 @@
 //! The pool speaks bytes: what is in a slot is the business of the layer above.
 
 pub(crate) mod access;
+mod adopted;
 mod alloc;
 pub(crate) mod allocator;
 mod attachers;

@@ -179,7 +179,7 @@ impl<S: Spared> Owner<S> {
             pool: self.entry.name.clone(),
             asked: len,
             why,
-            slots: (stats.slots as usize, self.max_slots as usize),
+            slots: (stats.slots as usize, self.config.max_slots),
             bytes: (stats.in_use, self.config.pool_size),
             holders: state.holders(),
         }
@@ -276,8 +276,9 @@ impl<S: Spared> Owner<S> {
         let spare = state.keep(slot, spare);
         state.retire(slot, published, self.serials());
         let (wake, dirty) = (state.waiters > 0, state.is_dirty());
+        let gone = state.forget_adopted();
         drop(state);
-        drop(spare);
+        drop((spare, gone));
         if dirty {
             self.scrub();
         }
@@ -290,8 +291,10 @@ impl<S: Spared> Owner<S> {
     pub(super) fn swept(&self, limit: usize) -> MutexGuard<'_, State<S>> {
         let mut state = self.state();
         state.sweep(limit, self.serials());
-        if state.is_dirty() {
+        let gone = state.forget_adopted();
+        if state.is_dirty() || !gone.is_empty() {
             drop(state);
+            drop(gone);
             self.scrub();
             state = self.state();
         }

@@ -26,7 +26,7 @@ use crate::pool::serial;
 use crate::pool::serve::Server;
 use crate::pool::state::State;
 use crate::pool::stats::PoolStats;
-use crate::pool::wire::header;
+use crate::pool::wire::{MAX_ADOPTED, header};
 use crate::region::{Map, Words};
 use crate::sync::{AtomicU64, Ordering};
 
@@ -50,6 +50,7 @@ pub(crate) trait Spared: Send + Sync + Sized + 'static {
 pub(crate) struct Owner<S> {
     pub(crate) entry: Entry,
     pub(crate) config: TensorPoolConfig,
+    /// Those of adopted memory included.
     pub(crate) max_slots: u32,
     /// The fork epoch it was made in.
     epoch: u64,
@@ -86,12 +87,14 @@ pub(crate) struct Owner<S> {
 
 impl<S: Spared> Owner<S> {
     pub(super) fn new(entry: Entry, config: TensorPoolConfig, max_slots: u32) -> Result<Self> {
+        let own_slots = max_slots;
+        let max_slots = max_slots + MAX_ADOPTED;
         // Heap memory that cannot be had is the end of the process, so it is asked for first.
         let slots = max_slots as usize;
         let reservation = Budget::reserve(slots * Self::BYTES_PER_SLOT)?;
         let (header, header_fd) = new_header(max_slots)?;
         let own_row: Arc<[AtomicU64]> = (0..max_slots).map(|_| AtomicU64::new(0)).collect();
-        let state = State::new(&config, max_slots, own_row.clone());
+        let state = State::new(&config, own_slots, own_row.clone());
         let owner = Owner {
             entry,
             config,
@@ -207,7 +210,7 @@ impl<S: Spared> Owner<S> {
             return Err(refused(Refused::Stale));
         }
         self.leases().by_serial(slot, serial).map_err(refused)?;
-        let place = state.allocator.slot(slot);
+        let place = state.slot(slot);
         let found = place.and_then(|place| Some((place, state.segments.get(&place.segment)?)));
         match found {
             Some((place, segment)) => Ok((place, segment.map.clone())),
@@ -239,7 +242,7 @@ impl<S: Spared> Owner<S> {
         PoolStats {
             slots_in_use: state.own_slots(),
             retired: state.retired.len(),
-            max_slots: self.max_slots as usize,
+            max_slots: self.config.max_slots,
             bytes_in_use: found.in_use,
             bytes_reserved: found.reserved,
             pool_size: self.config.pool_size,

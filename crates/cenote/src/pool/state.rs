@@ -12,6 +12,7 @@ use rustix::time::{ClockId, clock_gettime};
 use crate::error::Holder;
 use crate::memory::select::Wish;
 use crate::os::peer::Peer;
+use crate::pool::adopted::Adopted;
 use crate::pool::allocator::{Allocator, SegmentId, Slot};
 use crate::pool::attachers::Attachers;
 use crate::pool::config::TensorPoolConfig;
@@ -20,7 +21,7 @@ use crate::pool::retire::Retired;
 use crate::pool::rows::{self, RowId, Rows};
 use crate::pool::segment::Segment;
 use crate::pool::serve::Server;
-use crate::pool::wire::row;
+use crate::pool::wire::{MAX_ADOPTED, row};
 use crate::region::{Map, Words};
 use crate::sync::AtomicU64;
 
@@ -28,6 +29,7 @@ use crate::sync::AtomicU64;
 #[derive(Debug)]
 pub(crate) struct State<S> {
     pub(super) allocator: Allocator,
+    pub(super) adopted: Adopted,
     pub(super) retired: Retired,
     pub(crate) rows: Rows<Row>,
     pub(crate) segments: HashMap<SegmentId, Segment>,
@@ -97,13 +99,14 @@ impl<S> State<S> {
         rows.insert(Row::Own(own_row));
         State {
             allocator: Allocator::new(max_slots, config.slot_alignment),
-            retired: Retired::new(max_slots),
+            adopted: Adopted::new(max_slots),
+            retired: Retired::new(max_slots + MAX_ADOPTED),
             rows,
             segments: HashMap::new(),
             attachers: Attachers::default(),
             server: None,
             spares: (0..max_slots).map(|_| Spare { place: None, spare: None }).collect(),
-            retired_at: vec![Duration::ZERO; max_slots as usize].into(),
+            retired_at: vec![Duration::ZERO; (max_slots + MAX_ADOPTED) as usize].into(),
             dirty: config.scrub.then(|| Vec::with_capacity(max_slots as usize)),
             scrubbing: 0,
             waiters: 0,
@@ -148,7 +151,7 @@ impl<S> State<S> {
     /// Keeps a spare for a slot; gives back the one it replaces, to be dropped without the lock.
     /// A spare leads back to the pool: after closing, keeping it would keep the pool for ever.
     pub(super) fn keep(&mut self, slot: u32, spare: Option<Arc<S>>) -> Option<Arc<S>> {
-        if self.closed {
+        if self.closed || self.adopted.has(slot) {
             return spare;
         }
         std::mem::replace(&mut self.spares[slot as usize].spare, spare)
@@ -156,7 +159,7 @@ impl<S> State<S> {
 
     pub(super) fn retire(&mut self, slot: u32, published: bool, serials: &[AtomicU64]) {
         if !published || self.retired.retire(slot, serials, &self.rows) {
-            free(&mut self.allocator, &mut self.dirty, slot);
+            free(&mut self.allocator, &mut self.adopted, &mut self.dirty, slot);
         } else {
             self.retired_at[slot as usize] = coarse_now();
         }
@@ -164,8 +167,28 @@ impl<S> State<S> {
 
     /// Looks again at up to `limit` slots that others held.
     pub(crate) fn sweep(&mut self, limit: usize, serials: &[AtomicU64]) {
-        let State { allocator, retired, rows, dirty, .. } = self;
-        retired.sweep(limit, serials, rows, |slot| free(allocator, dirty, slot));
+        let State { allocator, adopted, retired, rows, dirty, .. } = self;
+        retired.sweep(limit, serials, rows, |slot| free(allocator, adopted, dirty, slot));
+    }
+
+    /// A slot that is in use.
+    pub(super) fn slot(&self, index: u32) -> Option<Slot> {
+        if !self.adopted.has(index) {
+            return self.allocator.slot(index);
+        }
+        let segment = self.adopted.segment(index)?;
+        let capacity = self.segments.get(&segment)?.len;
+        Some(Slot { index, segment, offset: 0, capacity })
+    }
+
+    /// Segments of adopted memory that nobody holds any more, to be dropped without the lock.
+    pub(super) fn forget_adopted(&mut self) -> Vec<Segment> {
+        if !self.adopted.any_gone() {
+            return Vec::new();
+        }
+        let gone = self.adopted.take_gone();
+        gone.iter().for_each(|id| self.attachers.forget(*id));
+        gone.iter().filter_map(|id| self.segments.remove(id)).collect()
     }
 
     pub(crate) fn sweep_all(&mut self, serials: &[AtomicU64]) {
@@ -192,7 +215,7 @@ impl<S> State<S> {
     /// Slots of which this process has handles.
     pub(super) fn own_slots(&self) -> usize {
         let others = self.retired.len() + self.dirty.as_ref().map_or(0, Vec::len) + self.scrubbing;
-        (self.allocator.stats().slots as usize).saturating_sub(others)
+        (self.allocator.stats().slots as usize + self.adopted.len()).saturating_sub(others)
     }
 
     /// Every spare there is.
@@ -262,8 +285,14 @@ impl<S> State<S> {
 
 /// Frees a slot that nobody holds any more, or puts it down for scrubbing, which is too long for
 /// the lock.
-fn free(allocator: &mut Allocator, dirty: &mut Option<Vec<u32>>, index: u32) {
+fn free(
+    allocator: &mut Allocator,
+    adopted: &mut Adopted,
+    dirty: &mut Option<Vec<u32>>,
+    index: u32,
+) {
     match dirty {
+        _ if adopted.has(index) => adopted.free(index),
         Some(dirty) => dirty.push(index),
         None => allocator.free(index),
     }

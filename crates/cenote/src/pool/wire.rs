@@ -25,6 +25,9 @@ pub(crate) const MAX_SEGMENTS: usize = 128;
 /// The most slots that a pool has.
 pub(crate) const MAX_SLOTS: u32 = 1 << 20;
 
+/// The most pieces of memory that it shares beside those: they have slots, too.
+pub(crate) const MAX_ADOPTED: u32 = 64;
+
 /// What a packet is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
@@ -115,7 +118,7 @@ impl Welcome {
         let bad = |what| Error::BadMessage { what };
         let welcome: Welcome = bytemuck::try_pod_read_unaligned(bytes)
             .map_err(|_| bad("the owner's answer has the wrong length"))?;
-        if welcome.max_slots == 0 || welcome.max_slots > MAX_SLOTS {
+        if welcome.max_slots == 0 || welcome.max_slots > MAX_SLOTS + MAX_ADOPTED {
             return Err(bad("the owner says an impossible number of slots"));
         }
         if welcome.segments as usize > MAX_SEGMENTS {

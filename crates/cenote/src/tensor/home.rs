@@ -54,6 +54,8 @@ impl Spared for Buffer {
 pub(crate) enum PoolRef {
     /// It allocated it.
     Allocated(Arc<Owner<Buffer>>),
+    /// It is memory that the pool did not make.
+    Adopted(Arc<Owner<Buffer>>),
     /// It leased it from itself, by descriptor.
     OwnLease(Arc<Owner<Buffer>>),
     /// It leased it from another process.
@@ -68,7 +70,7 @@ impl Home {
     /// The serial for a descriptor of the slot's content.
     pub(crate) fn publish(&self) -> u64 {
         match &self.pool {
-            PoolRef::Allocated(owner) => owner.publish(self.slot.index),
+            PoolRef::Allocated(owner) | PoolRef::Adopted(owner) => owner.publish(self.slot.index),
             _ => self.lease_serial.load(Ordering::Relaxed),
         }
     }
@@ -76,7 +78,9 @@ impl Home {
     /// An error in a forked child, which has neither slot nor lease.
     pub(crate) fn check_process(&self) -> Result<()> {
         match &self.pool {
-            PoolRef::Allocated(owner) | PoolRef::OwnLease(owner) => owner.check_process(),
+            PoolRef::Allocated(owner) | PoolRef::Adopted(owner) | PoolRef::OwnLease(owner) => {
+                owner.check_process()
+            }
             PoolRef::Leased(attachment) => attachment.check_process(),
         }
     }
@@ -84,14 +88,16 @@ impl Home {
     /// Whether others can attach to the pool: its owner lives.
     pub(crate) fn is_attachable(&self) -> bool {
         match &self.pool {
-            PoolRef::Allocated(_) | PoolRef::OwnLease(_) => true,
+            PoolRef::Allocated(_) | PoolRef::Adopted(_) | PoolRef::OwnLease(_) => true,
             PoolRef::Leased(attachment) => !attachment.is_gone(),
         }
     }
 
     pub(crate) fn uid(&self) -> u64 {
         match &self.pool {
-            PoolRef::Allocated(owner) | PoolRef::OwnLease(owner) => owner.entry.uid,
+            PoolRef::Allocated(owner) | PoolRef::Adopted(owner) | PoolRef::OwnLease(owner) => {
+                owner.entry.uid
+            }
             PoolRef::Leased(attachment) => attachment.entry.uid,
         }
     }
@@ -111,6 +117,7 @@ impl Home {
     pub(crate) fn give_back(&self, published: bool) {
         match &self.pool {
             PoolRef::Allocated(owner) => owner.give_back(self.slot.index, None, published),
+            PoolRef::Adopted(owner) => owner.give_back(self.slot.index, None, true),
             PoolRef::OwnLease(owner) => owner.release(self.slot.index),
             PoolRef::Leased(attachment) => attachment.release(self.slot.index, None),
         }
@@ -124,6 +131,7 @@ impl Home {
         match &home.pool {
             PoolRef::Allocated(_) if buffer.is_published() => Owner::give_back_whole(buffer, true),
             PoolRef::Allocated(_) => Owner::offer(buffer),
+            PoolRef::Adopted(owner) => owner.give_back(slot, None, true),
             PoolRef::OwnLease(owner) => owner.release(slot),
             PoolRef::Leased(attachment) => {
                 let attachment = attachment.clone();
@@ -153,6 +161,11 @@ pub(crate) fn allocated(
     }
 }
 
+/// The buffer of memory that a pool has adopted, read-only.
+pub(crate) fn adopted(owner: &Arc<Owner<Buffer>>, slot: Slot, map: Arc<Map>) -> Result<Handle> {
+    region(map, Home::new(PoolRef::Adopted(owner.clone()), slot, 0, 0))
+}
+
 /// The buffer of a slot that was just leased, read-only.
 pub(crate) fn leased(
     pool: PoolRef,
@@ -174,12 +187,12 @@ fn region(map: Arc<Map>, home: Home) -> Result<Handle> {
     let (start, end, len) = (range.start as i128, range.end as i128, map.len());
     let access = match home.pool {
         PoolRef::Allocated(_) => Access::Write,
-        PoolRef::OwnLease(_) | PoolRef::Leased(_) => Access::Read,
+        PoolRef::Adopted(_) | PoolRef::OwnLease(_) | PoolRef::Leased(_) => Access::Read,
     };
     // SAFETY: to write: the allocator hands out disjoint ranges, and this one was handed out to
     // `home` and comes back when the buffer is dropped, so nobody else has a region over it. To
-    // read: the slot is leased by `home`, so its owner does not reuse it, and its bytes do not
-    // change. The range is the slot's: in this process the allocator says so, elsewhere the
+    // read: the slot is leased by `home`, so its owner does not reuse it, or it is adopted, and
+    // sealed against writing: its bytes do not change. The range is the slot's: in this process the allocator says so, elsewhere the
     // owner's header, and the owner is trusted for the content of its bytes.
     let region = unsafe { Region::part(map, range, access) };
     let region = region.ok_or(Error::OutOfBuffer { start, end, len })?;

@@ -216,6 +216,17 @@ impl TensorPool {
         }
     }
 
+    /// The same tensor, in this pool without being copied: its shared memory becomes part of it.
+    /// `None` if that cannot be, because the memory is not sealed or not all there, or there is too
+    /// much of the kind.
+    pub(crate) fn adopt(&self, tensor: &Tensor) -> Result<Option<Tensor>> {
+        let owner = self.owner("adopt")?;
+        let Some((fd, map)) = tensor.buffer.for_adoption()? else { return Ok(None) };
+        let Some(slot) = owner.adopt(fd, map.clone())? else { return Ok(None) };
+        let buffer = home::adopted(owner, slot, map)?;
+        Ok(Some(Tensor { buffer, ..tensor.clone() }))
+    }
+
     /// Lets nobody else in; tensors live on.
     pub(crate) fn close(&self) {
         if let Role::Owner(owner) = &self.role {
@@ -285,6 +296,11 @@ impl Tensor {
     /// Whether others can attach to the pool that it is in; `None` if it is in none.
     pub(crate) fn is_attachable(&self) -> Option<bool> {
         self.buffer.home().map(Home::is_attachable)
+    }
+
+    /// The same view of another tensor's buffer, which has the same bytes.
+    pub(crate) fn over_buffer_of(&self, other: &Tensor) -> Tensor {
+        Tensor { buffer: other.buffer.clone(), ..self.clone() }
     }
 
     pub(crate) fn has_far_planes(&self) -> bool {

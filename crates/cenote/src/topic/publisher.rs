@@ -30,6 +30,7 @@ use crate::topic::ring::{Shipped, Writer};
 use crate::topic::row::{self, Row};
 use crate::topic::signature::Signature;
 use crate::topic::spot::Ring;
+use crate::topic::stage::AdoptedTensors;
 use crate::topic::stats::Staged;
 use crate::topic::wire::{Mismatch, Subscribe, Subscribed, read};
 
@@ -55,6 +56,7 @@ pub(crate) struct Publisher {
     /// Wakes whoever receives through the same object.
     own: OnceLock<Arc<News>>,
     pub(crate) staged: Staged,
+    adopted: Mutex<AdoptedTensors>,
     closed: AtomicBool,
 }
 
@@ -141,6 +143,7 @@ impl Publisher {
             changed: Condvar::new(),
             own: OnceLock::new(),
             staged: Staged::default(),
+            adopted: Mutex::default(),
             closed: AtomicBool::new(false),
         }))
     }
@@ -148,6 +151,11 @@ impl Publisher {
     fn state(&self) -> MutexGuard<'_, State> {
         // No code under this lock panics between two halves of a change.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn adopted(&self) -> MutexGuard<'_, AdoptedTensors> {
+        // Insertions and removals are whole.
+        self.adopted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn check_process(&self) -> Result<()> {
