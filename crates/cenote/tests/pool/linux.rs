@@ -183,7 +183,7 @@ fn child(role: &str) {
             }
             (_, "attachers", None, None) => pools[0].stats().unwrap().attachers.to_string(),
             (_, "alive", None, None) => pools[0].is_alive().to_string(),
-            (_, "fork", None, None) => meeting::fork_and_wait(),
+            (_, how @ ("fork" | "clone"), None, None) => meeting::fork_and_wait(how),
             (_, "try_alloc", None, None) => reply(pools[0].alloc(&[1], DType::U8).map(drop)),
             other => panic!("{other:?}"),
         };
