@@ -102,6 +102,8 @@ pub(crate) fn create<S: Spared>(name: &str, config: TensorPoolConfig) -> Result<
     let owner = Arc::new(Owner::new(entry, config, max_slots)?);
     let server = Server::start(place, &owner)?;
     owner.state().server = Some(server);
+    // It may be gone already, and that came too early to be noticed.
+    owner.check_socket();
     Ok(owner)
 }
 

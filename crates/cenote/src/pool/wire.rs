@@ -95,7 +95,7 @@ pub(crate) struct Welcome {
     pub(crate) head: Packet,
     pub(crate) uid: u64,
     pub(crate) max_slots: u32,
-    /// How many leases this attacher may hold.
+    /// How many slots this attacher may hold.
     pub(crate) max_leases: u32,
     /// Segments in use: their numbers and lengths, in the order of their descriptors.
     pub(crate) segments: u32,

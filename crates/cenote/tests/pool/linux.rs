@@ -187,7 +187,7 @@ fn child(role: &str) {
             }
             (_, "attachers", None, None) => pools[0].stats().unwrap().attachers.to_string(),
             (_, "alive", None, None) => pools[0].is_alive().to_string(),
-            (_, "fork", None, None) => meeting::fork_and_wait(),
+            (_, how @ ("fork" | "clone"), None, None) => meeting::fork_and_wait(how),
             (_, "bools", None, None) => {
                 let seen = reply(tensors[0].map().unwrap().as_slice::<bool>().map(drop));
                 format!("{seen}; copied: {:?}", tensors[0].to_vec::<bool>().unwrap())

@@ -19,6 +19,7 @@ pub(crate) const TESTS: &[Test] = &[
     ("what_one_process_may_hold_is_counted_in_slots", limit),
     ("first_imports_at_the_same_time_attach_once", together),
     ("a_dead_owner_with_a_living_forked_child_is_dead", dead_parent),
+    ("a_dead_reader_with_a_living_forked_child_is_dead", dead_reader),
     ("no_connection_reaches_a_forked_child", leaks),
     ("a_forked_child_reads_what_it_inherited_and_knows_that_it_owns_nothing", inherited),
 ];
@@ -191,45 +192,73 @@ fn together() {
     owner.kill();
 }
 
-/// In a child: forks one off that lives until it is killed, and gives its pid.
-pub(crate) fn fork_and_wait() -> String {
-    // SAFETY: the child only sleeps.
-    match unsafe { libc::fork() } {
-        0 => loop {
+/// In a child: forks one off that lives until it is killed, and gives its pid. By a raw clone(2) it
+/// has all sockets, as any child has until the handlers of fork have run.
+pub(crate) fn fork_and_wait(how: &str) -> String {
+    let flags = libc::c_long::from(libc::SIGCHLD);
+    let pid = match how {
+        // SAFETY: the child only sleeps.
+        "clone" => unsafe {
+            libc::syscall(libc::SYS_clone, flags, 0_usize, 0_usize, 0_usize, 0_usize)
+        },
+        // SAFETY: as above.
+        _ => libc::c_long::from(unsafe { libc::fork() }),
+    };
+    if pid == 0 {
+        // SAFETY: it takes a number. Should nobody kill it, this does.
+        unsafe { libc::alarm(60) };
+        loop {
             // SAFETY: it takes nothing.
             unsafe { libc::pause() };
-        },
-        pid => pid.to_string(),
+        }
     }
+    pid.to_string()
 }
 
 fn dead_parent() {
-    let name = unique();
-    let mut owner = Peer::start("any");
-    assert_eq!(owner.ask(&format!("new {name}")), "ok");
-    let tensor = owner.ask("alloc 1000 3");
-    let mut reader = Peer::start("any");
-    assert_eq!(reader.ask(&format!("open {name}")), "ok");
-    assert_eq!(reader.ask(&format!("import {tensor}")), "ok");
-    let orphan: libc::pid_t = owner.ask("fork").parse().unwrap();
-    owner.kill();
-    while reader.ask("alive") == "true" {
-        std::thread::yield_now();
+    for how in ["fork", "clone"] {
+        let name = unique();
+        let mut owner = Peer::start("any");
+        assert_eq!(owner.ask(&format!("new {name}")), "ok");
+        let tensor = owner.ask("alloc 1000 3");
+        let mut reader = Peer::start("any");
+        assert_eq!(reader.ask(&format!("open {name}")), "ok");
+        assert_eq!(reader.ask(&format!("import {tensor}")), "ok");
+        let orphan: libc::pid_t = owner.ask(how).parse().unwrap();
+        owner.kill();
+        while reader.ask("alive") == "true" {
+            std::thread::yield_now();
+        }
+        assert_eq!(reader.ask("check 3"), "true");
+        // Whether somebody looked for it before or not, its name is free.
+        if how == "fork" {
+            assert!(matches!(TensorPool::open(name.as_str()), Err(Error::NoSuchPool { .. })));
+        }
+        drop(TensorPool::new(name.as_str(), TensorPoolConfig::small()).unwrap());
+        assert!(matches!(TensorPool::open(name.as_str()), Err(Error::NoSuchPool { .. })));
+        reader.kill();
+        // SAFETY: a process that this test had forked, and that only it ends.
+        assert_eq!(unsafe { libc::kill(orphan, libc::SIGKILL) }, 0);
     }
-    assert_eq!(reader.ask("check 3"), "true");
-    assert!(matches!(TensorPool::open(name.as_str()), Err(Error::NoSuchPool { .. })));
-    drop(TensorPool::new(name, TensorPoolConfig::small()).unwrap());
+}
+
+/// A reader that is dead holds nothing, whoever was forked off it.
+fn dead_reader() {
+    let pool = pool(TensorPoolConfig { max_slots: 1, ..TensorPoolConfig::small() });
+    let tensor = filled(&pool, 1000, 3);
+    let mut reader = Peer::start("any");
+    assert_eq!(reader.ask(&format!("import {}", hex(&tensor.descriptor().unwrap()))), "ok");
+    let orphan: libc::pid_t = reader.ask("clone").parse().unwrap();
+    drop(tensor);
+    assert!(matches!(pool.alloc(&[1], DType::U8), Err(Error::PoolFull { .. })));
     reader.kill();
+    pool.alloc(&[1], DType::U8).unwrap();
     // SAFETY: a process that this test had forked, and that only it ends.
     assert_eq!(unsafe { libc::kill(orphan, libc::SIGKILL) }, 0);
 }
 
 /// While one thread forks, another opens and closes sockets of every kind. No child has any.
 fn leaks() {
-    let (dir, name) = (place(), unique());
-    let mut owner = Peer::run(&mut somewhere(&dir));
-    assert_eq!(owner.ask(&format!("new {name}")), "ok");
-    owner.kill();
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
