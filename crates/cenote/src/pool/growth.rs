@@ -85,23 +85,30 @@ impl<S: Spared> Owner<S> {
         }
     }
 
-    /// Should this fail, the next allocation that needs a segment says why.
+    /// Reserves until there is enough again: others go on allocating meanwhile. Should it fail, the
+    /// next allocation that needs a segment says why.
     fn grow_now(&self) {
         let _growing = self.growing.lock().unwrap_or_else(PoisonError::into_inner);
-        let len = self.wanted.load(Ordering::Relaxed);
-        let low = {
-            let state = self.state();
-            !state.closed && state.is_low(len, self.config.pool_size)
-        };
-        if len > 0 && low {
-            let grown = self.add_segment(len, |step| [step.most, step.most]);
+        while self.is_low() {
+            let grown =
+                self.add_segment(self.wanted.load(Ordering::Relaxed), |step| [step.most; 2]);
             let mut state = self.state();
             match grown {
-                Ok(_) => state.ahead.granted(),
-                Err(_) => state.ahead.refused(),
+                Ok(Grown::More) => state.ahead.granted(),
+                Ok(Grown::No) | Err(_) => {
+                    state.ahead.refused();
+                    break;
+                }
             }
         }
         self.wanted.store(0, Ordering::Relaxed);
+    }
+
+    /// Whether what was wanted is still not there, in a pool that still has a use for it.
+    fn is_low(&self) -> bool {
+        let len = self.wanted.load(Ordering::Relaxed);
+        let state = self.state();
+        len > 0 && !state.closed && state.is_low(len, self.config.pool_size)
     }
 
     /// Adds a segment that has room for `len` bytes, of the first of two sizes that can be had.

@@ -214,20 +214,28 @@ fn eighth() {
     assert_eq!(pool.stats().unwrap().segments, 1);
 }
 
+/// One of two threads finds what readers let go of, and scrubs it; the other needs some of it.
 fn scrubbing() {
     let config = TensorPoolConfig { scrub: true, max_slots: 2, ..TensorPoolConfig::small() };
     let pool = pool(config);
-    std::thread::scope(|scope| {
-        for value in [1, 2] {
-            let pool = &pool;
-            scope.spawn(move || {
-                for _ in 0..200 {
-                    let tensor = filled(pool, 100_000, value);
-                    assert!(super::all_are(&tensor, value));
-                }
-            });
-        }
-    });
+    for value in 0..30 {
+        let tensors = [filled(&pool, 2_000_000, value), filled(&pool, 2_000_000, value)];
+        let leases = tensors
+            .each_ref()
+            .map(|tensor| Tensor::from_descriptor(&tensor.descriptor().unwrap()).unwrap());
+        drop(tensors);
+        drop(leases);
+        let both = std::sync::Barrier::new(2);
+        let alloc = || {
+            both.wait();
+            pool.alloc(&[2_000_000], DType::U8).unwrap()
+        };
+        std::thread::scope(|scope| {
+            let (one, two) = (scope.spawn(alloc), scope.spawn(alloc));
+            let tensors = [one.join().unwrap(), two.join().unwrap()];
+            assert!(tensors.iter().all(|tensor| super::all_are(tensor, 0)));
+        });
+    }
     let stats = pool.stats().unwrap();
     assert_eq!((stats.failures, stats.slots_in_use, stats.bytes_in_use), (0, 0, 0));
 }
