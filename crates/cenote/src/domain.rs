@@ -76,7 +76,9 @@ impl Domain for Tensor {
 /// The descriptor of the tensor, with the metadata.
 #[cfg(target_os = "linux")]
 pub(crate) fn describe<T: Domain>(what: &T) -> Result<TensorDescriptor> {
-    Ok(what.tensor().descriptor()?.with_meta(T::KIND, &what.meta()))
+    let mut descriptor = what.tensor().descriptor()?;
+    descriptor.set_meta(T::KIND, &what.meta());
+    Ok(descriptor)
 }
 
 /// What a descriptor describes, if it is a `T`. Everything is a [`Tensor`].
