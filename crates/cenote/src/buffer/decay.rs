@@ -192,6 +192,15 @@ mod tests {
     }
 
     #[test]
+    fn many_blocks_decay_at_one_look() {
+        let (pool, store) = pool();
+        // One of them gets the block that is there.
+        drop((0..1000).map(|_| pool.acquire::<u8>(100).unwrap()).collect::<Vec<_>>());
+        assert!(store.look() && !store.look());
+        assert_eq!((pool.len(), pool.stats().decays), (0, 1000));
+    }
+
+    #[test]
     fn a_block_in_use_does_not_decay_and_is_noticed_when_it_returns() {
         let (pool, store) = pool();
         let buffer = pool.acquire::<u8>(1000).unwrap();

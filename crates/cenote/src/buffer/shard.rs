@@ -21,6 +21,9 @@ use super::stats::BufferStats;
 use super::store::Store;
 use crate::sync::{Lock, LockGuard};
 
+/// Idle blocks that are taken out at a time: others want the lock.
+const DECAY_BATCH: usize = 64;
+
 /// On cache lines of its own, two of them because processors fetch neighbours in pairs.
 #[derive(Debug)]
 #[repr(align(128))]
@@ -273,12 +276,16 @@ impl Shard {
         Some(block)
     }
 
-    /// Gives up the blocks that were not used since the last look, with their credit. If it is then
-    /// without blocks, it gives up all its credit.
+    /// Gives up some of the blocks that were not used since the last look, with their credit. If
+    /// these were all it gives up the rest of its credit, too, once it is without blocks.
     pub(super) fn decay(&self) -> Decayed {
         let state = &mut *self.lock();
         let mut decayed = Decayed::default();
         while state.bins.oldest().is_some_and(|stamp| stamp <= state.mark) {
+            if decayed.blocks.len() == DECAY_BATCH {
+                decayed.more = true;
+                return decayed;
+            }
             let Some(block) = state.bins.take_oldest() else { break };
             state.share.spend(block.price());
             state.owned.spend(block.price());
@@ -325,6 +332,8 @@ impl Shard {
 pub(super) struct Decayed {
     pub(super) blocks: Vec<Block>,
     pub(super) credit: Credit,
+    /// Whether there are more.
+    pub(super) more: bool,
     /// Whether the shard retains nothing, and cannot without credit from the ledger.
     pub(super) is_empty: bool,
 }

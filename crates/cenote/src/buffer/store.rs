@@ -358,10 +358,14 @@ impl Store {
         let mut ledger = self.ledger();
         let mut retains = false;
         for shard in self.shards() {
-            let decayed = shard.decay();
-            ledger.free.add(decayed.credit);
-            leaving.extend(decayed.blocks);
-            retains |= !decayed.is_empty;
+            let mut more = true;
+            while more {
+                let decayed = shard.decay();
+                ledger.free.add(decayed.credit);
+                leaving.extend(decayed.blocks);
+                more = decayed.more;
+                retains |= !more && !decayed.is_empty;
+            }
         }
         ledger.watched = retains;
         drop(ledger);
