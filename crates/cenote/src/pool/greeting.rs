@@ -90,12 +90,10 @@ pub(crate) fn begin(
     let state = Mutex::new(State { open, watch: None });
     let greeting = Arc::new(Greeting { connection: Arc::new(connection), room, state });
     let served: Weak<dyn Served> = Arc::downgrade(&(greeting.clone() as Arc<dyn Served>));
-    let watch = service::watch(&greeting.connection, served, 0).map_err(error)?;
+    // In one step: the service thread may have the answer before `watch` returns, and must find the
+    // watch, to end it before whoever is told watches the connection in his turn.
     let mut state = greeting.state();
-    // Unless it is all over by now.
-    if state.open.is_some() {
-        state.watch = Some(watch);
-    }
+    state.watch = Some(service::watch(&greeting.connection, served, 0).map_err(error)?);
     drop(state);
     Ok(Begun::Greeting(greeting))
 }

@@ -103,8 +103,8 @@ impl Arrivals {
             changes::watch(&self.place.held_path(), self.served(), DIRECTORY).map_err(error)?;
         self.state().directory = Some(watch);
         self.look(self.history)?;
-        let open =
-            |state: &mut State| state.met.values().any(|met| matches!(met, Met::Greeted { .. }));
+        // Whoever has not been greeted yet is about to be, by the service thread.
+        let open = |state: &mut State| state.met.values().any(|met| !matches!(met, Met::Answered));
         let waited = self.answered.wait_timeout_while(self.state(), FIRST_LOOK, open);
         drop(waited);
         Ok(())
@@ -213,6 +213,8 @@ impl Arrivals {
             }
             Ok(Begun::Nobody) | Err(_) => {
                 state.met.remove(&uid);
+                drop(state);
+                self.answered.notify_all();
             }
         }
     }
