@@ -90,12 +90,10 @@ pub(crate) fn begin(
     let state = Mutex::new(State { open, watch: None });
     let greeting = Arc::new(Greeting { connection: Arc::new(connection), room, state });
     let served: Weak<dyn Served> = Arc::downgrade(&(greeting.clone() as Arc<dyn Served>));
-    let watch = service::watch(&greeting.connection, served, 0).map_err(error)?;
+    // Under the lock: whoever takes the answer finds the watch, and ends it before the connection is
+    // watched by somebody else.
     let mut state = greeting.state();
-    // Unless it is all over by now.
-    if state.open.is_some() {
-        state.watch = Some(watch);
-    }
+    state.watch = Some(service::watch(&greeting.connection, served, 0).map_err(error)?);
     drop(state);
     Ok(Begun::Greeting(greeting))
 }
