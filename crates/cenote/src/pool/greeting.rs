@@ -90,8 +90,8 @@ pub(crate) fn begin(
     let state = Mutex::new(State { open, watch: None });
     let greeting = Arc::new(Greeting { connection: Arc::new(connection), room, state });
     let served: Weak<dyn Served> = Arc::downgrade(&(greeting.clone() as Arc<dyn Served>));
-    // In one step: the service thread may have the answer before `watch` returns, and must find the
-    // watch, to end it before whoever is told watches the connection in his turn.
+    // Under the lock: whoever takes the answer finds the watch, and ends it before the connection is
+    // watched by somebody else.
     let mut state = greeting.state();
     state.watch = Some(service::watch(&greeting.connection, served, 0).map_err(error)?);
     drop(state);

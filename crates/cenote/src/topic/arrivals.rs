@@ -22,7 +22,7 @@ use crate::pool::wire::{Kind, Packet};
 use crate::tensor::pool::{self, Known};
 use crate::topic::bell::News;
 use crate::topic::signature::Signature;
-use crate::topic::source::Source;
+use crate::topic::source::{Gone, Source};
 use crate::topic::wire::{self, Mismatch, Subscribe, Subscribed};
 
 /// How long the first look waits for answers. Those who take longer come later.
@@ -54,8 +54,10 @@ pub(crate) struct Arrivals {
 struct State {
     /// Everybody who was seen in the directory, and what became of it.
     met: HashMap<u64, Met>,
-    /// How many conversations were begun.
-    begun: u64,
+    /// Conversations so far.
+    steps: u64,
+    /// The first look is over.
+    looked: bool,
     ready: Vec<Source>,
     /// Publishers that send something else.
     mismatch: Option<Error>,
@@ -63,15 +65,33 @@ struct State {
     timer: Option<(Arc<OwnedFd>, Watch)>,
 }
 
+/// What became of somebody who was seen.
 #[derive(Debug)]
 enum Met {
-    /// It has been greeted.
-    Greeted { _greeting: Arc<Greeting> },
-    /// It did not get as far as that. Each time with another number: a conversation can be over, and
-    /// the next begun, before whoever began the first notes that it had begun.
-    Crowd(u64),
-    /// It has answered, one way or another; the flag is set when it is gone.
-    Answered,
+    /// A conversation is under way: the first, about its pool, or the second. Their numbers differ,
+    /// for the second may begin before whoever began the first has noted it.
+    Greeted { step: u64, _greeting: Option<Arc<Greeting>> },
+    /// Too many wait at its door: to be tried again, with this history.
+    Crowd { history: u64 },
+    /// It has answered; `None`: it sends something else.
+    Answered(Option<Arc<Gone>>),
+}
+
+impl Met {
+    /// Whether there is a connection, wherever its entry in the directory went. (Should a publisher
+    /// make it anew, it is still the same publisher.)
+    fn is_connected(&self) -> bool {
+        matches!(self, Met::Answered(Some(gone)) if !gone.is_true())
+    }
+}
+
+impl State {
+    /// Notes that a conversation begins.
+    fn next_step(&mut self, uid: u64) -> u64 {
+        self.steps += 1;
+        self.met.insert(uid, Met::Greeted { step: self.steps, _greeting: None });
+        self.steps
+    }
 }
 
 impl Arrivals {
@@ -102,9 +122,10 @@ impl Arrivals {
         let watch =
             changes::watch(&self.place.held_path(), self.served(), DIRECTORY).map_err(error)?;
         self.state().directory = Some(watch);
-        self.look(self.history)?;
-        // Whoever has not been greeted yet is about to be, by the service thread.
-        let open = |state: &mut State| state.met.values().any(|met| !matches!(met, Met::Answered));
+        self.look()?;
+        self.state().looked = true;
+        let open =
+            |state: &mut State| state.met.values().any(|met| !matches!(met, Met::Answered(_)));
         let waited = self.answered.wait_timeout_while(self.state(), FIRST_LOOK, open);
         drop(waited);
         Ok(())
@@ -137,30 +158,36 @@ impl Arrivals {
     }
 
     /// Greets everybody who is new. Those who came after us are asked for all they sent.
-    fn look(self: &Arc<Self>, history: u64) -> Result<()> {
+    fn look(self: &Arc<Self>) -> Result<()> {
         let entries = self.place.entries()?;
         let mut state = self.state();
-        state.met.retain(|uid, _| entries.iter().any(|entry| entry.uid == *uid));
-        let new: Vec<Entry> = entries
-            .into_iter()
-            .filter(|entry| entry.uid != self.own)
-            .filter(|entry| {
-                !matches!(state.met.get(&entry.uid), Some(Met::Greeted { .. } | Met::Answered))
-            })
-            .collect();
+        let history = if state.looked { u64::MAX } else { self.history };
+        let here = |uid: &u64| entries.iter().any(|entry| entry.uid == *uid);
+        state.met.retain(|uid, met| here(uid) || met.is_connected());
+        let mut new: Vec<(Entry, u64, u64)> = Vec::new();
+        for entry in entries.into_iter().filter(|entry| entry.uid != self.own) {
+            let history = match state.met.get(&entry.uid) {
+                Some(Met::Greeted { .. } | Met::Answered(_)) => continue,
+                Some(Met::Crowd { history }) => *history,
+                None => history,
+            };
+            // Noted at once: somebody else may look at the same time.
+            let step = state.next_step(entry.uid);
+            new.push((entry, history, step));
+        }
         drop(state);
-        new.iter().for_each(|entry| self.greet(entry, history));
+        new.iter().for_each(|(entry, history, step)| self.greet(entry, *history, *step));
         Ok(())
     }
 
     /// Greets a publisher: its pool first, if there will be tensors, so that whatever it sends to a
     /// subscriber can be had even if it exits right afterwards.
-    fn greet(self: &Arc<Self>, entry: &Entry, history: u64) {
+    fn greet(self: &Arc<Self>, entry: &Entry, history: u64, step: u64) {
         if !self.signature.is_tensor() {
-            return self.subscribe(entry, None, history);
+            return self.subscribe(entry, None, history, step);
         }
         if let Some(known) = pool::find(entry.uid) {
-            return self.subscribe(entry, Some(known), history);
+            return self.subscribe(entry, Some(known), history, step);
         }
         let (weak, ours) = (Arc::downgrade(self), entry.clone());
         let then = move |attached: Result<Arc<Attachment<_>>>| {
@@ -168,15 +195,17 @@ impl Arrivals {
             match attached {
                 Ok(attachment) => {
                     pool::remember(&attachment);
-                    us.subscribe(&ours, Some(Known::Attached(attachment)), history);
+                    let step = us.state().next_step(ours.uid);
+                    us.subscribe(&ours, Some(Known::Attached(attachment)), history, step);
                 }
                 Err(error) => us.hear(ours.uid, None, Err(error)),
             }
         };
-        self.note(entry.uid, || attachment::begin_at(&self.place, entry, then));
+        let begun = attachment::begin_at(&self.place, entry, then);
+        self.note(entry.uid, history, step, begun);
     }
 
-    fn subscribe(self: &Arc<Self>, entry: &Entry, pool: Option<Known>, history: u64) {
+    fn subscribe(self: &Arc<Self>, entry: &Entry, pool: Option<Known>, history: u64, step: u64) {
         let hello = Subscribe::new(self.signature, history);
         let room = size_of::<Subscribed>().max(size_of::<Mismatch>());
         let (weak, uid) = (Arc::downgrade(self), entry.uid);
@@ -184,30 +213,21 @@ impl Arrivals {
             let us: Option<Arc<Self>> = weak.upgrade();
             us.inspect(|us| us.hear(uid, pool, answer));
         };
-        self.note(uid, || {
-            greeting::begin(&self.place, entry, bytemuck::bytes_of(&hello), room, then)
-        });
+        let begun = greeting::begin(&self.place, entry, bytemuck::bytes_of(&hello), room, then);
+        self.note(uid, history, step, begun);
     }
 
-    /// Begins a conversation, and keeps it going.
-    fn note(self: &Arc<Self>, uid: u64, begin: impl FnOnce() -> Result<Begun>) {
-        // Noted first: the answer may come before `begin` returns.
+    /// Keeps a conversation going that has begun, unless it is over by now.
+    fn note(self: &Arc<Self>, uid: u64, history: u64, step: u64, begun: Result<Begun>) {
         let mut state = self.state();
-        state.begun += 1;
-        let number = state.begun;
-        state.met.insert(uid, Met::Crowd(number));
-        drop(state);
-        let begun = begin();
-        let mut state = self.state();
+        let current = |met: &&mut Met| matches!(met, Met::Greeted { step: s, .. } if *s == step);
+        let Some(met) = state.met.get_mut(&uid).filter(current) else { return };
         match begun {
             Ok(Begun::Greeting(greeting)) => {
-                let met = state.met.get_mut(&uid);
-                if let Some(met) = met.filter(|met| matches!(met, Met::Crowd(at) if *at == number))
-                {
-                    *met = Met::Greeted { _greeting: greeting };
-                }
+                *met = Met::Greeted { step, _greeting: Some(greeting) };
             }
             Ok(Begun::Crowd) => {
+                *met = Met::Crowd { history };
                 drop(state);
                 self.try_again_soon();
             }
@@ -223,7 +243,8 @@ impl Arrivals {
     fn hear(self: &Arc<Self>, uid: u64, pool: Option<Known>, answer: Result<Answer>) {
         let source = answer.and_then(|answer| self.understand(uid, pool, answer));
         let mut state = self.state();
-        state.met.insert(uid, Met::Answered);
+        let gone = source.as_ref().ok().and_then(Source::gone);
+        state.met.insert(uid, Met::Answered(gone));
         match source {
             Ok(source) => state.ready.push(source),
             Err(error @ Error::TypeMismatch { .. }) => state.mismatch = Some(error),
@@ -293,6 +314,6 @@ impl Served for Arrivals {
             let _ = rustix::io::read(timer, &mut [0; 8]);
         }
         // Should the directory not be readable, the next change tells.
-        let _ = self.look(u64::MAX);
+        let _ = self.look();
     }
 }

@@ -106,6 +106,14 @@ impl Source {
         Ok(Source { from: From::Other(other), spot, passed: 0 })
     }
 
+    /// Tells when its publisher is gone, if that is somebody else.
+    pub(crate) fn gone(&self) -> Option<Arc<Gone>> {
+        match &self.from {
+            From::Own(_) => None,
+            From::Other(other) => Some(other.gone.clone()),
+        }
+    }
+
     #[inline]
     pub(crate) fn reader(&self) -> Reader<'_> {
         self.spot.ring.reader()
