@@ -157,7 +157,7 @@ fn welcomes() {
         |a| a.welcome.uid ^= 1,
         |a| a.welcome.max_slots = 0,
         |a| a.welcome.max_slots = u32::MAX,
-        |a| a.welcome.max_slots = (1 << 20) + 1,
+        |a| a.welcome.max_slots = (1 << 20) + 65,
         |a| a.welcome.max_slots = 1 << 20,
         |a| a.welcome.count = 0,
         |a| a.welcome.count = 2,
