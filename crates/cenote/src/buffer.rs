@@ -11,6 +11,9 @@
 //! Buffer ────── raw ──── block, and the shard that it returns to
 //! ```
 //!
+//! Two things concern all pools of the process: one thread that frees what is idle (`decay`), and a
+//! gate that keeps pools whole when the process forks (`gate`).
+//!
 //! [`MemoryPool`] is the same with shapes and dtypes that are known at run time. What it hands out
 //! is a [`UnifiedBuffer`]: a host side and a device side that are kept in step.
 
