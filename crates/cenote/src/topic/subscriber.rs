@@ -113,6 +113,9 @@ impl Subscriber {
     /// Also receives what the same object sends.
     pub(crate) fn add_own(&self, publisher: Arc<Publisher>) {
         publisher.ring_at(&self.bell);
+        if publisher.waits() {
+            publisher.set_own_taken(0); // from here on it waits for us, too
+        }
         self.receiving().sources.push(Source::own(publisher));
     }
 
