@@ -179,12 +179,15 @@ impl<T: Message> Topic<T> {
     }
 
     /// The next message. `None` if there was none for so long.
+    ///
+    /// An error if there is none, but a publisher that sends something else. That is told once.
     pub fn recv_timeout(&self, timeout: Duration) -> Result<Option<T>> {
         let deadline = Instant::now().checked_add(timeout);
         self.recv_until(deadline)
     }
 
-    /// The next message, however long it takes.
+    /// The next message, however long it takes. Errors are those of
+    /// [`recv_timeout`](Topic::recv_timeout).
     pub fn wait(&self) -> Result<T> {
         loop {
             if let Some(message) = self.recv_until(None)? {
@@ -194,13 +197,7 @@ impl<T: Message> Topic<T> {
     }
 
     fn recv_until(&self, deadline: Option<Instant>) -> Result<Option<T>> {
-        let subscriber = self.subscriber()?;
-        let received = subscriber.recv_until(deadline)?;
-        // Nobody there, but somebody who sends something else.
-        match subscriber.take_mismatch() {
-            Some(mismatch) if received.is_none() => Err(mismatch),
-            _ => Ok(received),
-        }
+        self.subscriber()?.recv_until(deadline)
     }
 
     /// The newest message that was not received yet; those before it are skipped.

@@ -166,6 +166,10 @@ impl Subscriber {
             if let Some(message) = self.recv() {
                 return Ok(Some(message));
             }
+            // Nothing, but somebody who sends something else: it may be in vain to wait.
+            if let Some(mismatch) = self.take_mismatch() {
+                return Err(mismatch);
+            }
             let left = match deadline.map(|at| at.checked_duration_since(Instant::now())) {
                 Some(None) => return Ok(None),
                 Some(left) => left,
