@@ -36,6 +36,7 @@ use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::format::PixelFormat;
 use crate::image::Image;
+use crate::os::fork;
 use crate::pool::place::{Entry, Place};
 use crate::pool::serve;
 use crate::tensor::{Tensor, TensorPool};
@@ -81,6 +82,8 @@ struct Parts {
     config: TopicConfig,
     /// Of the publisher, once there is one.
     uid: u64,
+    /// The process that made it: a forked child would use the same uid.
+    epoch: u64,
     publisher: OnceLock<Arc<Publisher>>,
     subscriber: OnceLock<Subscriber>,
     /// Held while a part is started.
@@ -125,6 +128,7 @@ impl<T: Message> Topic<T> {
             name,
             config,
             uid: serve::random_uid()?,
+            epoch: fork::epoch_from_now_on(),
             publisher: OnceLock::new(),
             subscriber: OnceLock::new(),
             starting: Mutex::new(()),
@@ -250,6 +254,13 @@ impl<T: Message> Topic<T> {
         Ok(&self.publisher()?.pool)
     }
 
+    fn check_process(&self) -> Result<()> {
+        match self.parts.epoch == fork::epoch() {
+            true => Ok(()),
+            false => Err(Error::Forked { pool: self.parts.name.to_string() }),
+        }
+    }
+
     fn publisher(&self) -> Result<&Arc<Publisher>> {
         match self.parts.publisher.get() {
             Some(publisher) => Ok(publisher),
@@ -259,7 +270,8 @@ impl<T: Message> Topic<T> {
 
     #[cold]
     fn start_publisher(&self) -> Result<&Arc<Publisher>> {
-        let Parts { name, config, uid, publisher, subscriber, starting } = &*self.parts;
+        let Parts { name, config, uid, publisher, subscriber, starting, .. } = &*self.parts;
+        self.check_process()?;
         let _starting = starting.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(publisher) = publisher.get() {
             return Ok(publisher);
@@ -284,7 +296,8 @@ impl<T: Message> Topic<T> {
 
     #[cold]
     fn start_subscriber(&self) -> Result<&Subscriber> {
-        let Parts { name, config, uid, publisher, subscriber, starting } = &*self.parts;
+        let Parts { name, config, uid, publisher, subscriber, starting, .. } = &*self.parts;
+        self.check_process()?;
         let _starting = starting.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(subscriber) = subscriber.get() {
             return Ok(subscriber);
