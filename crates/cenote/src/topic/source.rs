@@ -30,6 +30,8 @@ pub(crate) struct Source {
     pub(crate) cursor: u64,
     /// How many were passed, taken or missed.
     passed: u64,
+    /// The next message is there, but its tensor could not be had yet when last looked at.
+    pub(crate) stuck: bool,
 }
 
 /// Whose ring it is.
@@ -74,7 +76,7 @@ impl Source {
     /// What the same object sends, from the beginning.
     pub(crate) fn own(publisher: Arc<Publisher>) -> Source {
         let first = publisher.first();
-        Source { from: From::Own(publisher), first, cursor: first, passed: 0 }
+        Source { from: From::Own(publisher), first, cursor: first, passed: 0, stuck: false }
     }
 
     /// A publisher that has answered. Everything it says is checked.
@@ -108,7 +110,7 @@ impl Source {
             pool,
         };
         let (first, cursor) = (subscribed.first, subscribed.start);
-        Ok(Source { from: From::Other(other), first, cursor, passed: 0 })
+        Ok(Source { from: From::Other(other), first, cursor, passed: 0, stuck: false })
     }
 
     /// Tells when its publisher is gone, if that is somebody else.
@@ -148,6 +150,9 @@ impl Source {
     /// Whether there is something to take, or to be told.
     #[inline]
     pub(crate) fn is_ready(&self) -> bool {
+        if self.stuck {
+            return false;
+        }
         self.reader().peek(self.cursor) != Found::Nothing || self.has_ended()
     }
 

@@ -31,7 +31,7 @@ use crate::topic::source::{From, Next, Other, Source};
 /// How many messages that cannot be had are passed over before others have their turn.
 const TRIES: usize = 64;
 
-/// When to look again for a segment that is on its way.
+/// When to look again for a message whose segment is on its way, or whose pool does not answer.
 const LOOK_AGAIN: Duration = Duration::from_millis(1);
 
 /// As good as for ever, and not too much for the kernel.
@@ -204,7 +204,8 @@ impl Subscriber {
     }
 
     fn sleep(&self, left: Option<Duration>) -> Result<()> {
-        let most = if self.receiving().awaits_segment { LOOK_AGAIN } else { FOR_EVER };
+        let stuck = self.receiving().sources.iter().any(|source| source.stuck);
+        let most = if stuck { LOOK_AGAIN } else { FOR_EVER };
         let left = left.map_or(most, |left| left.min(most));
         let left = Timespec::try_from(left).ok();
         let mut events = Vec::with_capacity(16);
@@ -349,6 +350,7 @@ impl Receiving {
     fn take_from<T: Message>(&mut self, at: usize, bell: &Arc<Bell>) -> Took<T> {
         let Receiving { sources, words, pools, missed, last_loss, awaits_segment, .. } = self;
         let source = &mut sources[at];
+        source.stuck = false;
         if words.len() < source.payload() {
             words.resize(source.payload(), 0);
         }
@@ -368,7 +370,10 @@ impl Receiving {
                     source.advance(1);
                     return Took::Message(message);
                 }
-                Err(Unread::Later) => return Took::Nothing,
+                Err(Unread::Later) => {
+                    source.stuck = true;
+                    return Took::Nothing;
+                }
                 Err(Unread::Passed) => {}
                 Err(Unread::Lost(error)) => {
                     *missed += 1;
