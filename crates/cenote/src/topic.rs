@@ -38,6 +38,7 @@ use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::format::PixelFormat;
 use crate::image::Image;
+use crate::os::fork;
 use crate::pool::place::{Entry, Place};
 use crate::pool::serve;
 use crate::tensor::{Tensor, TensorPool};
@@ -83,6 +84,8 @@ struct Parts {
     config: TopicConfig,
     /// Of the publisher, once there is one.
     uid: u64,
+    /// The process that made it: a forked child would use the same uid.
+    epoch: u64,
     publisher: OnceLock<Arc<Publisher>>,
     subscriber: OnceLock<Subscriber>,
     /// Held while a part is started.
@@ -127,6 +130,7 @@ impl<T: Message> Topic<T> {
             name,
             config,
             uid: serve::random_uid()?,
+            epoch: fork::epoch_from_now_on(),
             publisher: OnceLock::new(),
             subscriber: OnceLock::new(),
             starting: Mutex::new(()),
@@ -181,12 +185,15 @@ impl<T: Message> Topic<T> {
     }
 
     /// The next message. `None` if there was none for so long.
+    ///
+    /// An error if there is none, but a publisher that sends something else. That is told once.
     pub fn recv_timeout(&self, timeout: Duration) -> Result<Option<T>> {
         let deadline = Instant::now().checked_add(timeout);
         self.recv_until(deadline)
     }
 
-    /// The next message, however long it takes.
+    /// The next message, however long it takes. Errors are those of
+    /// [`recv_timeout`](Topic::recv_timeout).
     pub fn wait(&self) -> Result<T> {
         loop {
             if let Some(message) = self.recv_until(None)? {
@@ -196,13 +203,7 @@ impl<T: Message> Topic<T> {
     }
 
     fn recv_until(&self, deadline: Option<Instant>) -> Result<Option<T>> {
-        let subscriber = self.subscriber()?;
-        let received = subscriber.recv_until(deadline)?;
-        // Nobody there, but somebody who sends something else.
-        match subscriber.take_mismatch() {
-            Some(mismatch) if received.is_none() => Err(mismatch),
-            _ => Ok(received),
-        }
+        self.subscriber()?.recv_until(deadline)
     }
 
     /// The newest message that was not received yet; those before it are skipped.
@@ -255,6 +256,13 @@ impl<T: Message> Topic<T> {
         Ok(&self.publisher()?.pool)
     }
 
+    fn check_process(&self) -> Result<()> {
+        match self.parts.epoch == fork::epoch() {
+            true => Ok(()),
+            false => Err(Error::Forked { pool: self.parts.name.to_string() }),
+        }
+    }
+
     fn publisher(&self) -> Result<&Arc<Publisher>> {
         match self.parts.publisher.get() {
             Some(publisher) => Ok(publisher),
@@ -264,7 +272,8 @@ impl<T: Message> Topic<T> {
 
     #[cold]
     fn start_publisher(&self) -> Result<&Arc<Publisher>> {
-        let Parts { name, config, uid, publisher, subscriber, starting } = &*self.parts;
+        let Parts { name, config, uid, publisher, subscriber, starting, .. } = &*self.parts;
+        self.check_process()?;
         let _starting = starting.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(publisher) = publisher.get() {
             return Ok(publisher);
@@ -289,7 +298,8 @@ impl<T: Message> Topic<T> {
 
     #[cold]
     fn start_subscriber(&self) -> Result<&Subscriber> {
-        let Parts { name, config, uid, publisher, subscriber, starting } = &*self.parts;
+        let Parts { name, config, uid, publisher, subscriber, starting, .. } = &*self.parts;
+        self.check_process()?;
         let _starting = starting.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(subscriber) = subscriber.get() {
             return Ok(subscriber);

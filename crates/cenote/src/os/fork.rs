@@ -31,6 +31,13 @@ pub(crate) fn epoch() -> u64 {
     EPOCH.load(Ordering::Relaxed)
 }
 
+/// The same, for something that is to be told from its copy in a child although it has nothing to
+/// guard yet.
+pub(crate) fn epoch_from_now_on() -> u64 {
+    install();
+    epoch()
+}
+
 /// Something that a forked child must not share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Entry {

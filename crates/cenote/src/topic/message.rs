@@ -90,7 +90,7 @@ impl<T: bytemuck::Pod + Send> Carry for T {
     fn max_words() -> usize {
         const {
             assert!(
-                words(size_of::<T>()) <= Shape::MAX_PAYLOAD,
+                size_of::<T>() <= 1 << 16 && words(1 << 16) <= Shape::MAX_PAYLOAD,
                 "plain data has at most 64 KiB; send a tensor"
             )
         };

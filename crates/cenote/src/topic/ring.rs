@@ -57,8 +57,9 @@ pub(crate) struct Shape {
 impl Shape {
     /// The most messages that a ring keeps.
     pub(crate) const MAX_DEPTH: usize = 1 << 16;
-    /// The most words of one message.
-    pub(crate) const MAX_PAYLOAD: usize = 1 << 13;
+    /// The most words of one message: 64 KiB, and what is left of the last cache line, so that the
+    /// largest ring is what its own [`payload`](Shape::payload) says.
+    pub(crate) const MAX_PAYLOAD: usize = (1_usize << 13).next_multiple_of(LINE) + LINE - PAYLOAD;
 
     /// A ring for `depth` messages of up to `payload` words. `None` if that is out of all bounds.
     pub(crate) fn new(depth: usize, payload: usize) -> Option<Shape> {
@@ -353,7 +354,8 @@ mod tests {
         assert_eq!(Shape::new(0, 1), None);
         assert_eq!(Shape::new(Shape::MAX_DEPTH + 1, 1), None);
         assert_eq!(Shape::new(1, Shape::MAX_PAYLOAD + 1), None);
-        assert!(Shape::new(Shape::MAX_DEPTH, Shape::MAX_PAYLOAD).is_some());
+        let largest = Shape::new(Shape::MAX_DEPTH, Shape::MAX_PAYLOAD).unwrap();
+        assert_eq!(largest.payload(), Shape::MAX_PAYLOAD);
     }
 }
 

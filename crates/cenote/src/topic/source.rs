@@ -29,6 +29,8 @@ pub(crate) struct Source {
     pub(crate) spot: Arc<Spot>,
     /// How many were passed, taken or missed.
     passed: u64,
+    /// The next message is there, but its tensor could not be had yet when last looked at.
+    pub(crate) stuck: bool,
 }
 
 /// Whose ring it is.
@@ -72,7 +74,7 @@ impl Source {
     pub(crate) fn own(publisher: Arc<Publisher>) -> Source {
         let ring = publisher.ring().clone();
         let spot = Arc::new(Spot::new(ring.clone(), ring.first));
-        Source { from: From::Own(publisher), spot, passed: 0 }
+        Source { from: From::Own(publisher), spot, passed: 0, stuck: false }
     }
 
     /// A publisher that has answered. Everything it says is checked.
@@ -103,7 +105,7 @@ impl Source {
         let words = files::open_header(&ring, shape.words())?;
         let ring = Ring { words, shape, first: subscribed.first };
         let spot = Arc::new(Spot::new(Arc::new(ring), subscribed.start));
-        Ok(Source { from: From::Other(other), spot, passed: 0 })
+        Ok(Source { from: From::Other(other), spot, passed: 0, stuck: false })
     }
 
     /// Tells when its publisher is gone, if that is somebody else.
@@ -144,6 +146,9 @@ impl Source {
     /// Whether there is something to take, or to be told.
     #[inline]
     pub(crate) fn is_ready(&self) -> bool {
+        if self.stuck {
+            return false;
+        }
         self.reader().peek(self.cursor()) != Found::Nothing || self.has_ended()
     }
 

@@ -32,7 +32,7 @@ use crate::topic::spot::Spots;
 /// How many messages that cannot be had are passed over before others have their turn.
 const TRIES: usize = 64;
 
-/// When to look again for a segment that is on its way.
+/// When to look again for a message whose segment is on its way, or whose pool does not answer.
 const LOOK_AGAIN: Duration = Duration::from_millis(1);
 
 /// As good as for ever, and not too much for the kernel.
@@ -117,6 +117,9 @@ impl Subscriber {
     /// Also receives what the same object sends.
     pub(crate) fn add_own(&self, publisher: Arc<Publisher>) {
         publisher.ring_at(&self.news);
+        if publisher.waits() {
+            publisher.set_own_taken(0); // from here on it waits for us, too
+        }
         self.add(&mut self.receiving(), Source::own(publisher));
     }
 
@@ -179,6 +182,10 @@ impl Subscriber {
             if let Some(message) = self.recv() {
                 return Ok(Some(message));
             }
+            // Nothing, but somebody who sends something else: it may be in vain to wait.
+            if let Some(mismatch) = self.take_mismatch() {
+                return Err(mismatch);
+            }
             let left = match deadline.map(|at| at.checked_duration_since(Instant::now())) {
                 Some(None) => return Ok(None),
                 Some(left) => left,
@@ -211,7 +218,8 @@ impl Subscriber {
     }
 
     fn sleep(&self, left: Option<Duration>) -> Result<()> {
-        let most = if self.receiving().awaits_segment { LOOK_AGAIN } else { FOR_EVER };
+        let stuck = self.receiving().sources.iter().any(|source| source.stuck);
+        let most = if stuck { LOOK_AGAIN } else { FOR_EVER };
         let left = left.map_or(most, |left| left.min(most));
         let left = Timespec::try_from(left).ok();
         let mut events = Vec::with_capacity(16);
@@ -361,6 +369,7 @@ impl Receiving {
     fn take_from<T: Message>(&mut self, at: usize, news: &Arc<News>) -> Took<T> {
         let Receiving { sources, words, pools, missed, last_loss, awaits_segment, .. } = self;
         let source = &mut sources[at];
+        source.stuck = false;
         if words.len() < source.payload() {
             words.resize(source.payload(), 0);
         }
@@ -380,7 +389,10 @@ impl Receiving {
                     source.advance(1);
                     return Took::Message(message);
                 }
-                Err(Unread::Later) => return Took::Nothing,
+                Err(Unread::Later) => {
+                    source.stuck = true;
+                    return Took::Nothing;
+                }
                 Err(Unread::Passed) => {}
                 Err(Unread::Lost(error)) => {
                     *missed += 1;
