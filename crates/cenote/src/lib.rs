@@ -85,8 +85,10 @@ pub use tensor::{PlaneDescriptor, PoolName, TensorDescriptor, TensorPool};
 pub use topic::{
     Topic,
     config::{Policy, TopicConfig},
+    listing::{PublisherInfo, SubscriberInfo, TopicInfo, topics},
     message::Message,
     stats::{StagedBecause, StagedCopies, TopicStats},
+    wait_set::WaitSet,
 };
 
 /// Runs the Rust of the pages that live outside the crate.

@@ -15,9 +15,12 @@
 mod arrivals;
 mod bell;
 pub(crate) mod config;
+pub(crate) mod listing;
 pub(crate) mod message;
 mod name;
 mod publisher;
+#[cfg(feature = "tokio")]
+mod recv_async;
 mod ring;
 mod row;
 mod signature;
@@ -26,6 +29,7 @@ mod spot;
 mod stage;
 pub(crate) mod stats;
 mod subscriber;
+pub(crate) mod wait_set;
 mod wire;
 
 use std::fmt;
@@ -279,6 +283,7 @@ impl<T: Message> Topic<T> {
             return Ok(publisher);
         }
         let place = Place::open(&name.directory(), config.pool.access)?;
+        listing::check_type(&place, name.as_str(), &T::signature())?;
         let entry = Entry { name: name.as_str().to_owned(), uid: *uid };
         let made = TensorPool::for_topic(place, entry, config.pool.clone(), |pool| {
             Publisher::new::<T>(name, pool, config)

@@ -285,6 +285,7 @@ impl<S: Spared> Owner<S> {
                 Ok(())
             }
             Kind::Subscribe => self.pass_on(number, bytes),
+            Kind::Who => self.describe(number),
             _ => Err(()),
         }
     }
@@ -292,6 +293,14 @@ impl<S: Spared> Owner<S> {
     /// Whoever shares the socket, if anybody does.
     fn host(&self) -> Option<Arc<dyn Host>> {
         self.host.get()?.upgrade()
+    }
+
+    /// Answers for the host, and hangs up.
+    fn describe(&self, number: u64) -> Result<(), ()> {
+        let host = self.host().ok_or(())?;
+        let asker = self.state().attachers.get(number).map(|asker| asker.connection.clone());
+        let _ = packet::send(asker.ok_or(())?.as_fd(), &host.describe(), &[]);
+        Err(())
     }
 
     /// Lets the host decide.

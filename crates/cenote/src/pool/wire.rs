@@ -43,14 +43,19 @@ pub(crate) enum Kind {
     Subscribe = 8,
     Subscribed = 9,
     Mismatch = 10,
+    Who = 11,
+    Told = 12,
 }
 
 impl Kind {
     fn from_code(code: u32) -> Option<Kind> {
         use Kind::*;
-        [Hello, Welcome, Refused, Segment, Gone, More, Wake, Subscribe, Subscribed, Mismatch]
-            .into_iter()
-            .find(|kind| *kind as u32 == code)
+        [
+            Hello, Welcome, Refused, Segment, Gone, More, Wake, Subscribe, Subscribed, Mismatch,
+            Who, Told,
+        ]
+        .into_iter()
+        .find(|kind| *kind as u32 == code)
     }
 }
 

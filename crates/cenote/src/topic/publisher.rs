@@ -24,6 +24,7 @@ use crate::sync::Ordering;
 use crate::tensor::{Tensor, TensorPool};
 use crate::topic::bell::News;
 use crate::topic::config::{Policy, TopicConfig};
+use crate::topic::listing::{self, Line};
 use crate::topic::message::Message;
 use crate::topic::name::TopicName;
 use crate::topic::ring::{Shipped, Writer};
@@ -401,6 +402,16 @@ impl Host for Publisher {
         let answer = Mismatch::new(self.signature);
         let _ = packet::send(guest.connection.as_fd(), bytemuck::bytes_of(&answer), &[]);
         Err(())
+    }
+
+    fn describe(&self) -> Vec<u8> {
+        let state = self.state();
+        let line = |one: &Subscriber| {
+            let behind = state.next.wrapping_sub(one.cursor(state.next));
+            Line::new(one.pid, &one.program, behind)
+        };
+        let sent = state.next.wrapping_sub(self.ring.first);
+        listing::answer_bytes(self.signature, sent, state.subscribers.iter().map(line))
     }
 
     fn woken(&self) {
