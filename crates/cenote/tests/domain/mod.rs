@@ -21,6 +21,7 @@ pub(crate) fn run(what: &str, tests: &[&'static [Test]]) -> ExitCode {
     match std::env::var(ROLE).as_deref() {
         Ok("looker") => serve(|words| answer(words).unwrap_or_else(|error| error.to_string())),
         Ok("maker") => serve(|_| make().unwrap_or_else(|error| error.to_string())),
+        Ok("heaper") => serve(|_| memory().unwrap_or_else(|error| error.to_string())),
         _ => return run_here(what, tests),
     }
     ExitCode::SUCCESS
@@ -84,6 +85,17 @@ fn look_at_depth(depth: &DepthImage) -> cenote::Result<String> {
     let header = format!("{} {} {}", depth.frame_id(), depth.stamp_ns(), depth.seq());
     let camera = depth.intrinsics().map(|camera| [camera.fx, camera.fy, camera.cx, camera.cy]);
     Ok(format!("{header} {camera:?} {:?} copies {}", depth.depth_at(1, 0), copied()))
+}
+
+/// Where new things are.
+fn memory() -> cenote::Result<String> {
+    let image = Image::new(5, 3, cenote::PixelFormat::I420)?;
+    let cloud = PointCloud::new_xyzrgb(10)?;
+    let mut depth = DepthImage::new(4, 4, cenote::DType::U16)?;
+    depth.clone().make_mut()?;
+    depth.fill(1.0)?;
+    let kinds = [image.tensor(), cloud.tensor(), depth.tensor()].map(|tensor| tensor.memory());
+    Ok(format!("{kinds:?}"))
 }
 
 /// Makes the process's pool, and tells its name.

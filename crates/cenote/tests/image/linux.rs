@@ -1,13 +1,14 @@
+use std::process::Command;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use cenote::{
-    CopyReason, Error, Image, MAX_FRAME_ID, NotWritable, PixelFormat, PointCloud, Tensor,
-    TensorMemory, TensorPool, TensorPoolConfig,
+    CopyReason, Error, FORCE_MEM_ENV, Image, MAX_FRAME_ID, NotWritable, PixelFormat, PointCloud,
+    Tensor, TensorMemory, TensorPool, TensorPoolConfig,
 };
 use proptest::prelude::*;
 
 use crate::domain::{Test, cases, copied, copies_for, seen_elsewhere, tests};
-use crate::stranger::process::Peer;
+use crate::stranger::process::{Peer, ROLE};
 use crate::stranger::{pool, pools_dir, unique};
 
 pub(crate) const TESTS: &[Test] = tests![
@@ -31,6 +32,7 @@ pub(crate) const TESTS: &[Test] = tests![
     a_process_that_exits_leaves_nothing
     what_a_killed_process_left_is_removed_by_the_next
     a_forked_process_gets_a_pool_of_its_own
+    everything_is_on_the_heap_where_that_is_asked_for
     frame_ids_have_a_limit
 ];
 
@@ -445,6 +447,16 @@ fn a_forked_process_gets_a_pool_of_its_own() {
     assert_eq!(status, 0);
     assert_eq!(TensorPool::of_process().unwrap().uid(), ours);
     image.descriptor().unwrap();
+}
+
+fn everything_is_on_the_heap_where_that_is_asked_for() {
+    let _alone = alone();
+    for (value, kinds) in [("1", "[Mem, Mem, Mem]"), ("0", "[Shm, Shm, Shm]")] {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        let mut heaper = Peer::run(command.env(ROLE, "heaper").env(FORCE_MEM_ENV, value));
+        assert_eq!(heaper.ask("where"), kinds);
+        heaper.finish();
+    }
 }
 
 fn frame_ids_have_a_limit() {
