@@ -1,9 +1,11 @@
 //! Receiving in tokio.
 
+use std::io;
 use std::os::fd::OwnedFd;
 
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
+use tokio::runtime::Handle;
 
 use crate::error::{Error, Result};
 use crate::topic::Topic;
@@ -44,9 +46,14 @@ impl<T: Message> Topic<T> {
     }
 
     /// A descriptor of its own, for several may wait at once.
+    #[allow(unsafe_code, reason = "tokio asks for a promise about the descriptor")]
     fn watched(&self) -> Result<AsyncFd<OwnedFd>> {
         let error = |source| Error::os("watching a topic", source);
+        // Without a runtime, tokio would panic.
+        Handle::try_current().map_err(|none| error(io::Error::other(none)))?;
         let fd = self.fd()?.try_clone_to_owned().map_err(error)?;
-        AsyncFd::register_with_interest(fd, Interest::READABLE).map_err(error)
+        // SAFETY: an `OwnedFd` is open, and stays the same one for as long as it lives.
+        let watched = unsafe { AsyncFd::register_with_interest(fd, Interest::READABLE) };
+        watched.map_err(|refused| error(refused.into_parts().1))
     }
 }
