@@ -13,8 +13,9 @@ use super::credit::Credit;
 use super::gate;
 use super::memory::Extras;
 use super::raw::RawBuffer;
+use super::settings::Settings;
 use super::spare;
-use super::store::{Settings, Store};
+use super::store::Store;
 
 /// Every block in these models has this size.
 const SIZE: usize = 64;

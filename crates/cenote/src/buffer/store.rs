@@ -7,10 +7,8 @@
 //!
 //! Locks are taken in the order gate, ledger, shard. Memory is mapped and freed under none.
 
-use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, OnceLock, PoisonError};
-use std::time::Duration;
 
 use super::block::{Block, Fill};
 use super::class::Fit;
@@ -20,6 +18,7 @@ use super::gate::{self, Entry};
 use super::memory::{ALIGN, Extras};
 use super::raw::RawBuffer;
 use super::seat::{self, SEATS};
+use super::settings::{Settings, Shortage};
 use super::shard::Shard;
 use super::stats::BufferStats;
 use crate::dtype::Element;
@@ -31,40 +30,6 @@ const LARGE: usize = 4 << 20;
 
 /// From this many bytes on that go to the allocator at once it is asked to pass them on.
 const KEPT_BY_HEAP: usize = 1 << 20;
-
-/// Is told that a request does not fit, and says whether to try again.
-pub(super) type OnLimit = dyn Fn(Shortage) -> bool + Send + Sync;
-
-/// A request that does not fit below the hard limit of its pool.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Shortage {
-    /// Bytes of the block that the request needs.
-    pub asked: usize,
-    /// Bytes that are in use.
-    pub live: usize,
-    /// The limit.
-    pub limit: usize,
-}
-
-/// What does not change during the life of a pool.
-pub(super) struct Settings {
-    /// Blocks larger than this are not retained.
-    pub(super) largest_retained: usize,
-    /// For large blocks.
-    pub(super) extras: Extras,
-    /// Retained blocks that nobody used for this long are freed.
-    pub(super) idle: Option<Duration>,
-    /// The most bytes in use and retained together.
-    pub(super) limit: usize,
-    pub(super) on_limit: Option<Box<OnLimit>>,
-}
-
-impl fmt::Debug for Settings {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Settings").field("idle", &self.idle).finish_non_exhaustive()
-    }
-}
 
 #[derive(Debug)]
 struct Ledger {
