@@ -15,6 +15,8 @@
 mod arrivals;
 mod bell;
 pub(crate) mod config;
+#[cfg(all(test, loom))]
+mod loom_tests;
 pub(crate) mod message;
 mod name;
 mod publisher;
