@@ -31,7 +31,7 @@ use crate::topic::source::{From, Next, Other, Source};
 /// How many messages that cannot be had are passed over before others have their turn.
 const TRIES: usize = 64;
 
-/// When to look again for a segment that is on its way.
+/// When to look again for a segment that is on its way, or a process that dies.
 const LOOK_AGAIN: Duration = Duration::from_millis(1);
 
 /// As good as for ever, and not too much for the kernel.
@@ -59,7 +59,8 @@ struct Receiving {
     /// Messages that were overwritten, or could not be had.
     missed: u64,
     received: u64,
-    /// A message could not be taken because its segment is not here yet. Nobody rings for that.
+    /// A message could not be taken because its segment is not here yet, or its pool's owner is not
+    /// dead yet. Nobody rings for that.
     awaits_segment: bool,
     /// Why the last one could not be had.
     last_loss: Option<Error>,
@@ -398,6 +399,11 @@ impl Tensors for Lender<'_> {
             Some(pool) if packed.pool == other.uid => pool,
             _ => self.pools.get(packed.pool, self.bell)?,
         };
+        // What it sent before it died can be had as soon as it is dead.
+        if !pool.is_usable() && pool.may_be_dying() {
+            *self.awaits_segment = true;
+            return Err(Unread::Later);
+        }
         let trusted = pool.is_of(&other.peer).then_some(other.uid);
         let reader = self.source.reader();
         let leased = pool::lease_packed(pool, packed, trusted, || reader.has(cursor));
@@ -417,7 +423,7 @@ impl Pools {
     /// The pool with this uid. One that this process has nothing to do with yet is attached to; `bell`
     /// rings when that is done.
     fn get(&mut self, uid: u64, bell: &Arc<Bell>) -> Result<&Known, Unread> {
-        if !self.found.get(&uid).is_some_and(Known::is_usable) {
+        if !self.found.get(&uid).is_some_and(|known| known.is_usable() || known.may_be_dying()) {
             let known = self.look_for(uid, bell)?;
             self.found.retain(|_, known| known.is_usable());
             self.found.insert(uid, known);
