@@ -16,6 +16,8 @@ mod arrivals;
 mod bell;
 pub(crate) mod config;
 pub(crate) mod listing;
+#[cfg(all(test, loom))]
+mod loom_tests;
 pub(crate) mod message;
 mod name;
 mod publisher;

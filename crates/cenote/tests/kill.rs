@@ -8,8 +8,8 @@
 //! ```text
 //!   tracer.rs   ptrace(2): threads that are stepped, stopped at a breakpoint, and killed
 //!   nursery.rs  processes that are forked off one that never changes, so that all are alike
-//!   victim.rs   what they do
-//!   scene.rs    who else is there, and what must hold for them afterwards
+//!   victim.rs, speaker.rs                  what they do, with pools and with topics
+//!   scene.rs, publishing.rs, subscribing.rs   who else is there, and what must hold for them after
 //!   sweep.rs    the trace, the choice of points, and the killing
 //! ```
 //!

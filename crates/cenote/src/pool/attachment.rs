@@ -10,7 +10,7 @@
 use std::collections::HashMap;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
 use std::{io, iter};
 
@@ -47,6 +47,9 @@ const ASK_AGAIN: Duration = Duration::from_millis(2);
 /// word of one that is gone may be late, or lost.
 const MAX_MAPPED: usize = 4 * MAX_SEGMENTS;
 
+/// How long a process may take to die after its sockets were closed.
+const DYING: Duration = Duration::from_secs(1);
+
 /// How many packets are read before others have their turn.
 const PACKETS_AT_ONCE: usize = 64;
 
@@ -68,6 +71,8 @@ pub(crate) struct Attachment<S> {
     arrived: Condvar,
     /// The owner has ended, or hung up.
     gone: AtomicBool,
+    /// When that was heard of.
+    gone_since: OnceLock<Instant>,
 }
 
 #[derive(Debug)]
@@ -283,6 +288,7 @@ impl<S: Send + 'static> Attachment<S> {
             state: Mutex::new(state),
             arrived: Condvar::new(),
             gone: AtomicBool::new(false),
+            gone_since: OnceLock::new(),
         });
         attachment.watch()?;
         Ok(attachment)
@@ -317,6 +323,13 @@ impl<S: Send + 'static> Attachment<S> {
     /// Whether leases still hold: the owner knows of this process, or is dead and can reuse nothing.
     pub(crate) fn is_usable(&self) -> bool {
         !self.is_gone() || self.owner.has_ended()
+    }
+
+    /// Whether the owner has hung up a moment ago and may be about to end: the kernel closes the
+    /// sockets of a process that dies before it says that it is dead. Then look again.
+    pub(crate) fn may_be_dying(&self) -> bool {
+        let moment = |since: &Instant| since.elapsed() < DYING;
+        self.is_gone() && !self.owner.has_ended() && self.gone_since.get().is_some_and(moment)
     }
 
     pub(crate) fn is_gone(&self) -> bool {
@@ -514,6 +527,7 @@ impl<S: Send + 'static> Attachment<S> {
     }
 
     fn owner_gone(&self) {
+        let _ = self.gone_since.set(Instant::now());
         self.gone.store(true, Ordering::Relaxed);
         let watches = std::mem::take(&mut self.state().watches);
         drop(watches);

@@ -412,6 +412,11 @@ impl Known {
         }
     }
 
+    /// Whether leases may be had soon, though not now.
+    pub(crate) fn may_be_dying(&self) -> bool {
+        matches!(self, Known::Attached(attachment) if attachment.may_be_dying())
+    }
+
     /// Whether its owner lives and can be asked for segments.
     pub(crate) fn is_alive(&self) -> bool {
         match self {

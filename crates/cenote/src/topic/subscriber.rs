@@ -32,7 +32,8 @@ use crate::topic::spot::Spots;
 /// How many messages that cannot be had are passed over before others have their turn.
 const TRIES: usize = 64;
 
-/// When to look again for a message whose segment is on its way, or whose pool does not answer.
+/// When to look again for a message whose segment is on its way, whose pool does not answer, or whose
+/// publisher is dying.
 const LOOK_AGAIN: Duration = Duration::from_millis(1);
 
 /// As good as for ever, and not too much for the kernel.
@@ -61,7 +62,8 @@ struct Receiving {
     /// Messages that were overwritten, or could not be had.
     missed: u64,
     received: u64,
-    /// A message could not be taken because its segment is not here yet. Nobody rings for that.
+    /// A message could not be taken because its segment is not here yet, or its pool's owner is not
+    /// dead yet. Nobody rings for that.
     awaits_segment: bool,
     /// Why the last one could not be had.
     last_loss: Option<Error>,
@@ -433,6 +435,11 @@ impl Tensors for Lender<'_> {
             Some(pool) if packed.pool == other.uid => pool,
             _ => self.pools.get(packed.pool, self.news)?,
         };
+        // What it sent before it died can be had as soon as it is dead.
+        if !pool.is_usable() && pool.may_be_dying() {
+            *self.awaits_segment = true;
+            return Err(Unread::Later);
+        }
         let trusted = pool.is_of(&other.peer).then_some(other.uid);
         let reader = self.source.reader();
         let leased = pool::lease_packed(pool, packed, trusted, || reader.has(cursor));
@@ -452,7 +459,7 @@ impl Pools {
     /// The pool with this uid. One that this process has nothing to do with yet is attached to; the
     /// bell rings when that is done.
     fn get(&mut self, uid: u64, news: &Arc<News>) -> Result<&Known, Unread> {
-        if !self.found.get(&uid).is_some_and(Known::is_usable) {
+        if !self.found.get(&uid).is_some_and(|known| known.is_usable() || known.may_be_dying()) {
             let known = self.look_for(uid, news)?;
             self.found.retain(|_, known| known.is_usable());
             self.found.insert(uid, known);

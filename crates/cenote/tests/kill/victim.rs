@@ -4,6 +4,7 @@ use std::io::Write;
 
 use cenote::{DType, Tensor, TensorDescriptor, TensorPool, TensorPoolConfig};
 
+use super::speaker;
 use super::tracer::mark;
 
 /// Bytes of a tensor: one fills a quarter of a segment.
@@ -94,12 +95,12 @@ pub(crate) fn run(task: &str) {
         ["trim", name] => trim(name),
         ["close", name] => close(name),
         ["serve", name] => serve(name),
-        _ => panic!("no such task: {task}"),
+        _ => speaker::run(&words),
     }
 }
 
 /// What is between the two marks is what counts.
-fn operation<T>(work: impl FnOnce() -> T) {
+pub(crate) fn operation<T>(work: impl FnOnce() -> T) {
     mark();
     let done = std::hint::black_box(work());
     mark();
