@@ -140,6 +140,7 @@ struct Play {
     /// The frames that each camera has sent for certain. One that was killed may have sent more.
     sent: BTreeMap<u64, u64>,
     killed: Vec<u64>,
+    batches: u64,
 }
 
 impl Play {
@@ -158,14 +159,16 @@ impl Play {
         }
     }
 
-    /// All cameras send a batch. One of them, or a viewer, may be killed meanwhile.
+    /// All cameras send a batch. One of them, or a viewer, may be killed meanwhile: at random, and
+    /// each at least once.
     fn batch(&mut self) {
         for (_, camera) in &mut self.cameras {
             camera.tell(&format!("film {BATCH}"));
         }
-        let killed = match self.random.below(12) {
-            0 => Some(self.kill_camera()),
-            1 => Some(self.kill_viewer()),
+        self.batches += 1;
+        let killed = match (self.batches, self.random.below(8)) {
+            (3, _) | (_, 0) => Some(self.kill_camera()),
+            (5, _) | (_, 1) => Some(self.kill_viewer()),
             _ => None,
         };
         for (number, camera) in &mut self.cameras {
@@ -252,6 +255,7 @@ fn play(cameras: u64, viewers: usize, policy: &'static str, frames: u64) {
         viewers: Vec::new(),
         sent: BTreeMap::new(),
         killed: Vec::new(),
+        batches: 0,
     };
     play.viewers = (0..viewers).map(|_| Viewer::start(&play.name, true)).collect();
     (0..cameras).for_each(|_| play.start_camera());

@@ -3,7 +3,7 @@
 use cenote::{Tensor, Topic};
 
 use super::Test;
-use super::talk::{LONG, drain, publisher, range, send, subscriber, take, topic};
+use super::talk::{LONG, drain, meet, publisher, range, send, subscriber, take, topic};
 use crate::stranger::unique;
 
 pub(crate) const TESTS: &[Test] = &[
@@ -15,13 +15,17 @@ pub(crate) const TESTS: &[Test] = &[
     ("sequences_go_on_beyond_the_largest_number", wrap),
 ];
 
+fn met() -> (String, String) {
+    ("1".into(), "ok".into())
+}
+
 fn exact() {
     for depth in [1, 3, 10, 16] {
         for kind in ["u64", "tensor"] {
             let name = unique();
             let mut subscriber = subscriber(kind, &name, "");
             let mut publisher = publisher(kind, &name, &format!("depth={depth}"));
-            assert_eq!(publisher.ask("subscribers 1"), "1");
+            assert_eq!((publisher.ask("subscribers 1"), subscriber.ask("meet 1")), met());
             for round in 0..5 {
                 let numbers = round * depth..(round + 1) * depth;
                 let send = format!("send {} {}", numbers.start, numbers.end);
@@ -42,6 +46,7 @@ fn missed() {
     let (mut slow, mut quick) = (subscriber("tensor", &name, ""), subscriber("tensor", &name, ""));
     let topic: Topic<Tensor> = topic(&name, "depth=4,ignore_own");
     assert_eq!(topic.wait_for_subscribers(2, LONG).unwrap(), 2);
+    assert_eq!(slow.ask("meet 1"), "ok");
     let (mut sent, mut lost) = (0, 0);
     for burst in [1, 4, 5, 3, 17, 2, 100] {
         for number in sent..sent + burst {
@@ -64,6 +69,7 @@ fn never() {
     assert_eq!(topic.wait_for_subscribers(3, LONG).unwrap(), 3);
     (0..10_000).for_each(|number| send(&topic, number).unwrap());
     for subscriber in &mut idle {
+        assert_eq!(subscriber.ask("meet 1"), "ok");
         assert_eq!(subscriber.ask("drain"), range(9_996..10_000));
         assert_eq!(subscriber.ask("missed"), "9996");
     }
@@ -94,6 +100,7 @@ fn latest() {
     let topic = topic::<u64>(&name, "");
     topic.subscribe().unwrap();
     assert_eq!(publisher.ask("subscribers 1"), "1");
+    meet(&topic, 1);
     assert_eq!(topic.latest(), None);
     assert_eq!(publisher.ask("send 0 7"), "ok");
     assert_eq!((topic.latest(), topic.latest()), (Some(6), None));
@@ -112,7 +119,7 @@ fn wrap() {
             let mut late = subscriber(kind, &name, "history=100");
             let mut slow = subscriber(kind, &name, "");
             assert_eq!(publisher.ask("subscribers 2"), "2");
-            assert_eq!(late.ask("take 2"), "0 1");
+            assert_eq!((late.ask("take 2"), slow.ask("meet 1")), ("0 1".into(), "ok".into()));
             for number in 2..20 {
                 assert_eq!(publisher.ask(&format!("send {number} {}", number + 1)), "ok");
                 assert_eq!(late.ask("take 1"), number.to_string(), "{first} {kind} {depth}");

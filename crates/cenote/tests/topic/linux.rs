@@ -66,8 +66,15 @@ fn trial(&(name, test): &Test) -> Trial {
 
 fn child(role: &str) {
     let words: Vec<&str> = role.split(' ').collect();
-    let roles =
-        [talk::ROLES, seed::ROLES, forward::ROLES, sleep::ROLES, residue::ROLES, crowd::ROLES];
+    let roles = [
+        talk::ROLES,
+        arrival::ROLES,
+        seed::ROLES,
+        forward::ROLES,
+        sleep::ROLES,
+        residue::ROLES,
+        crowd::ROLES,
+    ];
     let known = roles.iter().flat_map(|roles| roles.iter()).find(|(name, _)| *name == words[0]);
     known.unwrap_or_else(|| panic!("no such role: {role}")).1(&words[1..]);
 }

@@ -58,6 +58,7 @@ fn timeout() {
     assert_eq!(topic.wait_for_subscribers(1, LONG).unwrap(), 1);
     let mut slow = subscriber("tensor", &name, "");
     assert_eq!(topic.wait_for_subscribers(2, LONG).unwrap(), 2);
+    assert_eq!(slow.ask("meet 1"), "ok");
     (0..3).for_each(|number| send(&topic, number).unwrap());
     assert_eq!(quick.ask("take 3"), "0 1 2");
     let start = Instant::now();
@@ -104,6 +105,7 @@ fn reject() {
     let topic: Topic<Tensor> = topic(&name, "depth=3,reject,ignore_own");
     let mut slow = subscriber("tensor", &name, "");
     assert_eq!(topic.wait_for_subscribers(1, LONG).unwrap(), 1);
+    assert_eq!(slow.ask("meet 1"), "ok");
     (0..3).for_each(|number| send(&topic, number).unwrap());
     assert_eq!(blamed(send(&topic, 3), slow.pid()), Duration::ZERO);
     assert_eq!(slow.ask("recv"), "0");
@@ -171,6 +173,7 @@ fn stopped() {
     let mut asleep = subscriber("tensor", &name, "");
     let mut quick = subscriber("tensor", &name, "");
     assert_eq!(topic.wait_for_subscribers(2, LONG).unwrap(), 2);
+    assert_eq!((asleep.ask("meet 1"), quick.ask("meet 1")), ("ok".into(), "ok".into()));
     asleep.tell("wait");
     eventually("it sleeps", || is_asleep(asleep.pid()));
     asleep.signal(libc::SIGSTOP);

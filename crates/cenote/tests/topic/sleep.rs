@@ -10,7 +10,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::time::{ClockId, clock_gettime};
 
 use super::sample::Sample;
-use super::talk::{LONG, drain, publisher, send, subscriber, take, topic};
+use super::talk::{LONG, drain, meet, publisher, send, subscriber, take, topic};
 use super::{Role, Test};
 use crate::stranger::process::{Peer, ROLE, serve};
 use crate::stranger::{eventually, unique};
@@ -75,12 +75,12 @@ fn no_cpu() {
             assert_eq!(publisher.ask("subscribers 1"), "1");
         }
         let used: u64 = dozing.ask("doze").parse().unwrap();
-        assert!(used < 20_000, "{threads} threads that slept used {used} µs");
+        assert!(used < 50_000, "{threads} threads that slept used {used} µs");
         dozing.tell("woken");
         eventually("they sleep", || super::policy::is_asleep(dozing.pid()));
         assert_eq!(publishers[0].ask("send 0 1"), "ok");
         let used: u64 = dozing.hear().parse().unwrap();
-        assert!(used < 30_000, "{threads} threads that were woken once used {used} µs");
+        assert!(used < 50_000, "{threads} threads that were woken once used {used} µs");
     }
 }
 
@@ -198,6 +198,7 @@ fn readable_then_not() {
 fn watched<T: Sample>(topic: &Topic<T>, publisher: &mut Peer) {
     let fd = topic.fd().unwrap();
     assert_eq!(publisher.ask("subscribers 1"), "1");
+    meet(topic, 1);
     assert_eq!(settle(topic), []);
     for round in 0..50 {
         assert_eq!(publisher.ask(&format!("send {} {}", 3 * round, 3 * round + 3)), "ok");
@@ -218,6 +219,7 @@ fn several() {
     assert_eq!(settle(&topic), []);
     let mut publishers: Vec<Peer> = (0..4).map(|_| publisher("tensor", &name, "")).collect();
     publishers.iter_mut().for_each(|one| assert_eq!(one.ask("subscribers 1"), "1"));
+    meet(&topic, 4);
     assert_eq!(settle(&topic), []);
     while let Some(mut last) = publishers.pop() {
         for one in &mut publishers {

@@ -8,6 +8,7 @@ use cenote::{
 
 use super::Role;
 use super::sample::Sample;
+use crate::stranger::eventually;
 use crate::stranger::process::{Peer, reply, serve};
 
 pub(crate) const ROLES: &[Role] = &[("talk", talk)];
@@ -62,6 +63,11 @@ pub(crate) fn topic<T: Sample>(name: &str, words: &str) -> Topic<T> {
 
 pub(crate) fn send<T: Sample>(topic: &Topic<T>, number: u64) -> cenote::Result<()> {
     topic.send(&T::of(topic, number)?)
+}
+
+/// Waits until so many publishers are received from. (They may know of it before we do.)
+pub(crate) fn meet<T: Sample>(topic: &Topic<T>, publishers: usize) {
+    eventually("all publishers are met", || topic.stats().publishers == publishers);
 }
 
 /// The numbers of all messages there are.
@@ -138,6 +144,10 @@ impl<T: Sample> Talk<T> {
             "latest" => topic.latest().map_or("none".into(), |m| m.number().to_string()),
             "missed" => topic.missed().to_string(),
             "received" => topic.stats().received.to_string(),
+            "meet" => {
+                meet(topic, words[1].parse().unwrap());
+                "ok".into()
+            }
             "publishers" => topic.stats().publishers.to_string(),
             "subscribers" => {
                 let count = words[1].parse().unwrap();
