@@ -159,8 +159,9 @@ impl Arrivals {
 
     /// Greets everybody who is new. Those who came after us are asked for all they sent.
     fn look(self: &Arc<Self>) -> Result<()> {
-        let entries = self.place.entries()?;
+        // Under the lock: with an older list, somebody who was just greeted would be forgotten.
         let mut state = self.state();
+        let entries = self.place.entries()?;
         let history = if state.looked { u64::MAX } else { self.history };
         let here = |uid: &u64| entries.iter().any(|entry| entry.uid == *uid);
         state.met.retain(|uid, met| here(uid) || met.is_connected());

@@ -207,15 +207,21 @@ impl Subscriber {
         !self.arrivals.any() && !receiving.sources.iter().any(Source::is_ready)
     }
 
-    /// Undoes [`Subscriber::arm`]. Those that still sleep stay armed, and one of them looks: the byte
-    /// that woke this thread may have been for two messages.
+    /// Undoes [`Subscriber::arm`]. Those that still sleep are armed anew, for the byte that woke this
+    /// thread was theirs, too; and one of them looks if there is something, which may be more than
+    /// this thread takes. Not otherwise: they would wake each other for ever.
     fn disarm(&self) {
         let mut receiving = self.receiving();
         receiving.waiters -= 1;
-        match receiving.waiters {
-            0 if !receiving.watched => receiving.disarm(&self.news.bell),
-            0 => {}
-            _ => self.news.bell.ring_anyway(),
+        if receiving.waiters == 0 {
+            if !receiving.watched {
+                receiving.disarm(&self.news.bell);
+            }
+            return;
+        }
+        receiving.arm(&self.news.bell);
+        if self.arrivals.any() || receiving.sources.iter().any(Source::is_ready) {
+            self.news.bell.ring_anyway();
         }
     }
 

@@ -1,0 +1,267 @@
+//! Cameras and their viewers: several of each, some of them killed and started again at random, and
+//! every frame checked by everybody who gets it.
+//!
+//! Cameras send in batches, as they are told; viewers receive until they are told to stop, and then say
+//! what they saw. A viewer knows who sent a frame, and as which: so it sees what is out of order, what
+//! is missing, and whether it was told.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use cenote::{Image, TensorPoolConfig, Topic, TopicConfig};
+
+use super::frame::{Stamp, checked, stamped};
+use super::talk::{LONG, config};
+use super::{Role, Test};
+use crate::stranger::process::{Peer, reply, serve};
+use crate::stranger::{Random, unique};
+
+pub(crate) const TESTS: &[Test] = &[
+    ("one_camera_and_one_viewer_lose_no_frame", || play(1, 1, "wait", 2500)),
+    ("one_camera_and_four_viewers_lose_no_frame", || play(1, 4, "wait", 2500)),
+    ("four_cameras_and_one_viewer_lose_no_frame", || play(4, 1, "wait", 2500)),
+    ("four_cameras_and_four_viewers_lose_no_frame", || play(4, 4, "wait", 2500)),
+    ("one_camera_that_waits_for_nobody_and_one_viewer", || play(1, 1, "", 1000)),
+    ("four_cameras_that_wait_for_nobody_and_four_viewers", || play(4, 4, "", 1000)),
+];
+
+pub(crate) const ROLES: &[Role] = &[("camera", camera), ("viewer", viewer)];
+
+/// Frames in a batch.
+const BATCH: u64 = 25;
+
+fn topic(name: &str, words: &str) -> Topic<Image> {
+    let pool =
+        TensorPoolConfig { pool_size: 128 << 20, max_slots: 20, ..TensorPoolConfig::small() };
+    Topic::with_config(name, TopicConfig { pool, ..config(words) }).unwrap()
+}
+
+/// `camera TOPIC CONFIG NUMBER`
+fn camera(words: &[&str]) {
+    let topic = topic(words[0], &format!("depth=4,ignore_own,{}", words[1]));
+    let publisher = words[2].parse().unwrap();
+    let mut number = 0;
+    serve(|words| match *words {
+        ["viewers", count] => {
+            topic.wait_for_subscribers(count.parse().unwrap(), LONG).unwrap().to_string()
+        }
+        ["film", count] => {
+            let until = number + count.parse::<u64>().unwrap();
+            let film = |number| topic.send(&stamped(&topic, Stamp { publisher, number })?);
+            let filmed = (number..until).try_for_each(film);
+            number = until;
+            reply(filmed)
+        }
+        _ => panic!("{words:?}"),
+    });
+}
+
+/// What a viewer has seen of one camera.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Seen {
+    first: u64,
+    last: u64,
+    count: u64,
+}
+
+/// `viewer TOPIC`
+fn viewer(words: &[&str]) {
+    let topic = topic(words[0], "");
+    topic.subscribe().unwrap();
+    println!("ready");
+    let stop = AtomicBool::new(false);
+    let mut seen = BTreeMap::new();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            std::io::stdin().lines().next();
+            stop.store(true, Ordering::Relaxed);
+        });
+        while !stop.load(Ordering::Relaxed) {
+            view(&mut seen, topic.recv_timeout(Duration::from_millis(5)).unwrap());
+        }
+    });
+    // All cameras are gone by now. What they left is there to the end.
+    while topic.stats().publishers > 0 {
+        view(&mut seen, topic.recv_timeout(Duration::from_millis(5)).unwrap());
+    }
+    while let Some(frame) = topic.recv() {
+        view(&mut seen, Some(frame));
+    }
+    let cameras = seen
+        .iter()
+        .map(|(camera, seen)| format!(" {camera}:{}:{}:{}", seen.first, seen.last, seen.count));
+    println!("{}{}", topic.missed(), cameras.collect::<String>());
+}
+
+fn view(seen: &mut BTreeMap<u64, Seen>, frame: Option<Image>) {
+    let Some(frame) = frame else { return };
+    let Stamp { publisher, number } = checked(&frame);
+    let new = Seen { first: number, last: number, count: 0 };
+    let seen = seen.entry(publisher).or_insert(new);
+    assert!(seen.count == 0 || number > seen.last, "{number} of {publisher} after {}", seen.last);
+    (seen.last, seen.count) = (number, seen.count + 1);
+}
+
+/// A viewer, and whether it was there from the beginning.
+struct Viewer {
+    peer: Peer,
+    from_the_start: bool,
+}
+
+impl Viewer {
+    fn start(name: &str, from_the_start: bool) -> Viewer {
+        let mut peer = Peer::start(&format!("viewer {name}"));
+        assert_eq!(peer.hear(), "ready");
+        Viewer { peer, from_the_start }
+    }
+
+    /// How many frames it missed, and what it saw of each camera.
+    fn stop(mut self) -> (u64, BTreeMap<u64, Seen>) {
+        let told = self.peer.ask("stop");
+        let mut words = told.split(' ');
+        let missed = words.next().unwrap().parse().unwrap_or_else(|_| panic!("it says: {told}"));
+        let seen = |word: &str| {
+            let numbers: Vec<u64> = word.split(':').map(|number| number.parse().unwrap()).collect();
+            (numbers[0], Seen { first: numbers[1], last: numbers[2], count: numbers[3] })
+        };
+        assert!(self.peer.finish().success());
+        (missed, words.map(seen).collect())
+    }
+}
+
+/// A whole performance.
+struct Play {
+    name: String,
+    policy: &'static str,
+    random: Random,
+    cameras: Vec<(u64, Peer)>,
+    viewers: Vec<Viewer>,
+    /// The frames that each camera has sent for certain. One that was killed may have sent more.
+    sent: BTreeMap<u64, u64>,
+    killed: Vec<u64>,
+    batches: u64,
+}
+
+impl Play {
+    fn start_camera(&mut self) {
+        let number = self.sent.len() as u64;
+        let role = format!("camera {} {} {number}", self.name, self.policy);
+        self.cameras.push((number, Peer::start(role.trim_end())));
+        self.sent.insert(number, 0);
+    }
+
+    /// Every camera knows every viewer, and nobody else.
+    fn meet(&mut self) {
+        let count = self.viewers.len();
+        for (_, camera) in &mut self.cameras {
+            assert_eq!(camera.ask(&format!("viewers {count}")), count.to_string());
+        }
+    }
+
+    /// All cameras send a batch. One of them, or a viewer, may be killed meanwhile: at random, and
+    /// each at least once.
+    fn batch(&mut self) {
+        for (_, camera) in &mut self.cameras {
+            camera.tell(&format!("film {BATCH}"));
+        }
+        self.batches += 1;
+        let killed = match (self.batches, self.random.below(8)) {
+            (3, _) | (_, 0) => Some(self.kill_camera()),
+            (5, _) | (_, 1) => Some(self.kill_viewer()),
+            _ => None,
+        };
+        for (number, camera) in &mut self.cameras {
+            assert_eq!(camera.hear(), "ok", "camera {number}");
+            *self.sent.get_mut(number).unwrap() += BATCH;
+        }
+        if let Some(start_again) = killed {
+            start_again(self);
+            self.meet();
+        }
+    }
+
+    fn moment(&mut self) {
+        std::thread::sleep(Duration::from_micros(self.random.below(20_000) as u64));
+    }
+
+    fn kill_camera(&mut self) -> fn(&mut Play) {
+        self.moment();
+        let which = self.random.below(self.cameras.len());
+        let (number, camera) = self.cameras.remove(which);
+        camera.kill();
+        self.killed.push(number);
+        Play::start_camera
+    }
+
+    fn kill_viewer(&mut self) -> fn(&mut Play) {
+        self.moment();
+        let which = self.random.below(self.viewers.len());
+        self.viewers.remove(which).peer.kill();
+        |play| play.viewers.push(Viewer::start(&play.name, false))
+    }
+
+    /// What every viewer saw must be what was sent, in order, and what it did not see it knows.
+    fn end(mut self) {
+        for (_, camera) in self.cameras.drain(..) {
+            assert!(camera.finish().success());
+        }
+        for viewer in std::mem::take(&mut self.viewers) {
+            let from_the_start = viewer.from_the_start;
+            let (missed, seen) = viewer.stop();
+            let gaps: u64 = seen.values().map(|seen| seen.last + 1 - seen.first - seen.count).sum();
+            let before: u64 = seen.values().map(|seen| seen.first).sum();
+            match (self.policy, from_the_start) {
+                ("wait", _) => assert_eq!((missed, gaps), (0, 0), "{seen:?}"),
+                // It was there before any camera, so whatever it did not get it missed.
+                (_, true) => assert_eq!(missed, gaps + before, "{seen:?}"),
+                // What a camera sent before this one came was not for it.
+                (_, false) => assert!((gaps..=gaps + before).contains(&missed), "{seen:?}"),
+            }
+            self.check(&seen, from_the_start);
+        }
+    }
+
+    fn check(&self, seen: &BTreeMap<u64, Seen>, from_the_start: bool) {
+        for (camera, &sent) in self.sent.iter().filter(|(_, sent)| **sent > 0) {
+            let Some(seen) = seen.get(camera) else {
+                assert!(!from_the_start, "nothing was seen of camera {camera}");
+                continue;
+            };
+            if from_the_start && self.policy == "wait" {
+                assert_eq!(seen.first, 0);
+            }
+            match self.killed.contains(camera) {
+                false => assert_eq!(seen.last + 1, sent, "camera {camera}"),
+                true => {
+                    assert!(seen.last + 1 >= sent || !from_the_start, "camera {camera}: {seen:?}")
+                }
+            }
+        }
+    }
+}
+
+/// So many cameras and viewers, until so many frames were sent.
+fn play(cameras: u64, viewers: usize, policy: &'static str, frames: u64) {
+    let seed = std::env::var("CENOTE_TEST_SEED").ok().and_then(|seed| seed.parse().ok());
+    let seed =
+        seed.unwrap_or_else(|| u64::from(std::process::id()) << 16 | cameras << 8 | frames & 0xff);
+    println!("CENOTE_TEST_SEED={seed} for {cameras} cameras and {viewers} viewers");
+    let mut play = Play {
+        name: unique(),
+        policy,
+        random: Random(seed | 1),
+        cameras: Vec::new(),
+        viewers: Vec::new(),
+        sent: BTreeMap::new(),
+        killed: Vec::new(),
+        batches: 0,
+    };
+    play.viewers = (0..viewers).map(|_| Viewer::start(&play.name, true)).collect();
+    (0..cameras).for_each(|_| play.start_camera());
+    play.meet();
+    while play.sent.values().sum::<u64>() < frames {
+        play.batch();
+    }
+    play.end();
+}

@@ -1,0 +1,138 @@
+//! How many messages are kept, and how those that are not are counted.
+
+use cenote::{Tensor, Topic};
+
+use super::Test;
+use super::talk::{LONG, drain, meet, publisher, range, send, subscriber, take, topic};
+use crate::stranger::unique;
+
+pub(crate) const TESTS: &[Test] = &[
+    ("as_many_are_received_as_were_queued", exact),
+    ("a_slow_subscriber_is_told_exactly_what_it_missed", missed),
+    ("a_subscriber_that_never_receives_holds_nothing", never),
+    ("what_a_subscriber_holds_is_not_reused", held),
+    ("the_latest_message_skips_the_others", latest),
+    ("sequences_go_on_beyond_the_largest_number", wrap),
+];
+
+fn met() -> (String, String) {
+    ("1".into(), "ok".into())
+}
+
+fn exact() {
+    for depth in [1, 3, 10, 16] {
+        for kind in ["u64", "tensor"] {
+            let name = unique();
+            let mut subscriber = subscriber(kind, &name, "");
+            let mut publisher = publisher(kind, &name, &format!("depth={depth}"));
+            assert_eq!((publisher.ask("subscribers 1"), subscriber.ask("meet 1")), met());
+            for round in 0..5 {
+                let numbers = round * depth..(round + 1) * depth;
+                let send = format!("send {} {}", numbers.start, numbers.end);
+                assert_eq!(publisher.ask(&send), "ok");
+                assert_eq!(subscriber.ask("drain"), range(numbers), "{depth} {kind}");
+            }
+            assert_eq!(subscriber.ask("missed"), "0");
+            // One too many.
+            assert_eq!(publisher.ask(&format!("send 0 {}", depth + 1)), "ok");
+            assert_eq!(subscriber.ask("drain"), range(1..depth + 1));
+            assert_eq!(subscriber.ask("missed"), "1");
+        }
+    }
+}
+
+fn missed() {
+    let name = unique();
+    let (mut slow, mut quick) = (subscriber("tensor", &name, ""), subscriber("tensor", &name, ""));
+    let topic: Topic<Tensor> = topic(&name, "depth=4,ignore_own");
+    assert_eq!(topic.wait_for_subscribers(2, LONG).unwrap(), 2);
+    assert_eq!(slow.ask("meet 1"), "ok");
+    let (mut sent, mut lost) = (0, 0);
+    for burst in [1, 4, 5, 3, 17, 2, 100] {
+        for number in sent..sent + burst {
+            send(&topic, number).unwrap();
+            assert_eq!(quick.ask("take 1"), number.to_string());
+        }
+        sent += burst;
+        lost += burst.saturating_sub(4);
+        assert_eq!(slow.ask("drain"), range(sent - burst.min(4)..sent));
+        assert_eq!(slow.ask("missed"), lost.to_string());
+    }
+    assert_eq!((quick.ask("missed"), quick.ask("received")), ("0".into(), sent.to_string()));
+}
+
+/// Ten thousand messages from a pool that has room for few.
+fn never() {
+    let name = unique();
+    let mut idle: Vec<_> = (0..3).map(|_| subscriber("tensor", &name, "")).collect();
+    let topic: Topic<Tensor> = topic(&name, "depth=4,slots=6,ignore_own");
+    assert_eq!(topic.wait_for_subscribers(3, LONG).unwrap(), 3);
+    (0..10_000).for_each(|number| send(&topic, number).unwrap());
+    for subscriber in &mut idle {
+        assert_eq!(subscriber.ask("meet 1"), "ok");
+        assert_eq!(subscriber.ask("drain"), range(9_996..10_000));
+        assert_eq!(subscriber.ask("missed"), "9996");
+    }
+    drop(idle);
+    assert!(topic.pool().unwrap().stats().unwrap().slots_in_use <= 5);
+}
+
+fn held() {
+    let name = unique();
+    let mut holder = subscriber("tensor", &name, "");
+    let topic: Topic<Tensor> = topic(&name, "depth=2,slots=8,ignore_own");
+    assert_eq!(topic.wait_for_subscribers(1, LONG).unwrap(), 1);
+    for number in 0..3 {
+        send(&topic, number).unwrap();
+        assert_eq!(holder.ask("keep"), "ok");
+    }
+    (3..1000).for_each(|number| send(&topic, number).unwrap());
+    assert_eq!(holder.ask("kept"), "0 1 2");
+    holder.kill();
+    let free = |_| Tensor::clone(&topic.alloc_tensor(&[10], cenote::DType::U8).unwrap());
+    let all: Vec<Tensor> = (0..6).map(free).collect();
+    assert_eq!(all.len(), 6, "all but the two that are queued");
+}
+
+fn latest() {
+    let name = unique();
+    let mut publisher = publisher("u64", &name, "");
+    let topic = topic::<u64>(&name, "");
+    topic.subscribe().unwrap();
+    assert_eq!(publisher.ask("subscribers 1"), "1");
+    meet(&topic, 1);
+    assert_eq!(topic.latest(), None);
+    assert_eq!(publisher.ask("send 0 7"), "ok");
+    assert_eq!((topic.latest(), topic.latest()), (Some(6), None));
+    assert_eq!(publisher.ask("send 7 9"), "ok");
+    assert_eq!(take(&topic, 2), [7, 8], "nothing else is skipped");
+    assert_eq!(topic.missed(), 0, "what was not wanted was not missed");
+}
+
+fn wrap() {
+    let around = [u64::MAX - 5, u64::MAX / 2 - 5, u64::MAX, 1 << 63, (1 << 63) - 1];
+    for first in around {
+        for (kind, depth) in [("u64", 3), ("tensor", 3), ("u64", 8), ("tensor", 16)] {
+            let name = unique();
+            let mut publisher = publisher(kind, &name, &format!("first={first},depth={depth}"));
+            assert_eq!(publisher.ask("send 0 2"), "ok");
+            let mut late = subscriber(kind, &name, "history=100");
+            let mut slow = subscriber(kind, &name, "");
+            assert_eq!(publisher.ask("subscribers 2"), "2");
+            assert_eq!((late.ask("take 2"), slow.ask("meet 1")), ("0 1".into(), "ok".into()));
+            for number in 2..20 {
+                assert_eq!(publisher.ask(&format!("send {number} {}", number + 1)), "ok");
+                assert_eq!(late.ask("take 1"), number.to_string(), "{first} {kind} {depth}");
+            }
+            assert_eq!(late.ask("missed"), "0");
+            let kept = depth.min(18);
+            assert_eq!(slow.ask("drain"), range(20 - kept..20));
+            assert_eq!(slow.ask("missed"), (18 - kept).to_string());
+        }
+    }
+    let own = topic::<u64>(&unique(), &format!("first={},depth=3", u64::MAX - 1));
+    (0..2).for_each(|number| send(&own, number).unwrap());
+    assert_eq!(drain(&own), [0, 1]);
+    (2..10).for_each(|number| send(&own, number).unwrap());
+    assert_eq!((drain(&own), own.missed(), own.stats().sent), (vec![7, 8, 9], 5, 10));
+}

@@ -1,0 +1,244 @@
+//! What topics carry, and what happens when two processes do not agree on it.
+
+use std::time::Duration;
+
+use cenote::{
+    DType, Error, Image, NotWritable, PixelFormat, StagedBecause, Tensor, TensorMemory, TensorPool,
+    TensorPoolConfig, Topic, TopicConfig,
+};
+
+use super::Test;
+use super::sample::Sample;
+use super::talk::{LONG, peer, publisher, send, subscriber, take, topic};
+use crate::stranger::process::{Peer, ROLE};
+use crate::stranger::{eventually, unique};
+
+pub(crate) const TESTS: &[Test] = &[
+    ("plain_data_of_every_size_travels", plain),
+    ("every_kind_of_tensor_travels", tensors),
+    ("a_mismatch_is_told_with_both_sides", mismatch),
+    ("a_mismatch_is_told_to_whoever_waits", mismatch_while_waiting),
+    ("a_mismatch_hides_nobody_else", mismatch_and_match),
+    ("whoever_takes_tensors_takes_images", tensor_of_image),
+    ("a_name_has_one_form", names),
+    ("configurations_that_make_no_sense_are_refused", configs),
+    ("namespaces_are_apart", namespaces),
+    ("what_others_cannot_see_is_staged_and_counted", staged),
+    ("what_was_sent_is_for_good", for_good),
+];
+
+fn plain() {
+    let (mut first, mut second) = (Vec::new(), Vec::new());
+    for kind in ["nothing", "byte", "u64", "dozen", "huge"] {
+        let name = unique();
+        let mut subscriber = subscriber(kind, &name, "");
+        let mut publisher = publisher(kind, &name, "");
+        assert_eq!(publisher.ask("subscribers 1"), "1");
+        assert_eq!(publisher.ask("send 1 6"), "ok");
+        let expected = if kind == "nothing" { "0 0 0 0 0" } else { "1 2 3 4 5" };
+        assert_eq!(subscriber.ask("take 5"), expected, "{kind}");
+        assert_eq!(subscriber.ask("recv"), "none");
+        first.push(subscriber);
+        second.push(publisher);
+    }
+}
+
+fn tensors() {
+    for kind in ["tensor", "image", "cloud", "depth"] {
+        let name = unique();
+        let mut subscriber = subscriber(kind, &name, "");
+        let mut publisher = publisher(kind, &name, "");
+        assert_eq!(publisher.ask("subscribers 1"), "1");
+        assert_eq!(publisher.ask("send 1 6"), "ok");
+        assert_eq!(subscriber.ask("take 5"), "1 2 3 4 5", "{kind}");
+        assert_eq!(publisher.ask("copies"), "0");
+    }
+}
+
+/// All that a user needs to find out who is wrong.
+fn tells(text: &str, name: &str, publisher: &Peer, sides: [&str; 2]) {
+    for part in [name, &publisher.pid().to_string(), sides[0], sides[1]] {
+        assert!(text.contains(part), "`{part}` is not in: {text}");
+    }
+}
+
+fn mismatch() {
+    for (theirs, shown, ours) in [
+        ("dozen", "[u32; 3] (12 bytes, aligned to 4)", "u64 (8 bytes, aligned to 8)"),
+        ("byte", "[u8; 1] (1 bytes, aligned to 1)", "u64 (8 bytes, aligned to 8)"),
+        ("image", "Image", "u64 (8 bytes, aligned to 8)"),
+    ] {
+        let name = unique();
+        let publisher = publisher(theirs, &name, "");
+        let topic = topic::<u64>(&name, "");
+        let error = topic.subscribe().unwrap_err();
+        assert!(matches!(error, Error::TypeMismatch { .. }), "{error}");
+        tells(&error.to_string(), &name, &publisher, [ours, shown]);
+        topic.subscribe().expect("it was told");
+        assert_eq!(topic.recv(), None);
+    }
+    for (theirs, ours) in [("tensor", "image"), ("cloud", "image"), ("image", "depth")] {
+        let name = unique();
+        let publisher = publisher(theirs, &name, "");
+        let text = peer(ours, &name, "").ask("subscribe");
+        let shown = |kind| match kind {
+            "tensor" => "Tensor",
+            "cloud" => "PointCloud",
+            "depth" => "DepthImage",
+            _ => "Image",
+        };
+        tells(&text, &name, &publisher, [shown(theirs), shown(ours)]);
+    }
+}
+
+/// Whoever waits already learns of it, instead of waiting for ever.
+fn mismatch_while_waiting() {
+    for how in ["wait", "timeout 1000000"] {
+        let name = unique();
+        let mut waiting = subscriber("u64", &name, "");
+        waiting.tell(how);
+        let publisher = publisher("image", &name, "");
+        tells(&waiting.hear(), &name, &publisher, ["u64", "Image"]);
+    }
+    // Somebody who is there before: told as soon as something is waited for.
+    let name = unique();
+    let publisher = publisher("image", &name, "");
+    let error = topic::<u64>(&name, "").wait().unwrap_err();
+    tells(&error.to_string(), &name, &publisher, ["u64", "Image"]);
+    let topic = topic::<u64>(&name, "");
+    assert!(topic.recv().is_none());
+    let error = topic.recv_timeout(Duration::from_millis(1)).unwrap_err();
+    assert!(matches!(error, Error::TypeMismatch { .. }), "{error}");
+}
+
+fn mismatch_and_match() {
+    let name = unique();
+    let _wrong = publisher("image", &name, "");
+    let mut right = publisher("u64", &name, "");
+    let topic = topic::<u64>(&name, "");
+    topic.subscribe().unwrap_err();
+    assert_eq!(right.ask("subscribers 1"), "1");
+    assert_eq!(right.ask("send 0 3"), "ok");
+    assert_eq!(take(&topic, 3), [0, 1, 2]);
+}
+
+fn tensor_of_image() {
+    for (kind, dtype, shape) in [
+        ("image", DType::U8, &[30, 40, 3][..]),
+        ("cloud", DType::U64, &[100, 2]),
+        ("depth", DType::U16, &[20, 30]),
+    ] {
+        let name = unique();
+        let topic = topic::<Tensor>(&name, "");
+        topic.subscribe().unwrap();
+        let mut publisher = publisher(kind, &name, "");
+        assert_eq!(publisher.ask("subscribers 1"), "1");
+        assert_eq!(publisher.ask("send 5 6"), "ok");
+        let tensor = topic.recv_timeout(LONG).unwrap().unwrap();
+        assert_eq!((tensor.dtype(), tensor.shape()), (dtype, shape), "{kind}");
+        if kind == "image" {
+            assert_eq!(Image::from_tensor(tensor).unwrap().format(), PixelFormat::Rgb8);
+        }
+    }
+}
+
+fn names() {
+    let name = unique();
+    let dotted = format!("camera.{name}.rgb");
+    let topic = topic::<u64>(&dotted, "");
+    assert_eq!(topic.name(), dotted);
+    topic.subscribe().unwrap();
+    let mut slashed = peer("u64", &format!("/camera/{name}/rgb"), "");
+    assert_eq!(slashed.ask("send 4 5"), "ok");
+    assert_eq!(take(&topic, 1), [4]);
+    let long = "x".repeat(129);
+    for bad in
+        ["", "/", ".", "..", "a..b", "a/../b", "a b", "é", "a@b", "a\0b", "a\nb", "-a", &long]
+    {
+        let error = Topic::<u64>::new(bad).unwrap_err();
+        assert!(matches!(error, Error::BadName { .. }), "{bad:?}: {error}");
+    }
+    Topic::<u64>::new(&"x".repeat(128)).unwrap().advertise().unwrap();
+}
+
+fn configs() {
+    let with = |config| Topic::<u64>::with_config(&unique(), config).map(drop);
+    for depth in [0, 65_537, usize::MAX] {
+        let error = with(TopicConfig { depth, ..TopicConfig::default() }).unwrap_err();
+        assert!(matches!(error, Error::BadConfig { field: "depth", .. }), "{error}");
+    }
+    let pool = TensorPoolConfig { slot_alignment: 3, ..TensorPoolConfig::small() };
+    let error = with(TopicConfig { pool, ..TopicConfig::default() }).unwrap_err();
+    assert!(matches!(error, Error::BadConfig { field: "slot_alignment", .. }), "{error}");
+    with(TopicConfig { depth: 65_536, history: usize::MAX, ..TopicConfig::default() }).unwrap();
+}
+
+fn namespaces() {
+    let name = unique();
+    let started = |namespace: &str| {
+        let mut command = std::process::Command::new(std::env::current_exe().unwrap());
+        command.env(ROLE, format!("talk u64 {name}")).env(cenote::NAMESPACE_ENV, namespace);
+        Peer::run(&mut command)
+    };
+    let topic = topic::<u64>(&name, "");
+    topic.subscribe().unwrap();
+    let mut same = started("robot1");
+    assert_eq!(same.ask("subscribe"), "ok");
+    let (mut one, mut two) = (started("robot1"), started("robot2"));
+    assert_eq!((one.ask("send 1 2"), two.ask("send 2 3")), ("ok".into(), "ok".into()));
+    assert_eq!(same.ask("take 1"), "1");
+    let mut ours = publisher("u64", &name, "");
+    assert_eq!(ours.ask("send 3 4"), "ok");
+    // Whoever is found at all is found before this one.
+    assert_eq!((take(&topic, 1), topic.stats().publishers), (vec![3], 1));
+    assert_eq!((same.ask("recv"), same.ask("publishers")), ("none".into(), "1".into()));
+}
+
+fn staged() {
+    let name = unique();
+    let mut subscriber = subscriber("tensor", &name, "");
+    let topic = topic::<Tensor>(&name, "ignore_own");
+    assert_eq!(topic.wait_for_subscribers(1, LONG).unwrap(), 1);
+    let mut heap = Tensor::options().memory(TensorMemory::Mem).create(&[1000], DType::U64).unwrap();
+    heap.map_mut().unwrap().as_mut_slice::<u64>().unwrap().fill(1);
+    topic.send(&heap).unwrap();
+    // The original is not what was sent: it stays writable.
+    heap.map_mut().unwrap().as_mut_slice::<u64>().unwrap().fill(2);
+    topic.send(&heap).unwrap();
+    let mut view = topic.alloc_tensor(&[2, 1000], DType::U64).unwrap();
+    view.map_mut().unwrap().as_mut_slice::<u64>().unwrap().fill(3);
+    topic.send(&view.narrow(0, 1, 1).unwrap()).unwrap();
+    let pool = TensorPool::new(unique(), TensorPoolConfig::small()).unwrap();
+    let mut other = pool.alloc(&[10], DType::U64).unwrap();
+    other.map_mut().unwrap().as_mut_slice::<u64>().unwrap().fill(4);
+    topic.send(&other).unwrap();
+    assert_eq!(subscriber.ask("take 4"), "1 2 3 4");
+    let copies = topic.stats().copies;
+    assert_eq!(copies.len(), 1, "{copies:?}");
+    assert_eq!((copies[0].reason, copies[0].count), (StagedBecause::Heap, 2));
+    assert_eq!(copies[0].bytes, 2 * 8000);
+}
+
+fn for_good() {
+    let topic = topic::<Tensor>(&unique(), "");
+    let mut tensor = Tensor::of(&topic, 7).unwrap();
+    topic.send(&tensor).unwrap();
+    let error = tensor.map_mut().map(drop).unwrap_err();
+    assert!(matches!(error, Error::NotWritable { why: NotWritable::Published }), "{error}");
+    assert!(error.to_string().contains("make_mut"), "it says what to do: {error}");
+    tensor.make_mut().unwrap().as_mut_slice::<u64>().unwrap().fill(8);
+    let mut received = topic.recv().unwrap();
+    assert_eq!((tensor.number(), received.number()), (8, 7));
+    received.map_mut().map(drop).unwrap_err();
+    received.make_mut().unwrap().as_mut_slice::<u64>().unwrap().fill(9);
+    // A message that was received by another process cannot be written there either.
+    let mut publisher = publisher("tensor", topic.name(), "");
+    assert_eq!(publisher.ask("subscribers 1"), "1");
+    assert_eq!(publisher.ask("send 5 6"), "ok");
+    let mut theirs = topic.recv_timeout(LONG).unwrap().unwrap();
+    let error = theirs.map_mut().map(drop).unwrap_err();
+    assert!(matches!(error, Error::NotWritable { .. }), "{error}");
+    theirs.make_mut().unwrap().as_mut_slice::<u64>().unwrap().fill(9);
+    send(&topic, 1).unwrap();
+    eventually("our own", || topic.recv().is_some());
+}

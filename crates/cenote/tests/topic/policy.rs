@@ -1,0 +1,204 @@
+//! What becomes of a message that a subscriber has no room for.
+
+use std::time::{Duration, Instant};
+
+use cenote::{Error, Policy, Tensor, Topic, TopicConfig};
+
+use super::Test;
+use super::talk::{LONG, config, drain, publisher, range, send, subscriber, take, topic};
+use crate::stranger::{eventually, unique};
+
+pub(crate) const TESTS: &[Test] = &[
+    ("blocking_waits_for_the_slowest_and_loses_nothing", block),
+    ("blocking_gives_up_and_names_the_slow_subscriber", timeout),
+    ("blocking_ends_when_the_slow_subscriber_is_killed", killed),
+    ("blocking_ends_when_a_message_is_taken", taken),
+    ("a_full_queue_rejects_and_names_the_slow_subscriber", reject),
+    ("try_send_never_waits", try_send),
+    ("a_topic_waits_for_itself_too", own),
+    ("a_stopped_subscriber_slows_nobody", stopped),
+];
+
+/// The error that a slow subscriber is to blame for.
+fn blamed(sent: cenote::Result<()>, pid: u32) -> Duration {
+    let error = sent.expect_err("there was no room");
+    let text = error.to_string();
+    let Error::SlowSubscriber { pid: slow, program, waited, .. } = error else { panic!("{text}") };
+    assert_eq!(slow, pid.cast_signed());
+    let ours = std::env::current_exe().unwrap().file_name().unwrap().to_string_lossy().into_owned();
+    // The kernel keeps fifteen characters of a name.
+    assert!(
+        !program.is_empty() && ours.starts_with(&program[..program.len().min(15)]),
+        "{program}"
+    );
+    assert!(text.contains(&pid.to_string()) && text.contains(&program), "{text}");
+    waited
+}
+
+fn block() {
+    for (kind, depth) in [("u64", 1), ("u64", 3), ("tensor", 3), ("tensor", 16)] {
+        let name = unique();
+        let mut subscribers: Vec<_> = (0..2).map(|_| subscriber(kind, &name, "")).collect();
+        let mut publisher = publisher(kind, &name, &format!("depth={depth},wait"));
+        assert_eq!(publisher.ask("subscribers 2"), "2");
+        publisher.tell("send 0 500");
+        subscribers.iter_mut().for_each(|subscriber| subscriber.tell("take 500"));
+        for subscriber in &mut subscribers {
+            assert_eq!(subscriber.hear(), range(0..500));
+            assert_eq!(subscriber.ask("missed"), "0");
+        }
+        assert_eq!(publisher.hear(), "ok");
+    }
+}
+
+fn timeout() {
+    let name = unique();
+    let mut quick = subscriber("tensor", &name, "");
+    let topic: Topic<Tensor> = topic(&name, "depth=3,block=30,ignore_own");
+    assert_eq!(topic.wait_for_subscribers(1, LONG).unwrap(), 1);
+    let mut slow = subscriber("tensor", &name, "");
+    assert_eq!(topic.wait_for_subscribers(2, LONG).unwrap(), 2);
+    assert_eq!(slow.ask("meet 1"), "ok");
+    (0..3).for_each(|number| send(&topic, number).unwrap());
+    assert_eq!(quick.ask("take 3"), "0 1 2");
+    let start = Instant::now();
+    let waited = blamed(send(&topic, 3), slow.pid());
+    assert!(start.elapsed() >= waited && waited == Duration::from_millis(30));
+    // What could not be sent was not sent to anybody, and what was sent is all there.
+    assert_eq!((quick.ask("recv"), slow.ask("drain")), ("none".into(), "0 1 2".into()));
+    send(&topic, 4).unwrap();
+    assert_eq!((quick.ask("drain"), slow.ask("drain")), ("4".into(), "4".into()));
+    assert_eq!((topic.stats().sent, slow.ask("missed")), (4, "0".into()));
+}
+
+fn killed() {
+    let name = unique();
+    let topic: Topic<u64> = topic(&name, "depth=2,wait,ignore_own");
+    for _ in 0..5 {
+        let slow = subscriber("u64", &name, "");
+        assert_eq!(topic.wait_for_subscribers(1, LONG).unwrap(), 1);
+        (0..2).for_each(|number| send(&topic, number).unwrap());
+        std::thread::scope(|scope| {
+            let sender = scope.spawn(|| send(&topic, 2));
+            slow.kill();
+            sender.join().unwrap().unwrap();
+        });
+        eventually("it is gone", || topic.stats().subscribers == 0);
+    }
+}
+
+fn taken() {
+    let name = unique();
+    let topic: Topic<u64> = topic(&name, "depth=2,wait,ignore_own");
+    let mut slow = subscriber("u64", &name, "");
+    assert_eq!(topic.wait_for_subscribers(1, LONG).unwrap(), 1);
+    (0..2).for_each(|number| send(&topic, number).unwrap());
+    std::thread::scope(|scope| {
+        let sender = scope.spawn(|| send(&topic, 2));
+        assert_eq!(slow.ask("take 3"), "0 1 2");
+        sender.join().unwrap().unwrap();
+    });
+}
+
+fn reject() {
+    let name = unique();
+    let topic: Topic<Tensor> = topic(&name, "depth=3,reject,ignore_own");
+    let mut slow = subscriber("tensor", &name, "");
+    assert_eq!(topic.wait_for_subscribers(1, LONG).unwrap(), 1);
+    assert_eq!(slow.ask("meet 1"), "ok");
+    (0..3).for_each(|number| send(&topic, number).unwrap());
+    assert_eq!(blamed(send(&topic, 3), slow.pid()), Duration::ZERO);
+    assert_eq!(slow.ask("recv"), "0");
+    send(&topic, 4).unwrap();
+    blamed(send(&topic, 5), slow.pid());
+    assert_eq!((slow.ask("drain"), slow.ask("missed")), ("1 2 4".into(), "0".into()));
+    // Nobody there: nobody to wait for.
+    slow.kill();
+    eventually("it is gone", || topic.stats().subscribers == 0);
+    (0..20).for_each(|number| send(&topic, number).unwrap());
+}
+
+fn try_send() {
+    let name = unique();
+    let topic: Topic<u64> = Topic::with_config(
+        &name,
+        TopicConfig { policy: Policy::Block(LONG), ..config("depth=1,ignore_own") },
+    )
+    .unwrap();
+    let slow = subscriber("u64", &name, "");
+    assert_eq!(topic.wait_for_subscribers(1, LONG).unwrap(), 1);
+    topic.try_send(&1).unwrap();
+    blamed(topic.try_send(&2), slow.pid());
+    // Under keep-last nobody has to be waited for.
+    let keep = super::talk::topic::<u64>(&unique(), "depth=1");
+    (0..5).for_each(|number| keep.try_send(&number).unwrap());
+    assert_eq!((drain(&keep), keep.missed()), (vec![4], 4));
+}
+
+fn own() {
+    let rejecting = topic::<u64>(&unique(), "depth=2,reject");
+    rejecting.subscribe().unwrap();
+    (0..2).for_each(|number| send(&rejecting, number).unwrap());
+    blamed_itself(send(&rejecting, 2));
+    assert_eq!(rejecting.recv(), Some(0));
+    send(&rejecting, 3).unwrap();
+    blamed_itself(send(&rejecting, 4));
+    assert_eq!((drain(&rejecting), rejecting.missed()), (vec![1, 3], 0));
+    // Whoever does not receive is not waited for.
+    let deaf = topic::<u64>(&unique(), "depth=2,reject");
+    (0..10).for_each(|number| send(&deaf, number).unwrap());
+    let ignoring = topic::<u64>(&unique(), "depth=2,reject,ignore_own");
+    ignoring.subscribe().unwrap();
+    (0..10).for_each(|number| send(&ignoring, number).unwrap());
+    // One thread sends, another receives.
+    let topic = topic::<Tensor>(&unique(), "depth=2,wait");
+    topic.subscribe().unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| (0..200).for_each(|number| send(&topic, number).unwrap()));
+        assert_eq!(take(&topic, 200), (0..200).collect::<Vec<_>>());
+    });
+    assert_eq!(topic.missed(), 0);
+}
+
+fn blamed_itself(sent: cenote::Result<()>) {
+    let error = sent.expect_err("there was no room");
+    let Error::SlowSubscriber { pid, .. } = error else { panic!("{error}") };
+    assert_eq!(pid, std::process::id().cast_signed());
+}
+
+/// One that sleeps and is stopped there, and one that is stopped while it does something else.
+fn stopped() {
+    let name = unique();
+    let topic: Topic<Tensor> = topic(&name, "depth=4,slots=8,ignore_own");
+    let mut asleep = subscriber("tensor", &name, "");
+    let mut quick = subscriber("tensor", &name, "");
+    assert_eq!(topic.wait_for_subscribers(2, LONG).unwrap(), 2);
+    assert_eq!((asleep.ask("meet 1"), quick.ask("meet 1")), ("ok".into(), "ok".into()));
+    asleep.tell("wait");
+    eventually("it sleeps", || is_asleep(asleep.pid()));
+    asleep.signal(libc::SIGSTOP);
+    for number in 0..2000 {
+        send(&topic, number).unwrap();
+        if number % 100 == 0 {
+            assert_eq!(quick.ask("latest"), number.to_string());
+        }
+    }
+    // Others come and go all the same.
+    let mut late = subscriber("tensor", &name, "history=4");
+    assert_eq!(late.ask("take 4"), range(1996..2000));
+    asleep.signal(libc::SIGCONT);
+    let first: u64 = asleep.hear().parse().unwrap();
+    assert_eq!((first, asleep.ask("drain")), (1996, range(1997..2000)));
+    assert_eq!(asleep.ask("missed"), "1996");
+}
+
+/// Whether all threads of a process sleep.
+pub(crate) fn is_asleep(pid: u32) -> bool {
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap();
+    let stat = |task: std::io::Result<std::fs::DirEntry>| {
+        std::fs::read_to_string(task.unwrap().path().join("stat")).unwrap_or_default()
+    };
+    tasks
+        .map(stat)
+        .all(|stat| stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('S')))
+}

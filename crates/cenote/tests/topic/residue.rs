@@ -1,0 +1,95 @@
+//! After many have come, and gone or been killed, nothing is left of them.
+
+use cenote::{Tensor, Topic};
+
+use super::talk::{LONG, peer, send, topic};
+use super::{Role, Test};
+use crate::stranger::process::{Peer, serve};
+use crate::stranger::{Holdings, Random, eventually, unique};
+
+pub(crate) const TESTS: &[Test] = &[("two_hundred_come_and_go_and_leave_nothing", run)];
+
+/// The survivor is a child, for other tests have descriptors and memory, too.
+pub(crate) const ROLES: &[Role] = &[("survivor", survivor)];
+
+/// Peers at a time.
+const BATCH: u64 = 10;
+
+fn run() {
+    let mut survivor = Peer::start(&format!("survivor {}", unique()));
+    assert_eq!(survivor.ask("go"), "nothing is left");
+}
+
+fn survivor(words: &[&str]) {
+    let name = words[0].to_owned();
+    serve(|_| {
+        let topic = topic::<Tensor>(&name, "depth=4,ignore_own");
+        topic.subscribe().unwrap();
+        let mut random = Random(11);
+        (0..3).for_each(|_| batch(&topic, &mut random));
+        let (before, memory) = (Holdings::now(), Memory::now());
+        (0..20).for_each(|_| batch(&topic, &mut random));
+        before.check();
+        memory.check();
+        let dir = std::path::PathBuf::from(std::env::var_os("CENOTE_DIR").unwrap());
+        let left = std::fs::read_dir(dir.join("default/topics").join(&name)).unwrap().count();
+        assert_eq!(left, 1, "only our own socket");
+        "nothing is left".to_owned()
+    });
+}
+
+/// Half of them send, half receive; some end, some are killed.
+fn batch(topic: &Topic<Tensor>, random: &mut Random) {
+    let half = BATCH / 2;
+    let (mut publishers, mut subscribers): (Vec<Peer>, Vec<Peer>) = (0..half)
+        .map(|_| (peer("tensor", topic.name(), ""), peer("tensor", topic.name(), "")))
+        .unzip();
+    subscribers.iter_mut().for_each(|one| one.tell("subscribe"));
+    publishers.iter_mut().for_each(|one| one.tell(&format!("subscribers {}", half + 1)));
+    subscribers.iter_mut().for_each(|one| assert_eq!(one.hear(), "ok"));
+    let all = usize::try_from(half).unwrap();
+    assert_eq!(topic.wait_for_subscribers(all, LONG).unwrap(), all);
+    publishers.iter_mut().for_each(|one| assert_eq!(one.hear(), (half + 1).to_string()));
+    for round in 0..5 {
+        send(topic, round).unwrap();
+        publishers.iter_mut().for_each(|one| one.tell("send 0 2"));
+        publishers.iter_mut().for_each(|one| assert_eq!(one.hear(), "ok"));
+        while topic.recv().is_some() {}
+        subscribers.iter_mut().for_each(|one| assert_eq!(one.ask("keep"), "ok"));
+    }
+    for one in publishers.into_iter().chain(subscribers) {
+        if random.below(2) == 0 { one.kill() } else { assert!(one.finish().success()) }
+    }
+    eventually("all are gone", || {
+        while topic.recv().is_some() {}
+        let stats = topic.stats();
+        stats.publishers == 0 && stats.subscribers == 0
+    });
+    // Sockets of those that were killed are removed by the next to come.
+    super::talk::topic::<Tensor>(topic.name(), "").subscribe().unwrap();
+}
+
+/// The memory of this process, in KiB.
+#[derive(Debug)]
+struct Memory {
+    private: u64,
+    shared: u64,
+}
+
+impl Memory {
+    fn now() -> Memory {
+        let status = std::fs::read_to_string("/proc/self/status").unwrap();
+        let of = |name: &str| {
+            let line = status.lines().find(|line| line.starts_with(name)).unwrap();
+            line.split_whitespace().nth(1).unwrap().parse().unwrap()
+        };
+        Memory { private: of("RssAnon:"), shared: of("RssShmem:") }
+    }
+
+    /// Allocators keep some of what they freed; shared memory goes when it is unmapped.
+    fn check(&self) {
+        let now = Memory::now();
+        assert!(now.shared <= self.shared + 64, "{self:?} before, {now:?} after");
+        assert!(now.private <= self.private + 1024, "{self:?} before, {now:?} after");
+    }
+}

@@ -1,0 +1,123 @@
+//! Messages that stand for a number, and show whether all of it arrived.
+
+use cenote::{DType, DepthImage, Field, Image, Message, PixelFormat, PointCloud, Tensor, Topic};
+
+/// A message made of a number.
+pub(crate) trait Sample: Message {
+    fn of(topic: &Topic<Self>, number: u64) -> cenote::Result<Self>;
+
+    /// The number. It must be in every word.
+    fn number(&self) -> u64;
+}
+
+impl Sample for u64 {
+    fn of(_: &Topic<u64>, number: u64) -> cenote::Result<u64> {
+        Ok(number)
+    }
+
+    fn number(&self) -> u64 {
+        *self
+    }
+}
+
+impl<const N: usize> Sample for [u32; N]
+where
+    [u32; N]: Message,
+{
+    fn of(_: &Topic<Self>, number: u64) -> cenote::Result<Self> {
+        Ok([u32::try_from(number).unwrap(); N])
+    }
+
+    fn number(&self) -> u64 {
+        assert!(self.iter().all(|word| *word == self[0]), "torn");
+        self[0].into()
+    }
+}
+
+impl<const N: usize> Sample for [u8; N]
+where
+    [u8; N]: Message,
+{
+    fn of(_: &Topic<Self>, number: u64) -> cenote::Result<Self> {
+        Ok([u8::try_from(number).unwrap(); N])
+    }
+
+    fn number(&self) -> u64 {
+        assert!(self.iter().all(|word| *word == self[0]), "torn");
+        self.first().copied().unwrap_or(0).into()
+    }
+}
+
+impl Sample for Tensor {
+    fn of(topic: &Topic<Tensor>, number: u64) -> cenote::Result<Tensor> {
+        let mut tensor = topic.alloc_tensor(&[WORDS], DType::U64)?;
+        tensor.map_mut()?.as_mut_slice::<u64>()?.fill(number);
+        Ok(tensor)
+    }
+
+    fn number(&self) -> u64 {
+        let map = self.map().unwrap();
+        if self.dtype() == DType::U64 { same(map.as_slice().unwrap()) } else { narrow(&map) }
+    }
+}
+
+const WORDS: usize = 1000;
+
+fn same(words: &[u64]) -> u64 {
+    assert!(words.iter().all(|word| *word == words[0]), "torn");
+    words[0]
+}
+
+/// Of a tensor of smaller elements, which hold only small numbers.
+fn narrow(map: &cenote::TensorMap<'_>) -> u64 {
+    let bytes = map.as_slice::<u8>().unwrap();
+    assert!(bytes.iter().all(|byte| *byte == bytes[0]), "torn");
+    bytes[0].into()
+}
+
+fn byte(number: u64) -> u8 {
+    u8::try_from(number % 251).unwrap()
+}
+
+impl Sample for Image {
+    fn of(topic: &Topic<Image>, number: u64) -> cenote::Result<Image> {
+        let mut image = topic.image(40, 30, PixelFormat::Rgb8)?;
+        image.map_mut()?.as_mut_slice::<u8>()?.fill(byte(number));
+        image.set_seq(number);
+        Ok(image)
+    }
+
+    fn number(&self) -> u64 {
+        assert_eq!(narrow(&self.map().unwrap()), u64::from(byte(self.seq())), "torn");
+        self.seq()
+    }
+}
+
+impl Sample for PointCloud {
+    fn of(topic: &Topic<PointCloud>, number: u64) -> cenote::Result<PointCloud> {
+        let fields = [Field::new("when", DType::U64), Field::new("where", DType::U64)];
+        let mut cloud = PointCloud::new_in(topic.pool()?, 100, &fields)?;
+        cloud.map_mut()?.as_mut_slice::<u64>()?.fill(number);
+        Ok(cloud)
+    }
+
+    fn number(&self) -> u64 {
+        assert_eq!((self.len(), self.fields()[1].name()), (100, "where"));
+        same(self.map().unwrap().as_slice().unwrap())
+    }
+}
+
+impl Sample for DepthImage {
+    fn of(topic: &Topic<DepthImage>, number: u64) -> cenote::Result<DepthImage> {
+        let mut depth = DepthImage::new_in(topic.pool()?, 20, 30, DType::U16)?;
+        depth.map_mut()?.as_mut_slice::<u16>()?.fill(u16::try_from(number).unwrap());
+        Ok(depth)
+    }
+
+    fn number(&self) -> u64 {
+        let map = self.map().unwrap();
+        let values = map.as_slice::<u16>().unwrap();
+        assert!(values.iter().all(|value| *value == values[0]), "torn");
+        values[0].into()
+    }
+}

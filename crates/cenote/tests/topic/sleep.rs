@@ -1,0 +1,263 @@
+//! What waiting costs, and what looking does not.
+
+use std::os::fd::BorrowedFd;
+use std::os::unix::process::ExitStatusExt;
+use std::process::Command;
+use std::time::Duration;
+
+use cenote::{Tensor, Topic};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::time::{ClockId, clock_gettime};
+
+use super::sample::Sample;
+use super::talk::{LONG, drain, meet, publisher, send, subscriber, take, topic};
+use super::{Role, Test};
+use crate::stranger::process::{Peer, ROLE, serve};
+use crate::stranger::{eventually, unique};
+
+pub(crate) const TESTS: &[Test] = &[
+    ("whoever_waits_uses_no_cpu", no_cpu),
+    ("polling_makes_no_system_call", no_system_call),
+    ("a_descriptor_is_readable_when_there_is_something", readable_then_not),
+    ("a_descriptor_serves_several_publishers_and_their_deaths", several),
+    ("whoever_sleeps_is_woken_by_every_message", woken),
+];
+
+pub(crate) const ROLES: &[Role] = &[("doze", doze), ("quiet", quiet)];
+
+/// The processor time that something takes, all threads together.
+pub(crate) fn cpu_time(act: impl FnOnce()) -> Duration {
+    let now = || Duration::try_from(clock_gettime(ClockId::ProcessCPUTime)).unwrap();
+    let start = now();
+    act();
+    now().saturating_sub(start)
+}
+
+/// Waits with some threads for a second, and tells the microseconds of processor time.
+fn doze(words: &[&str]) {
+    let topic = topic::<Tensor>(words[0], "");
+    let threads: usize = words[1].parse().unwrap();
+    topic.subscribe().unwrap();
+    let wait = |time| assert!(topic.recv_timeout(time).unwrap().is_none());
+    serve(|words| match *words {
+        ["ready"] => topic.stats().publishers.to_string(),
+        ["doze"] => {
+            let used = cpu_time(|| {
+                std::thread::scope(|scope| {
+                    (0..threads).for_each(|_| drop(scope.spawn(|| wait(Duration::from_secs(1)))));
+                });
+            });
+            used.as_micros().to_string()
+        }
+        // One of them takes a message, and all of them wait on.
+        ["woken"] => {
+            let used = cpu_time(|| {
+                std::thread::scope(|scope| {
+                    for _ in 0..threads {
+                        scope.spawn(|| {
+                            while topic.recv_timeout(Duration::from_secs(1)).unwrap().is_some() {}
+                        });
+                    }
+                });
+            });
+            used.as_micros().to_string()
+        }
+        _ => panic!("{words:?}"),
+    });
+}
+
+fn no_cpu() {
+    for threads in [1, 2, 4] {
+        let name = unique();
+        let mut publishers: Vec<Peer> = (0..3).map(|_| publisher("tensor", &name, "")).collect();
+        let mut dozing = Peer::start(&format!("doze {name} {threads}"));
+        for publisher in &mut publishers {
+            assert_eq!(publisher.ask("subscribers 1"), "1");
+        }
+        let used: u64 = dozing.ask("doze").parse().unwrap();
+        assert!(used < 50_000, "{threads} threads that slept used {used} µs");
+        dozing.tell("woken");
+        eventually("they sleep", || super::policy::is_asleep(dozing.pid()));
+        assert_eq!(publishers[0].ask("send 0 1"), "ok");
+        let used: u64 = dozing.hear().parse().unwrap();
+        assert!(used < 50_000, "{threads} threads that were woken once used {used} µs");
+    }
+}
+
+/// From here on this thread makes no system call but to exit: any other ends the process.
+#[allow(unsafe_code, reason = "prctl")]
+fn forbid_system_calls() {
+    let [load, equal, answer] = [0x20, 0x15, 0x06];
+    let filter = |code, jf, k| libc::sock_filter { code, jt: 0, jf, k };
+    let exit = u32::try_from(libc::SYS_exit_group).unwrap();
+    let mut program = [
+        filter(load, 0, 0), // the number of the call
+        filter(equal, 1, exit),
+        filter(answer, 0, libc::SECCOMP_RET_ALLOW),
+        filter(answer, 0, libc::SECCOMP_RET_KILL_PROCESS),
+    ];
+    let program = libc::sock_fprog { len: 4, filter: program.as_mut_ptr() };
+    // SAFETY: it takes no pointer.
+    assert_eq!(unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) }, 0);
+    let mode = libc::SECCOMP_MODE_FILTER;
+    // SAFETY: the program is there, of the length it says, for as long as the call takes.
+    assert_eq!(unsafe { libc::prctl(libc::PR_SET_SECCOMP, mode, &raw const program) }, 0);
+}
+
+/// Ends the process although nothing else is allowed any more.
+#[allow(unsafe_code, reason = "_exit")]
+fn exit(well: bool) -> ! {
+    // SAFETY: ends the process at once.
+    unsafe { libc::_exit(i32::from(!well)) }
+}
+
+fn quiet(words: &[&str]) {
+    match *words {
+        ["noisy"] => {
+            forbid_system_calls();
+            let _ = std::fs::metadata("/");
+            exit(true)
+        }
+        ["receives", name] => quiet_subscriber(&topic(name, "")),
+        ["sends", name] => quiet_publisher(&topic(name, "depth=4,ignore_own")),
+        _ => panic!("{words:?}"),
+    }
+}
+
+/// Takes four messages as anybody would, and the others without a system call.
+fn quiet_subscriber(topic: &Topic<Tensor>) {
+    topic.subscribe().unwrap();
+    serve(|_| {
+        assert_eq!(take(topic, 4), [0, 1, 2, 3]);
+        forbid_system_calls();
+        let mut found = 0;
+        for _ in 0..100_000 {
+            found += u64::from(topic.recv().is_some_and(|tensor| tensor.number() == 4 + found));
+        }
+        exit(found == 8)
+    });
+}
+
+fn quiet_publisher(topic: &Topic<Tensor>) {
+    assert_eq!(topic.wait_for_subscribers(1, LONG).unwrap(), 1);
+    serve(|_| {
+        (0..100).for_each(|number| send(topic, number).unwrap());
+        forbid_system_calls();
+        let sent = (0..10_000).all(|number| send(topic, number).is_ok());
+        exit(sent)
+    });
+}
+
+fn no_system_call() {
+    let mut noisy = Command::new(std::env::current_exe().unwrap());
+    let status = noisy.env(ROLE, "quiet noisy").status().unwrap();
+    assert_eq!(status.signal(), Some(libc::SIGSYS), "a system call would be noticed: {status}");
+    let name = unique();
+    let mut publisher = publisher("tensor", &name, "");
+    let mut polling = Peer::start(&format!("quiet receives {name}"));
+    assert_eq!(publisher.ask("subscribers 1"), "1");
+    assert_eq!(publisher.ask("send 0 12"), "ok");
+    polling.tell("go");
+    assert!(polling.finish().success());
+    // Nor does sending to somebody who polls.
+    let name = unique();
+    let mut sending = Peer::start(&format!("quiet sends {name}"));
+    let _polling = subscriber("tensor", &name, "");
+    sending.tell("go");
+    assert!(sending.finish().success());
+}
+
+fn is_readable(fd: BorrowedFd<'_>, timeout: Duration) -> bool {
+    let timeout = Timespec::try_from(timeout).unwrap();
+    poll(&mut [PollFd::from_borrowed_fd(fd, PollFlags::IN)], Some(&timeout)).unwrap() > 0
+}
+
+/// Takes all there is; then the descriptor is quiet, once whatever was under way has settled.
+fn settle<T: Sample>(topic: &Topic<T>) -> Vec<u64> {
+    let mut all = Vec::new();
+    eventually("it is quiet", || {
+        all.extend(drain(topic));
+        !is_readable(topic.fd().unwrap(), Duration::ZERO)
+    });
+    all
+}
+
+fn readable_then_not() {
+    for kind in ["u64", "tensor"] {
+        let name = unique();
+        let (numbers, tensors) = (topic::<u64>(&name, ""), topic::<Tensor>(&name, ""));
+        let mut publisher = publisher(kind, &name, "");
+        if kind == "u64" {
+            watched(&numbers, &mut publisher);
+        } else {
+            watched(&tensors, &mut publisher);
+        }
+    }
+}
+
+fn watched<T: Sample>(topic: &Topic<T>, publisher: &mut Peer) {
+    let fd = topic.fd().unwrap();
+    assert_eq!(publisher.ask("subscribers 1"), "1");
+    meet(topic, 1);
+    assert_eq!(settle(topic), []);
+    for round in 0..50 {
+        assert_eq!(publisher.ask(&format!("send {} {}", 3 * round, 3 * round + 3)), "ok");
+        assert!(is_readable(fd, LONG));
+        assert_eq!(drain(topic), [3 * round, 3 * round + 1, 3 * round + 2]);
+        assert!(!is_readable(fd, Duration::ZERO), "nothing is left");
+    }
+    send(topic, 1).unwrap();
+    assert!(is_readable(fd, LONG), "our own counts, too");
+    assert_eq!(drain(topic), [1]);
+    assert!(!is_readable(fd, Duration::ZERO));
+}
+
+fn several() {
+    let name = unique();
+    let topic = topic::<Tensor>(&name, "");
+    let fd = topic.fd().unwrap();
+    assert_eq!(settle(&topic), []);
+    let mut publishers: Vec<Peer> = (0..4).map(|_| publisher("tensor", &name, "")).collect();
+    publishers.iter_mut().for_each(|one| assert_eq!(one.ask("subscribers 1"), "1"));
+    meet(&topic, 4);
+    assert_eq!(settle(&topic), []);
+    while let Some(mut last) = publishers.pop() {
+        for one in &mut publishers {
+            assert_eq!(one.ask("send 7 8"), "ok");
+            assert!(is_readable(fd, LONG));
+            assert_eq!(drain(&topic), [7]);
+        }
+        assert!(!is_readable(fd, Duration::ZERO));
+        // What it sent just before is still there.
+        assert_eq!(last.ask("send 8 10"), "ok");
+        last.kill();
+        assert!(is_readable(fd, LONG));
+        assert_eq!(settle(&topic), [8, 9]);
+        eventually("it is noticed", || {
+            assert_eq!(settle(&topic), []);
+            topic.stats().publishers == publishers.len()
+        });
+    }
+    assert_eq!(settle(&topic), []);
+    // Whoever comes later wakes as well.
+    let mut late = publisher("tensor", &name, "");
+    assert_eq!(late.ask("send 1 2"), "ok");
+    eventually("it comes", || is_readable(fd, LONG) && drain(&topic) == [1]);
+}
+
+/// Ping and pong between two that sleep: one message that wakes nobody would end it.
+fn woken() {
+    let [there, back] = [unique(), unique()];
+    let mut echo = Peer::start(&format!("relay {there} {back}"));
+    assert_eq!(echo.ask("start"), "ok");
+    let (out, home) = (topic::<Tensor>(&there, "ignore_own"), topic::<Tensor>(&back, ""));
+    home.subscribe().unwrap();
+    assert_eq!(out.wait_for_subscribers(1, LONG).unwrap(), 1);
+    assert_eq!(echo.ask("subscribers"), "1");
+    echo.tell("echo 2000");
+    for number in 0..2000 {
+        send(&out, number).unwrap();
+        assert_eq!(home.wait().unwrap().number(), number);
+    }
+    assert_eq!(echo.hear(), "ok");
+}
