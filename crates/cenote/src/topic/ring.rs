@@ -2,23 +2,27 @@
 //!
 //! ```text
 //!   | HEAD … | WAITING  CLOSED … |  entry 0  |  entry 1  | …       words in a sealed memfd
-//!                                  STATE LEN payload …
+//!                                  END LEN payload … | BEGIN payload … | payload … |    by cache lines
 //! ```
 //!
-//! Each entry is a sequence lock (Boehm, "Can Seqlocks Get Along With Programming Language Memory
-//! Models?", MSPC 2012). Its state tells which message it holds, or that it is being written; a reader
-//! that meets the latter has "nothing yet" and never waits. The message with sequence `s` is in entry
-//! `s mod entries`, the number of entries is a power of two, and all arithmetic wraps.
+//! Each entry is a sequence lock with two counters (Lamport, "Concurrent Reading and Writing", CACM 1977;
+//! Boehm, "Can Seqlocks Get Along With Programming Language Memory Models?", MSPC 2012). BEGIN names the
+//! message that is or was being written, END the one that is complete; a reader that does not find its
+//! own at END has "nothing yet" and never waits. The message with sequence `s` is in entry `s mod
+//! entries`, the number of entries is a power of two, and all arithmetic wraps.
 //!
 //! ```text
 //!   writer                               reader
-//!   W1  state := writing(s)              A1  state == ready(s)?      (acquire)
+//!   W1  begin := s                       A1  end == s?               (acquire)
 //!   W2  release fence                    A2  read the payload        (relaxed)
 //!   W3  write the payload    (relaxed)   A3  acquire fence
-//!   W4  state := ready(s)    (release)   A4  state == ready(s) still?
+//!   W4  end := s             (release)   A4  begin == s still?
 //!   W5  head := s + 1        (release)
 //!   W6  SeqCst fence
 //! ```
+//!
+//! Readers spin on END. So what is beside it in its cache line is written last, with it: a line that is
+//! taken away while it is half written has to come back.
 //!
 //! A1 that reads W4 sees W3. A2 that reads any word of a later W3 has A4 see the W1 before it, through
 //! W2 and A3, and throws the payload away. A reader that leases a slot which the payload names makes
@@ -30,25 +34,31 @@ use crate::sync::{AtomicU64, Ordering, fence};
 /// The sequence of the next message. Readers need it to find where to begin.
 const HEAD: usize = 0;
 /// Non-zero: the publisher waits for readers, and wants to be woken when one advances.
-const WAITING: usize = LINE;
+const WAITING: usize = 2 * LINE;
 /// Non-zero: nothing more will come.
-const CLOSED: usize = LINE + 1;
-/// Where the entries start. What seldom changes has a cache line of its own, for readers look at it.
-const ENTRIES: usize = 2 * LINE;
+const CLOSED: usize = 2 * LINE + 1;
+/// Where the entries start. What seldom changes has cache lines of its own, for readers look at it.
+const ENTRIES: usize = 4 * LINE;
 
-const STATE: usize = 0;
+/// The first line of an entry: END, LEN, and payload.
+const END: usize = 0;
 const LEN: usize = 1;
 const PAYLOAD: usize = 2;
+/// The second: BEGIN, and more payload.
+const BEGIN: usize = LINE;
+const MORE: usize = BEGIN + 1;
+/// The words of an entry that are not payload.
+const OVERHEAD: usize = PAYLOAD + 1;
 
-/// Words in a cache line.
-const LINE: usize = 8;
+/// Words in a cache line; processors fetch them by twos. A model has fewer.
+const LINE: usize = if cfg!(all(test, loom)) { PAYLOAD + 1 } else { 8 };
 
 /// How large a ring is: known to both sides before either touches it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Shape {
     /// A power of two.
     entries: u64,
-    /// Of each entry, a multiple of a cache line.
+    /// Of each entry, a multiple of two cache lines.
     stride: usize,
     /// How many messages are kept, at most one for each entry.
     pub(crate) depth: u64,
@@ -57,16 +67,17 @@ pub(crate) struct Shape {
 impl Shape {
     /// The most messages that a ring keeps.
     pub(crate) const MAX_DEPTH: usize = 1 << 16;
-    /// The most words of one message: 64 KiB, and what is left of the last cache line, so that the
+    /// The most words of one message: 64 KiB, and what is left of the last cache lines, so that the
     /// largest ring is what its own [`payload`](Shape::payload) says.
-    pub(crate) const MAX_PAYLOAD: usize = (1_usize << 13).next_multiple_of(LINE) + LINE - PAYLOAD;
+    pub(crate) const MAX_PAYLOAD: usize =
+        (1_usize << 13).next_multiple_of(2 * LINE) + 2 * LINE - OVERHEAD;
 
     /// A ring for `depth` messages of up to `payload` words. `None` if that is out of all bounds.
     pub(crate) fn new(depth: usize, payload: usize) -> Option<Shape> {
         if !(1..=Self::MAX_DEPTH).contains(&depth) || payload > Self::MAX_PAYLOAD {
             return None;
         }
-        let stride = (PAYLOAD + payload).next_multiple_of(LINE);
+        let stride = (OVERHEAD + payload).next_multiple_of(2 * LINE);
         Some(Shape { entries: depth.next_power_of_two() as u64, stride, depth: depth as u64 })
     }
 
@@ -78,7 +89,7 @@ impl Shape {
 
     /// The most words of one message.
     pub(crate) fn payload(&self) -> usize {
-        self.stride - PAYLOAD
+        self.stride - OVERHEAD
     }
 
     #[inline]
@@ -89,15 +100,10 @@ impl Shape {
     }
 }
 
-/// The state of an entry that holds message `sequence`.
+/// The parts of an entry that payload is in: the part that readers need not spin beside, and the other.
 #[inline]
-fn ready(sequence: u64) -> u64 {
-    sequence.wrapping_mul(2).wrapping_add(2)
-}
-
-/// The state of an entry while message `sequence` is written to it.
-fn writing(sequence: u64) -> u64 {
-    ready(sequence).wrapping_sub(1)
+fn payload_of(entry: &[AtomicU64]) -> (&[AtomicU64], &[AtomicU64]) {
+    (&entry[PAYLOAD..BEGIN], &entry[MORE..])
 }
 
 /// The parts of the protocol that a model can take away to show that they are needed.
@@ -137,7 +143,9 @@ impl<'a> Writer<'a> {
     pub(crate) fn start(&self, first: u64) {
         for sequence in 0..self.shape.entries {
             let older = first.wrapping_add(sequence).wrapping_sub(self.shape.entries);
-            self.shape.entry(self.words, older)[STATE].store(ready(older), Ordering::Relaxed);
+            let entry = self.shape.entry(self.words, older);
+            entry[BEGIN].store(older, Ordering::Relaxed);
+            entry[END].store(older, Ordering::Relaxed);
         }
         self.words[HEAD].store(first, Ordering::Release);
     }
@@ -145,23 +153,24 @@ impl<'a> Writer<'a> {
     /// Takes message `sequence` out, so that no reader can begin to use it.
     pub(crate) fn retract(&self, sequence: u64) {
         let next = sequence.wrapping_add(self.shape.entries);
-        self.shape.entry(self.words, sequence)[STATE].store(writing(next), Ordering::Relaxed);
+        self.shape.entry(self.words, sequence)[BEGIN].store(next, Ordering::Relaxed);
     }
 
     /// Publishes message `sequence`: that after the last one. Look afterwards who sleeps.
     #[inline]
     pub(crate) fn publish<O: Orderings>(&self, sequence: u64, payload: &[u64]) {
         let entry = self.shape.entry(self.words, sequence);
-        entry[STATE].store(writing(sequence), Ordering::Relaxed);
+        entry[BEGIN].store(sequence, Ordering::Relaxed);
         if O::WRITE_FENCE {
             fence(Ordering::Release);
         }
         // A payload that is too long is cut here, and noticed by whoever made it.
+        let (first, more) = payload_of(entry);
+        let (to_first, to_more) = payload.split_at(payload.len().min(first.len()));
+        more.iter().zip(to_more).for_each(|(to, from)| to.store(*from, Ordering::Relaxed));
+        first.iter().zip(to_first).for_each(|(to, from)| to.store(*from, Ordering::Relaxed));
         entry[LEN].store(payload.len() as u64, Ordering::Relaxed);
-        for (to, from) in entry[PAYLOAD..].iter().zip(payload) {
-            to.store(*from, Ordering::Relaxed);
-        }
-        entry[STATE].store(ready(sequence), O::PUBLISH);
+        entry[END].store(sequence, O::PUBLISH);
         self.words[HEAD].store(sequence.wrapping_add(1), Ordering::Release);
         if O::WAKE_FENCE {
             fence(Ordering::SeqCst);
@@ -240,15 +249,16 @@ impl<'a> Reader<'a> {
     #[inline]
     pub(crate) fn read<O: Orderings>(&self, sequence: u64, payload: &mut [u64]) -> Found {
         let entry = self.shape.entry(self.words, sequence);
-        let found = state(entry[STATE].load(Ordering::Acquire), sequence);
+        let found = end(entry[END].load(Ordering::Acquire), sequence);
         if found != Found::Message(0) {
             return found;
         }
         let len = entry[LEN].load(Ordering::Relaxed);
         let len = usize::try_from(len).unwrap_or(usize::MAX).min(payload.len());
-        for (to, from) in payload[..len].iter_mut().zip(&entry[PAYLOAD..]) {
-            *to = from.load(Ordering::Relaxed);
-        }
+        let (first, more) = payload_of(entry);
+        let (to_first, to_more) = payload[..len].split_at_mut(len.min(first.len()));
+        to_first.iter_mut().zip(first).for_each(|(to, from)| *to = from.load(Ordering::Relaxed));
+        to_more.iter_mut().zip(more).for_each(|(to, from)| *to = from.load(Ordering::Relaxed));
         if O::READ_FENCE {
             fence(Ordering::Acquire);
         }
@@ -258,25 +268,25 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Whether message `sequence` is still there. Ordered by a fence of the caller's.
+    /// Whether message `sequence`, which was seen, is still there. Ordered by a fence of the caller's.
     #[inline]
     pub(crate) fn has(&self, sequence: u64) -> bool {
         let entry = self.shape.entry(self.words, sequence);
-        entry[STATE].load(Ordering::Relaxed) == ready(sequence)
+        entry[BEGIN].load(Ordering::Relaxed) == sequence
     }
 
     /// Whether there is a message `sequence`, without looking at it.
     #[inline]
     pub(crate) fn peek(&self, sequence: u64) -> Found {
         let entry = self.shape.entry(self.words, sequence);
-        state(entry[STATE].load(Ordering::Acquire), sequence)
+        end(entry[END].load(Ordering::Acquire), sequence)
     }
 }
 
-/// What a state says about message `sequence`.
+/// What the END of an entry says about message `sequence`. (It may still be taken out meanwhile.)
 #[inline]
-fn state(found: u64, sequence: u64) -> Found {
-    match found.wrapping_sub(ready(sequence)).cast_signed() {
+fn end(found: u64, sequence: u64) -> Found {
+    match found.wrapping_sub(sequence).cast_signed() {
         0 => Found::Message(0),
         ..0 => Found::Nothing,
         _ => Found::Passed,
@@ -321,7 +331,8 @@ mod tests {
                         );
                     }
                     let before = sequence.wrapping_sub(kept);
-                    assert!(n < shape.depth || reader.peek(before) == Found::Passed);
+                    let found = reader.read::<Shipped>(before, &mut [0]);
+                    assert!(n < shape.depth || found == Found::Passed);
                     assert_eq!(reader.oldest(first), sequence.wrapping_add(1).wrapping_sub(kept));
                 }
             }
@@ -332,7 +343,7 @@ mod tests {
     fn an_entry_that_is_being_written_is_nothing_yet() {
         let shape = Shape::new(4, 1).unwrap();
         let words = ring(shape, 0);
-        shape.entry(&words, 0)[STATE].store(writing(0), Ordering::Relaxed);
+        shape.entry(&words, 0)[BEGIN].store(0, Ordering::Relaxed);
         assert_eq!(Reader::new(&words, shape).peek(0), Found::Nothing);
         assert_eq!(read(&words, shape, 0), None);
     }
@@ -370,7 +381,8 @@ mod loom_tests {
     /// Two messages through a ring of one entry; a reader that reads anything reads it whole.
     fn torn<O: Orderings + 'static>() {
         loom::model(|| {
-            let shape = Shape { entries: 1, stride: PAYLOAD + 2, depth: 1 };
+            // Its two words are in two lines.
+            let shape = Shape { entries: 1, stride: 2 * LINE, depth: 1 };
             let words: Arc<Vec<AtomicU64>> =
                 Arc::new((0..shape.words()).map(|_| AtomicU64::new(0)).collect());
             Writer::new(&words, shape).start(0);

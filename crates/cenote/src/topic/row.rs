@@ -19,10 +19,11 @@ use crate::sync::{AtomicU64, Ordering, fence};
 
 /// Non-zero: the subscriber sleeps, or is about to. A different number each time.
 const ARMED: usize = 0;
-/// How many messages it has passed. On a cache line of its own.
-const TAKEN: usize = 8;
+/// How many messages it has passed. On a cache line of its own, and not beside the first: processors
+/// fetch them by twos.
+const TAKEN: usize = 16;
 /// The words of a row.
-pub(crate) const WORDS: usize = 16;
+pub(crate) const WORDS: usize = 32;
 
 /// The parts of the protocol that a model can take away to show that they are needed.
 pub(crate) trait Orderings {
