@@ -20,6 +20,7 @@ pub(crate) mod access;
 mod adopted;
 mod alloc;
 pub(crate) mod allocator;
+pub(crate) mod attach;
 mod attachers;
 pub(crate) mod attachment;
 pub(crate) mod changes;

@@ -8,17 +8,16 @@
 //! when they arrive, slot and segment numbers and ranges each time.
 
 use std::collections::HashMap;
+use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
-use std::{io, iter};
 
 use crate::error::{Error, Result};
 use crate::os::fork::{self, GuardedSocket};
 use crate::os::packet;
 use crate::os::peer::Peer;
-use crate::os::unix;
 use crate::pool::allocator::{SegmentId, Slot};
 use crate::pool::files;
 use crate::pool::greeting::{self, Answer, Begun};
@@ -29,12 +28,6 @@ use crate::pool::service::{self, Served, Watch};
 use crate::pool::wire::{Kind, MAX_SEGMENTS, Packet, Refusal, Welcome, header, row};
 use crate::region::{Map, Words};
 use crate::sync::Ordering;
-
-/// How long an owner may take to answer. One that is alive does so in microseconds.
-const ANSWER: Duration = Duration::from_secs(5);
-
-/// How often attaching is tried when the owner hangs up without an answer.
-const ATTEMPTS: u32 = 4;
 
 /// How long a segment that a descriptor names may take to arrive.
 const SEGMENT: Duration = Duration::from_secs(1);
@@ -86,118 +79,7 @@ struct State<S> {
     expelled: Option<(u32, u32)>,
 }
 
-/// Attaches to the pool of this name, unless `known` has its uid.
-pub(crate) fn attach_by_name<S: Send + 'static>(
-    name: &str,
-    known: impl Fn(u64) -> Option<Arc<Attachment<S>>>,
-) -> Result<Arc<Attachment<S>>> {
-    attach(|entry| entry.name == name, known, || Error::NoSuchPool { pool: name.to_owned() })
-}
-
-/// Attaches to the pool with this uid.
-pub(crate) fn attach_by_uid<S: Send + 'static>(uid: u64) -> Result<Arc<Attachment<S>>> {
-    let missing = || Error::NoSuchPool { pool: format!("uid {uid:016x}") };
-    attach(|entry| entry.uid == uid, |_| None, missing)
-}
-
-fn attach<S: Send + 'static>(
-    wanted: impl Fn(&Entry) -> bool,
-    known: impl Fn(u64) -> Option<Arc<Attachment<S>>>,
-    missing: impl Fn() -> Error,
-) -> Result<Arc<Attachment<S>>> {
-    for (place, entry) in find(wanted)? {
-        for attempt in 1.. {
-            let Some((owner, connection)) = connect(&place, &entry)? else { break };
-            // Connecting has shown that the owner lives.
-            if let Some(known) = known(entry.uid).filter(|known| !known.is_gone()) {
-                return Ok(known);
-            }
-            match greet(entry.clone(), owner, connection) {
-                // Pushed out by a crowd of others, perhaps.
-                Err(Error::Disconnected { .. }) if attempt < ATTEMPTS => {}
-                done => return done,
-            }
-        }
-    }
-    Err(missing())
-}
-
-/// Connects, or finds that nobody is there any more. An owner with a crowd at its door is waited
-/// for.
-fn connect(place: &Place, entry: &Entry) -> Result<Option<(Peer, GuardedSocket)>> {
-    let start = Instant::now();
-    let error = |source| Error::Connect { pool: entry.name.clone(), source };
-    loop {
-        let source = match place.connect(entry) {
-            Ok(connection) => {
-                let owner = Peer::of(connection.as_fd()).map_err(error)?;
-                if !owner.has_ended() {
-                    return Ok(Some((owner, connection)));
-                }
-                io::ErrorKind::ConnectionRefused.into()
-            }
-            Err(source) => source,
-        };
-        match source.kind() {
-            io::ErrorKind::ConnectionRefused => {
-                place.remove_dead(entry);
-                return Ok(None);
-            }
-            io::ErrorKind::NotFound => return Ok(None), // it just went
-            io::ErrorKind::WouldBlock if start.elapsed() < ANSWER => {
-                std::thread::sleep(Duration::from_millis(1));
-            }
-            io::ErrorKind::WouldBlock => {
-                let pool = entry.name.clone();
-                return Err(Error::NoAnswer { pool, pid: 0, waited: ANSWER });
-            }
-            _ => return Err(error(source)),
-        }
-    }
-}
-
-/// Says hello and waits for the answer.
-fn greet<S: Send + 'static>(
-    entry: Entry,
-    owner: Peer,
-    connection: GuardedSocket,
-) -> Result<Arc<Attachment<S>>> {
-    let error = |source| Error::Connect { pool: entry.name.clone(), source };
-    let hello = Packet::new(Kind::Hello);
-    match packet::send(connection.as_fd(), bytemuck::bytes_of(&hello), &[]) {
-        // Refused already: the answer tells why.
-        Err(error) if is_hang_up(&error) => {}
-        sent => sent.map_err(error)?,
-    }
-    let mut bytes = vec![0; size_of::<Welcome>()];
-    let (len, fds) = await_answer(&entry, &owner, &connection, &mut bytes)?;
-    bytes.truncate(len);
-    answered(entry, Answer { peer: owner, connection: Arc::new(connection), bytes, fds })
-}
-
-fn answered<S: Send + 'static>(entry: Entry, answer: Answer) -> Result<Arc<Attachment<S>>> {
-    let (kind, head) = Packet::parse(&answer.bytes)?;
-    match kind {
-        Kind::Welcome => Attachment::new(entry, answer),
-        Kind::Refused => {
-            Err(Error::AttachRefused { pool: entry.name, why: Refusal::why(head.index) })
-        }
-        _ => Err(Error::BadMessage { what: "the owner's answer is none" }),
-    }
-}
-
-/// Begins to attach to the pool with this uid; `then` runs on the service thread.
-pub(crate) fn begin<S: Send + 'static>(
-    uid: u64,
-    then: impl FnOnce(Result<Arc<Attachment<S>>>) + Send + 'static,
-) -> Result<Begun> {
-    let Some((place, entry)) = find(|entry| entry.uid == uid)?.into_iter().next() else {
-        return Ok(Begun::Nobody);
-    };
-    begin_at(&place, &entry, then)
-}
-
-/// As [`begin`], where it is known which pool that is.
+/// Begins to attach to a pool; `then` runs on the service thread.
 pub(crate) fn begin_at<S: Send + 'static>(
     place: &Place,
     entry: &Entry,
@@ -209,44 +91,19 @@ pub(crate) fn begin_at<S: Send + 'static>(
     greeting::begin(place, entry, bytemuck::bytes_of(&hello), size_of::<Welcome>(), then)
 }
 
-/// All entries that are wanted: of pools, and of the publishers of topics.
-fn find(wanted: impl Fn(&Entry) -> bool) -> Result<Vec<(Arc<Place>, Entry)>> {
-    let mut found = Vec::new();
-    let topics = Place::find("topics")?.map_or(Ok(Vec::new()), |topics| topics.directories())?;
-    let topics = topics.iter().map(|topic| format!("topics/{topic}"));
-    for kind in iter::once("pools".to_owned()).chain(topics) {
-        let Some(place) = Place::find(&kind)?.map(Arc::new) else { continue };
-        let entries = place.entries()?.into_iter().filter(&wanted);
-        found.extend(entries.map(|entry| (place.clone(), entry)));
-    }
-    Ok(found)
-}
-
-fn await_answer(
-    entry: &Entry,
-    owner: &Peer,
-    connection: &GuardedSocket,
-    bytes: &mut [u8],
-) -> Result<(usize, Vec<OwnedFd>)> {
-    let error = |source| Error::Connect { pool: entry.name.clone(), source };
-    let start = Instant::now();
-    while let Some(left) = ANSWER.checked_sub(start.elapsed()) {
-        if !unix::wait_readable(connection, left).map_err(error)? {
-            continue;
+/// Makes an attachment of what the owner answered to a hello.
+pub(super) fn answered<S: Send + 'static>(
+    entry: Entry,
+    answer: Answer,
+) -> Result<Arc<Attachment<S>>> {
+    let (kind, head) = Packet::parse(&answer.bytes)?;
+    match kind {
+        Kind::Welcome => Attachment::new(entry, answer),
+        Kind::Refused => {
+            Err(Error::AttachRefused { pool: entry.name, why: Refusal::why(head.index) })
         }
-        match packet::recv(connection.as_fd(), bytes) {
-            Ok((0, _)) => return Err(Error::Disconnected { mid_message: false }),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-            // Told once; what was sent before it can still be read.
-            Err(error) if is_hang_up(&error) => {}
-            answer => return answer.map_err(error),
-        }
+        _ => Err(Error::BadMessage { what: "the owner's answer is none" }),
     }
-    Err(Error::NoAnswer { pool: entry.name.clone(), pid: owner.pid, waited: ANSWER })
-}
-
-fn is_hang_up(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset)
 }
 
 impl<S: Send + 'static> Attachment<S> {

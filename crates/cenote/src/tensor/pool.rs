@@ -12,7 +12,8 @@ use crate::error::{Error, Holder, Result};
 use crate::layout::Layout;
 use crate::os::fork::PerProcess;
 use crate::os::peer::Peer;
-use crate::pool::attachment::{self, Attachment};
+use crate::pool::attach;
+use crate::pool::attachment::Attachment;
 use crate::pool::config::TensorPoolConfig;
 use crate::pool::directory;
 use crate::pool::host::Host;
@@ -120,7 +121,7 @@ impl TensorPool {
     /// Attaches to a pool that another process owns, or that this one does.
     pub fn open(name: impl Into<PoolName>) -> Result<TensorPool> {
         let name = name.into().check()?;
-        let attachment = attachment::attach_by_name(&name, |uid| known().attached(uid))?;
+        let attachment = attach::by_name(&name, |uid| known().attached(uid))?;
         known().remember(&attachment);
         Ok(TensorPool { role: Role::Attached(attachment) })
     }
@@ -329,7 +330,7 @@ impl Tensor {
             Some(Known::Owned(owner)) => lease_own(&owner, descriptor),
             Some(Known::Attached(attachment)) => lease_from(&attachment, descriptor),
             None => {
-                let attachment = attachment::attach_by_uid(descriptor.pool)?;
+                let attachment = attach::by_uid(descriptor.pool)?;
                 known().remember(&attachment);
                 lease_from(&attachment, descriptor)
             }
@@ -345,12 +346,12 @@ pub(crate) fn lease_packed(
     ring: Option<u64>,
     unchanged: impl Fn() -> bool,
 ) -> Result<Tensor> {
-    let &Packed { slot, serial, ref content, .. } = packed;
+    let &Packed { slot, serial, content, .. } = packed;
     let attachment = match pool {
         Known::Owned(owner) => {
             let (place, map) = owner.lease(slot, serial)?;
             let buffer = home::leased(PoolRef::OwnLease(owner.clone()), place, serial, map, None)?;
-            return Tensor::described(buffer, place.offset, content.clone());
+            return Tensor::described(buffer, place.offset, content);
         }
         Known::Attached(attachment) => attachment,
     };
@@ -360,7 +361,7 @@ pub(crate) fn lease_packed(
     };
     let pool = PoolRef::Leased(attachment.clone());
     let buffer = home::leased(pool, place, serial, map, spare)?;
-    Tensor::described(buffer, place.offset, content.clone())
+    Tensor::described(buffer, place.offset, content)
 }
 
 /// All that a packed layout of so many bytes needs of its buffer.

@@ -11,6 +11,7 @@ use super::{Peer, ROLE, Test, all_are, filled, hex, pool, unhex, unique, wait_fo
 
 pub(crate) const TESTS: &[Test] = &[
     ("looking_for_a_pool_makes_nothing", looking),
+    ("what_lies_among_the_topics_hides_no_pool", among_topics),
     ("a_bad_namespace_is_named", bad_namespace),
     ("a_pool_that_cannot_be_made_leaves_nothing", failed),
     ("a_closed_pool_stays_gone", closed),
@@ -50,6 +51,30 @@ fn looking() {
     assert_eq!(peer.ask("open nothing"), "there is no pool `nothing`");
     assert_eq!(std::fs::read_dir(dir.join("default")).unwrap().count(), 0);
     peer.kill();
+}
+
+fn among_topics() {
+    let dir = place();
+    let topic = dir.join("default/topics/camera");
+    std::fs::create_dir_all(&topic).unwrap();
+    std::fs::write(dir.join("default/topics/notes"), "a file that somebody left").unwrap();
+    let mut owner = Peer::run(&mut somewhere(&dir));
+    assert_eq!(owner.ask("new frames"), "ok");
+    let tensor = owner.ask("alloc 1000 6");
+    let mut reader = Peer::run(&mut somewhere(&dir));
+    assert_eq!(reader.ask(&format!("import {tensor}")), "ok");
+    assert_eq!(reader.ask("check 6"), "true");
+    // A publisher's memory is found by descriptors, and is no pool to be opened by name.
+    let socket = std::fs::read_dir(dir.join("default/pools")).unwrap().next().unwrap().unwrap();
+    let name = socket.file_name().into_string().unwrap().replace("frames", "camera");
+    std::fs::hard_link(socket.path(), topic.join(name)).unwrap();
+    let mut late = Peer::run(&mut somewhere(&dir));
+    assert_eq!(late.ask("open camera"), "there is no pool `camera`");
+    assert_eq!(late.ask(&format!("import {tensor}")), "ok");
+    assert_eq!(late.ask("check 6"), "true");
+    for peer in [owner, reader, late] {
+        peer.kill();
+    }
 }
 
 fn bad_namespace() {
