@@ -248,6 +248,28 @@ impl<S: Spared> Owner<S> {
         spare.owner().filter(|owner| !owner.inherited()).map(|owner| &owner.hot)
     }
 
+    /// Takes back a slot that was published. If nobody else holds it, it is as good as one that was not.
+    #[inline]
+    pub(crate) fn retire(spare: Arc<S>) {
+        let owner = spare.owner().filter(|owner| !owner.inherited());
+        if owner.is_some_and(|owner| owner.retire_now(&spare)) {
+            Self::offer(spare);
+        }
+    }
+
+    /// Whether the slot of a spare can be reused at once; otherwise it waits, and the spare with it.
+    fn retire_now(&self, spare: &Arc<S>) -> bool {
+        let slot = spare.slot().index;
+        let mut state = self.state();
+        if state.retire_published(slot, self.serials()) {
+            return true;
+        }
+        let old = state.keep(slot, Some(spare.clone()));
+        drop(state);
+        drop(old);
+        false
+    }
+
     /// Takes back a slot, and what a handle of it was made of.
     pub(crate) fn give_back_whole(spare: Arc<S>, published: bool) {
         // The spare may be all that keeps the pool, and goes into it.

@@ -158,11 +158,18 @@ impl<S> State<S> {
     }
 
     pub(super) fn retire(&mut self, slot: u32, published: bool, serials: &[AtomicU64]) {
-        if !published || self.retired.retire(slot, serials, &self.rows) {
+        if !published || self.retire_published(slot, serials) {
             free(&mut self.allocator, &mut self.adopted, &mut self.dirty, slot);
-        } else {
+        }
+    }
+
+    /// Whether nobody holds a slot that was published; otherwise it waits.
+    pub(super) fn retire_published(&mut self, slot: u32, serials: &[AtomicU64]) -> bool {
+        let claimed = self.retired.retire(slot, serials, &self.rows);
+        if !claimed {
             self.retired_at[slot as usize] = coarse_now();
         }
+        claimed
     }
 
     /// Looks again at up to `limit` slots that others held.

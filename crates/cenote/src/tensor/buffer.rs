@@ -14,8 +14,6 @@ use crate::memory::storage::Storage;
 #[cfg(target_os = "linux")]
 use crate::os::fork;
 #[cfg(target_os = "linux")]
-use crate::pool::allocator::Slot;
-#[cfg(target_os = "linux")]
 use crate::region::Map;
 #[cfg(target_os = "linux")]
 use crate::tensor::home::Home;
@@ -170,20 +168,6 @@ impl Buffer {
         self.identity.id.store(0, Ordering::Relaxed);
         self.published.store(false, Ordering::Relaxed);
         self.at_home.store(false, Ordering::Relaxed);
-    }
-}
-
-/// Leases.
-#[cfg(target_os = "linux")]
-impl Buffer {
-    /// Makes a buffer that came back like new, for another lease of its slot. False if the slot
-    /// has moved to another segment.
-    pub(crate) fn lease_again(&self, slot: Slot, serial: u64) -> bool {
-        let same = self.home.as_ref().is_some_and(|home| home.lease_again(slot, serial));
-        if same {
-            self.renew();
-        }
-        same
     }
 }
 
