@@ -24,7 +24,7 @@ use crate::sync::Ordering;
 use crate::tensor::pool::{self, Known};
 use crate::topic::bell::Bell;
 use crate::topic::signature::Signature;
-use crate::topic::source::Source;
+use crate::topic::source::{Gone, Source};
 use crate::topic::wire::{self, Mismatch, Subscribe, Subscribed};
 
 /// How long the first look waits for answers. Those who take longer come later.
@@ -74,8 +74,15 @@ enum Met {
     /// It did not get as far as that. Each time with another number: a conversation can be over, and
     /// the next begun, before whoever began the first notes that it had begun.
     Crowd(u64),
-    /// It has answered, one way or another; the flag is set when it is gone.
-    Answered,
+    /// It has answered, one way or another; the flag, if it lets us in, is set when it is gone.
+    Answered(Weak<Gone>),
+}
+
+impl Met {
+    /// Whether it is received from, wherever its socket may be.
+    fn is_heard(&self) -> bool {
+        matches!(self, Met::Answered(gone) if gone.upgrade().is_some_and(|gone| !gone.is_true()))
+    }
 }
 
 impl Arrivals {
@@ -109,7 +116,8 @@ impl Arrivals {
         self.state().directory = Some(watch);
         self.look(self.history)?;
         // Whoever has not been greeted yet is about to be, by the service thread.
-        let open = |state: &mut State| state.met.values().any(|met| !matches!(met, Met::Answered));
+        let open =
+            |state: &mut State| state.met.values().any(|met| !matches!(met, Met::Answered(_)));
         let waited = self.answered.wait_timeout_while(self.state(), FIRST_LOOK, open);
         drop(waited);
         Ok(())
@@ -145,12 +153,14 @@ impl Arrivals {
     fn look(self: &Arc<Self>, history: u64) -> Result<()> {
         let entries = self.place.entries()?;
         let mut state = self.state();
-        state.met.retain(|uid, _| entries.iter().any(|entry| entry.uid == *uid));
+        // One whose socket was removed makes it anew, and is still the same.
+        let there = |uid: u64| entries.iter().any(|entry| entry.uid == uid);
+        state.met.retain(|uid, met| there(*uid) || met.is_heard());
         let new: Vec<Entry> = entries
             .into_iter()
             .filter(|entry| entry.uid != self.own)
             .filter(|entry| {
-                !matches!(state.met.get(&entry.uid), Some(Met::Greeted { .. } | Met::Answered))
+                !matches!(state.met.get(&entry.uid), Some(Met::Greeted { .. } | Met::Answered(_)))
             })
             .collect();
         drop(state);
@@ -228,7 +238,8 @@ impl Arrivals {
     fn hear(self: &Arc<Self>, uid: u64, pool: Option<Known>, answer: Result<Answer>) {
         let source = answer.and_then(|answer| self.understand(uid, pool, answer));
         let mut state = self.state();
-        state.met.insert(uid, Met::Answered);
+        let gone = source.as_ref().map_or_else(|_| Weak::new(), Source::gone);
+        state.met.insert(uid, Met::Answered(gone));
         match source {
             Ok(source) => state.ready.push(source),
             Err(error @ Error::TypeMismatch { .. }) => state.mismatch = Some(error),

@@ -119,6 +119,14 @@ impl Source {
         }
     }
 
+    /// Tells whether the publisher is gone, if it is another.
+    pub(crate) fn gone(&self) -> Weak<Gone> {
+        match &self.from {
+            From::Own(_) => Weak::new(),
+            From::Other(other) => Arc::downgrade(&other.gone),
+        }
+    }
+
     /// The most words of a message.
     pub(crate) fn payload(&self) -> usize {
         match &self.from {
