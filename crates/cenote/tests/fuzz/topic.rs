@@ -155,7 +155,7 @@ pub(crate) fn publishers(clock: &mut Clock) {
         scope.spawn(|| {
             while !done.load(Ordering::Relaxed) {
                 if pretender.waits_for(Duration::from_millis(20)) {
-                    impostor.meet(pretender.accept());
+                    impostor.meet(&pretender.accept());
                 }
             }
         });
@@ -221,7 +221,7 @@ impl Impostor {
         }
     }
 
-    fn meet(&mut self, raw: Raw) {
+    fn meet(&mut self, raw: &Raw) {
         let Ok((said, _)) = raw.recv() else { return };
         if said.len() < 12 {
             return;
@@ -230,8 +230,8 @@ impl Impostor {
             HELLO if self.random.below(4) > 0 => {
                 let _ = raw.send(&self.liar.welcomes[0], &borrowed(&self.liar.fds));
             }
-            HELLO => self.liar.answer(&raw),
-            _ => self.answer(&raw),
+            HELLO => self.liar.answer(raw),
+            _ => self.answer(raw),
         }
     }
 
