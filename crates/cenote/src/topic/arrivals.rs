@@ -33,6 +33,9 @@ const FIRST_LOOK: Duration = Duration::from_millis(200);
 /// When to try again where too many wait at a publisher's door.
 const RETRY: Duration = Duration::from_millis(10);
 
+/// How often a publisher is tried that hangs up without an answer, pushed by a crowd of others.
+const ATTEMPTS: u32 = 8;
+
 /// What is watched: the directory, the timer, and two for each publisher.
 const DIRECTORY: u64 = 0;
 const TIMER: u64 = 1;
@@ -60,11 +63,21 @@ struct State {
     met: HashMap<u64, Met>,
     /// How many conversations were begun.
     begun: u64,
+    /// What is asked of everybody who is in the directory.
+    wishes: HashMap<u64, Wish>,
     ready: Vec<Source>,
     /// Publishers that send something else.
     mismatch: Option<Error>,
     directory: Option<DirectoryWatch>,
     timer: Option<(Arc<OwnedFd>, Watch)>,
+}
+
+/// What is asked of a publisher, however often it takes.
+#[derive(Debug)]
+struct Wish {
+    /// How many messages from before we came.
+    history: u64,
+    hung_up: u32,
 }
 
 #[derive(Debug)]
@@ -76,6 +89,22 @@ enum Met {
     Crowd(u64),
     /// It has answered, one way or another; the flag, if it lets us in, is set when it is gone.
     Answered(Weak<Gone>),
+}
+
+impl State {
+    /// How many old messages to ask a publisher for; `None` if it is not to be asked.
+    fn wish(&mut self, uid: u64, history: u64) -> Option<u64> {
+        let done = matches!(self.met.get(&uid), Some(Met::Greeted { .. } | Met::Answered(_)));
+        let wish = self.wishes.entry(uid).or_insert(Wish { history, hung_up: 0 });
+        (!done && wish.hung_up < ATTEMPTS).then_some(wish.history)
+    }
+
+    /// A publisher hung up; whether it is to be tried again.
+    fn note_hang_up(&mut self, uid: u64) -> bool {
+        let Some(wish) = self.wishes.get_mut(&uid) else { return false };
+        wish.hung_up += 1;
+        wish.hung_up < ATTEMPTS
+    }
 }
 
 impl Met {
@@ -156,15 +185,12 @@ impl Arrivals {
         // One whose socket was removed makes it anew, and is still the same.
         let there = |uid: u64| entries.iter().any(|entry| entry.uid == uid);
         state.met.retain(|uid, met| there(*uid) || met.is_heard());
-        let new: Vec<Entry> = entries
-            .into_iter()
-            .filter(|entry| entry.uid != self.own)
-            .filter(|entry| {
-                !matches!(state.met.get(&entry.uid), Some(Met::Greeted { .. } | Met::Answered(_)))
-            })
-            .collect();
+        state.wishes.retain(|uid, _| there(*uid));
+        let new = entries.into_iter().filter(|entry| entry.uid != self.own);
+        let new: Vec<_> =
+            new.filter_map(|entry| Some((state.wish(entry.uid, history)?, entry))).collect();
         drop(state);
-        new.iter().for_each(|entry| self.greet(entry, history));
+        new.iter().for_each(|(history, entry)| self.greet(entry, *history));
         Ok(())
     }
 
@@ -237,19 +263,23 @@ impl Arrivals {
     /// A publisher has answered.
     fn hear(self: &Arc<Self>, uid: u64, pool: Option<Known>, answer: Result<Answer>) {
         let source = answer.and_then(|answer| self.understand(uid, pool, answer));
-        let mut state = self.state();
+        let (mut state, mut again) = (self.state(), false);
         let gone = source.as_ref().map_or_else(|_| Weak::new(), Source::gone);
         state.met.insert(uid, Met::Answered(gone));
         match source {
             Ok(source) => state.ready.push(source),
             Err(error @ Error::TypeMismatch { .. }) => state.mismatch = Some(error),
-            // It died, or was too crowded; if it is still there, the next look finds it.
-            Err(_) => {
+            // It died, or was too crowded.
+            Err(error) => {
                 state.met.remove(&uid);
+                again = matches!(error, Error::Disconnected { .. }) && state.note_hang_up(uid);
             }
         }
         self.any.store(true, Ordering::Release);
         drop(state);
+        if again {
+            self.try_again_soon();
+        }
         self.answered.notify_all();
         self.bell.ring_anyway();
     }
@@ -304,10 +334,9 @@ impl Served for Arrivals {
         if self.epoch != fork::epoch() {
             return;
         }
-        if token == TIMER
-            && let Some((timer, _)) = &self.state().timer
-        {
-            let _ = rustix::io::read(timer, &mut [0; 8]);
+        if token == TIMER {
+            let done = self.state().timer.take();
+            drop(done);
         }
         // Should the directory not be readable, the next change tells.
         let _ = self.look(u64::MAX);
