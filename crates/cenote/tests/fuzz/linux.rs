@@ -29,7 +29,7 @@ const TARGETS: [Target; 6] = [
     ("what_publishers_say", topic::publishers),
 ];
 
-pub(crate) const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW);
+const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW);
 
 /// Says when a target has had its time.
 pub(crate) struct Clock {

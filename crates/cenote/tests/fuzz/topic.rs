@@ -12,7 +12,7 @@ use cenote::{
 use rustix::fs::SealFlags;
 use rustix::net::SocketAddrUnix;
 
-use crate::linux::{Clock, Liar, SEALS, UID, look};
+use crate::linux::{Clock, Liar, UID, look};
 use crate::mutate::mutated;
 use crate::stranger::wire::{
     HELLO, MORE, Pretender, Raw, SUBSCRIBE, SUBSCRIBED, WAKE, borrowed, hello, kind, packet,
@@ -22,9 +22,16 @@ use crate::stranger::{Random, eventually, memfd, topic_dir, unique};
 /// Bytes of a subscription's row.
 const ROW: usize = 128;
 
+/// Of a row, which is written; and of a ring, which is not.
+const ROW_SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW);
+const RING_SEALS: SealFlags = ROW_SEALS.union(SealFlags::FUTURE_WRITE);
+
+/// How many messages a ring keeps.
+const DEPTH: usize = 4;
+
 fn topic<T: Message>(name: &str) -> Topic<T> {
     let pool = TensorPoolConfig { max_slots: 8, ..TensorPoolConfig::small() };
-    let config = TopicConfig { depth: 4, ignore_own: true, pool, ..TopicConfig::default() };
+    let config = TopicConfig { depth: DEPTH, ignore_own: true, pool, ..TopicConfig::default() };
     Topic::with_config(name, config).unwrap()
 }
 
@@ -109,19 +116,10 @@ fn delivers(publisher: &Topic<u64>) {
 
 // ---- What publishers say ------------------------------------------------------------------------
 
-/// Words of a ring before its entries, and of an entry before its message.
-const RING_HEAD: usize = 16;
-const ENTRY_HEAD: usize = 2;
-
 /// Where these stand in a publisher's answer.
 const ANSWER_UID: usize = 24;
 const ANSWER_FIRST: usize = 32;
 const ANSWER_START: usize = 40;
-const ANSWER_PAYLOAD: usize = 56;
-
-fn word(bytes: &[u8], at: usize) -> u64 {
-    u64::from_ne_bytes(bytes[at..at + 8].try_into().unwrap())
-}
 
 fn set_word(bytes: &mut [u8], at: usize, word: u64) {
     bytes[at..at + 8].copy_from_slice(&word.to_ne_bytes());
@@ -145,7 +143,7 @@ pub(crate) fn publishers(clock: &mut Clock) {
     let real = topic::<Image>(&unique());
     let mut image = real.image(31, 16, PixelFormat::I420).unwrap();
     image.set_frame_id("camera_front").unwrap();
-    real.send(&image).unwrap();
+    (0..DEPTH).for_each(|_| real.send(&image).unwrap());
     let name = unique();
     let mut impostor = Impostor::new(&real, clock.random.next() | 1);
     let pretender = pretender(&name);
@@ -194,19 +192,17 @@ struct Impostor {
     random: Random,
     liar: Liar,
     answers: Vec<Vec<u8>>,
+    /// A ring full of good messages.
     ring: Vec<u8>,
-    /// The words of a good message.
-    message: Vec<Vec<u8>>,
-    stride: usize,
+    /// Where something is in it.
+    words: Vec<usize>,
 }
 
 impl Impostor {
     fn new(real: &Topic<Image>, seed: u64) -> Impostor {
         let (answer, ring) = honest(real);
-        let payload = usize::try_from(word(&answer, ANSWER_PAYLOAD)).unwrap();
-        let entry = 8 * RING_HEAD;
-        let len = 8 * usize::try_from(word(&ring, entry + 8)).unwrap();
-        let message = ring[entry + 8 * ENTRY_HEAD..][..len].to_vec();
+        let used = |at: &usize| ring[*at..at + 8] != [0; 8];
+        let words = (0..ring.len()).step_by(8).filter(used).collect();
         // The other answer tells of another type; what an honest one says of it is what it was asked.
         let mut mismatch = subscribe::<u64>();
         mismatch[8] = 10;
@@ -215,9 +211,8 @@ impl Impostor {
             random: Random(seed),
             liar: Liar::new(seed),
             answers: vec![answer, mismatch],
+            words,
             ring,
-            message: vec![message],
-            stride: 8 * (ENTRY_HEAD + payload),
         }
     }
 
@@ -236,7 +231,7 @@ impl Impostor {
     }
 
     fn answer(&mut self, to: &Raw) {
-        let (ring, row) = (self.ring(), memfd(ROW as u64, SEALS));
+        let (ring, row) = (self.ring(), memfd(ROW as u64, ROW_SEALS));
         let mut fds = vec![ring.as_fd(), row.as_fd()];
         match self.random.below(16) {
             0 => fds.truncate(1),
@@ -251,30 +246,21 @@ impl Impostor {
         let _ = to.send(&answer, &fds);
     }
 
-    /// A ring full of messages, few of them good.
+    /// A ring with some words changed, or put where others were.
     fn ring(&mut self) -> OwnedFd {
         let mut bytes = self.ring.clone();
-        let entries = (bytes.len() - 8 * RING_HEAD) / self.stride;
-        for sequence in 0..entries {
-            let message = match self.random.below(8) {
-                0 => self.message[0].clone(),
-                _ => mutated(&self.message, &mut self.random),
-            };
-            let entry = &mut bytes[8 * RING_HEAD + sequence * self.stride..][..self.stride];
-            let room = entry.len() - 8 * ENTRY_HEAD;
-            let len = message.len().min(room);
-            set_word(entry, 0, 2 * sequence as u64 + 2);
-            set_word(entry, 8, message.len().div_ceil(8) as u64);
-            entry[8 * ENTRY_HEAD..][..len].copy_from_slice(&message[..len]);
-        }
-        set_word(&mut bytes, 0, entries as u64);
-        if self.random.below(4) == 0 {
-            bytes = mutated(&[bytes], &mut self.random);
-            bytes.resize(self.ring.len(), 0);
+        let some = |random: &mut Random, words: &[usize]| words[random.below(words.len())];
+        for _ in 0..self.random.below(8) {
+            let from = some(&mut self.random, &self.words);
+            let mut word = mutated(&[self.ring[from..from + 8].to_vec()], &mut self.random);
+            word.resize(8, 0);
+            let other = self.random.below(4) == 0;
+            let to = if other { some(&mut self.random, &self.words) } else { from };
+            bytes[to..to + 8].copy_from_slice(&word);
         }
         let fd = memfd(bytes.len() as u64, SealFlags::empty());
         rustix::io::pwrite(&fd, &bytes, 0).unwrap();
-        rustix::fs::fcntl_add_seals(&fd, SEALS).unwrap();
+        rustix::fs::fcntl_add_seals(&fd, RING_SEALS).unwrap();
         fd
     }
 }
