@@ -106,10 +106,7 @@ pub(crate) fn begin_at<S: Spared>(
 }
 
 /// Makes an attachment of what the owner answered to a hello.
-pub(super) fn answered<S: Spared>(
-    entry: Entry,
-    answer: Answer,
-) -> Result<Arc<Attachment<S>>> {
+pub(super) fn answered<S: Spared>(entry: Entry, answer: Answer) -> Result<Arc<Attachment<S>>> {
     let (kind, head) = Packet::parse(&answer.bytes)?;
     match kind {
         Kind::Welcome => Attachment::new(entry, answer),

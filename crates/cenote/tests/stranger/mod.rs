@@ -53,6 +53,11 @@ pub(crate) fn pools_dir() -> PathBuf {
     Path::new(&std::env::var_os("CENOTE_DIR").unwrap()).join("default/pools")
 }
 
+/// Where the sockets of a topic's publishers are.
+pub(crate) fn topic_dir(name: &str) -> PathBuf {
+    Path::new(&std::env::var_os("CENOTE_DIR").unwrap()).join("default/topics").join(name)
+}
+
 /// A name that no other test has.
 pub(crate) fn unique() -> String {
     static NEXT: AtomicU32 = AtomicU32::new(0);
