@@ -25,9 +25,9 @@ pub(crate) const TESTS: &[Test] = &[
 
 pub(crate) const ROLES: &[Role] = &[("doze", doze), ("quiet", quiet)];
 
-/// The processor time that something takes, all threads together.
-pub(crate) fn cpu_time(act: impl FnOnce()) -> Duration {
-    let now = || Duration::try_from(clock_gettime(ClockId::ProcessCPUTime)).unwrap();
+/// The processor time that something takes: of this thread, or of all together.
+pub(crate) fn cpu_time(clock: ClockId, act: impl FnOnce()) -> Duration {
+    let now = || Duration::try_from(clock_gettime(clock)).unwrap();
     let start = now();
     act();
     now().saturating_sub(start)
@@ -42,7 +42,7 @@ fn doze(words: &[&str]) {
     serve(|words| match *words {
         ["ready"] => topic.stats().publishers.to_string(),
         ["doze"] => {
-            let used = cpu_time(|| {
+            let used = cpu_time(ClockId::ProcessCPUTime, || {
                 std::thread::scope(|scope| {
                     (0..threads).for_each(|_| drop(scope.spawn(|| wait(Duration::from_secs(1)))));
                 });
@@ -51,7 +51,7 @@ fn doze(words: &[&str]) {
         }
         // One of them takes a message, and all of them wait on.
         ["woken"] => {
-            let used = cpu_time(|| {
+            let used = cpu_time(ClockId::ProcessCPUTime, || {
                 std::thread::scope(|scope| {
                     for _ in 0..threads {
                         scope.spawn(|| {
