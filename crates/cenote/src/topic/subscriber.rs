@@ -367,7 +367,8 @@ impl Receiving {
                 Next::Nothing => return Took::Nothing,
                 Next::End => return Took::End,
                 Next::Missed(count) => {
-                    *missed += count;
+                    // A publisher can say what it likes.
+                    *missed = missed.saturating_add(count);
                     continue;
                 }
             };
@@ -383,7 +384,7 @@ impl Receiving {
                 }
                 Err(Unread::Passed) => {}
                 Err(Unread::Lost(error)) => {
-                    *missed += 1;
+                    *missed = missed.saturating_add(1);
                     *last_loss = Some(error);
                     source.advance(1);
                 }
