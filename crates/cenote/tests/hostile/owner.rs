@@ -31,13 +31,13 @@ const SLOTS: u32 = 8;
 const LEN: u64 = 64 << 10;
 
 /// All that an owner sends, before somebody changes it.
-struct Answer {
-    welcome: Welcome,
-    fds: Vec<OwnedFd>,
+pub(crate) struct Answer {
+    pub(crate) welcome: Welcome,
+    pub(crate) fds: Vec<OwnedFd>,
 }
 
 impl Answer {
-    fn honest(uid: u64) -> Answer {
+    pub(crate) fn honest(uid: u64) -> Answer {
         let words = (LEASES + SLOTS as usize) as u64 * 8;
         let segment = memfd(LEN, SealFlags::empty());
         rustix::io::pwrite(&segment, &vec![6; usize::try_from(LEN).unwrap()], 0).unwrap();
@@ -56,7 +56,7 @@ impl Answer {
         Answer { welcome, fds: vec![header, memfd(words, SEALS), segment] }
     }
 
-    fn send(&self, to: &Raw) {
+    pub(crate) fn send(&self, to: &Raw) {
         let _ = to.send(&self.welcome.encode(), &borrowed(&self.fds));
     }
 }

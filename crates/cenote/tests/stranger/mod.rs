@@ -4,6 +4,7 @@
 
 pub(crate) mod child;
 pub(crate) mod process;
+pub(crate) mod ring;
 pub(crate) mod wire;
 
 use std::os::fd::{AsFd, OwnedFd};
@@ -51,6 +52,12 @@ pub(crate) fn skipped(what: &str) -> bool {
 /// Where the sockets of pools are.
 pub(crate) fn pools_dir() -> PathBuf {
     Path::new(&std::env::var_os("CENOTE_DIR").unwrap()).join("default/pools")
+}
+
+/// Where the sockets of a topic's publishers are.
+pub(crate) fn topic_dir(name: &str) -> PathBuf {
+    let dir = std::env::var_os("CENOTE_DIR").unwrap();
+    Path::new(&dir).join("default/topics").join(name)
 }
 
 /// A name that no other test has.
