@@ -11,6 +11,9 @@
 //! Buffer ────── raw ──── block, and the shard that it returns to
 //! ```
 //!
+//! Two things concern all pools of the process: one thread that frees what is idle (`decay`), and a
+//! gate that keeps pools whole when the process forks (`gate`).
+//!
 //! [`MemoryPool`] is the same with shapes and dtypes that are known at run time. What it hands out
 //! is a [`UnifiedBuffer`]: a host side and a device side that are kept in step.
 
@@ -18,7 +21,10 @@ mod bins;
 mod block;
 mod class;
 mod credit;
+mod decay;
 mod device;
+mod gate;
+mod given_back;
 #[cfg(all(test, loom))]
 mod loom_tests;
 mod memory;
@@ -26,6 +32,7 @@ mod memory_pool;
 mod pool;
 mod raw;
 mod seat;
+mod settings;
 mod shard;
 mod size;
 mod spare;
@@ -35,9 +42,10 @@ mod typed;
 mod unified;
 
 pub use device::{DeviceAllocator, DeviceMemory, HostDevice};
+pub use given_back::GivenBack;
 pub use memory_pool::{MemoryPool, MemoryPoolStats};
 pub use pool::{BufferPool, BufferPoolOptions, Scope};
+pub use settings::Shortage;
 pub use stats::BufferStats;
-pub use store::Shortage;
 pub use typed::{Buffer, UninitBuffer};
 pub use unified::{HostView, SyncState, UnifiedBuffer};

@@ -4,12 +4,16 @@
 //! that dtype, `[points, values]`; otherwise it is bytes, `[points, bytes of a point]`, and fields
 //! lie in them as the members of a C struct do.
 
+mod access;
 mod field;
+mod points;
+mod xyz;
 
 use std::fmt;
 
 pub use self::field::{Field, MAX_FIELD_NAME, MAX_FIELDS};
 use self::field::{Fields, check_fields, pack, read_fields, write_fields};
+pub use self::points::{Point, Points};
 use crate::domain::{Domain, sealed, tensor_accessors};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
@@ -30,14 +34,12 @@ const _: () = assert!(Header::MAX_WORDS + 2 + MAX_FIELDS * Field::MAX_WORDS <= M
 ///
 /// ```
 /// use cenote::{DType, PointCloud};
-/// # let dir = std::env::temp_dir().join(format!("cenote-doc6-{}", std::process::id()));
-/// # std::fs::create_dir_all(&dir)?; unsafe { std::env::set_var("CENOTE_DIR", &dir) };
+/// # unsafe { std::env::set_var("CENOTE_FORCE_MEM", "1") };
 ///
 /// let cloud = PointCloud::new(10_000, 3, DType::F32)?;
 /// assert_eq!((cloud.len(), cloud.tensor().shape()), (10_000, &[10_000, 3][..]));
 /// assert_eq!(cloud.fields()[2].name(), "z");
-/// # drop(cloud); std::fs::remove_dir_all(&dir)?;
-/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # Ok::<(), cenote::Error>(())
 /// ```
 #[derive(Clone)]
 pub struct PointCloud {
@@ -67,8 +69,7 @@ impl PointCloud {
     ///
     /// ```
     /// use cenote::{DType, Field, PointCloud};
-    /// # let dir = std::env::temp_dir().join(format!("cenote-doc7-{}", std::process::id()));
-    /// # std::fs::create_dir_all(&dir)?; unsafe { std::env::set_var("CENOTE_DIR", &dir) };
+    /// # unsafe { std::env::set_var("CENOTE_FORCE_MEM", "1") };
     ///
     /// let fields = [
     ///     Field::new("x", DType::F32),
@@ -80,8 +81,7 @@ impl PointCloud {
     /// let cloud = PointCloud::with_fields(1000, &fields)?;
     /// assert_eq!(cloud.field("ring")?.offset(), 12);
     /// assert_eq!(cloud.field("time")?.offset(), 16);
-    /// # drop(cloud); std::fs::remove_dir_all(&dir)?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # Ok::<(), cenote::Error>(())
     /// ```
     pub fn with_fields(points: usize, fields: &[Field]) -> Result<PointCloud> {
         PointCloud::alloc(process_pool::zeros, points, fields)

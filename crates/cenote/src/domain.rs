@@ -76,7 +76,9 @@ impl Domain for Tensor {
 /// The descriptor of the tensor, with the metadata.
 #[cfg(target_os = "linux")]
 pub(crate) fn describe<T: Domain>(what: &T) -> Result<TensorDescriptor> {
-    Ok(what.tensor().descriptor()?.with_meta(T::KIND, &what.meta()))
+    let mut descriptor = what.tensor().descriptor()?;
+    descriptor.set_meta(T::KIND, &what.meta());
+    Ok(descriptor)
 }
 
 /// What a descriptor describes, if it is a `T`. Everything is a [`Tensor`].
@@ -157,3 +159,97 @@ macro_rules! tensor_accessors {
     };
 }
 pub(crate) use tensor_accessors;
+
+#[cfg(test)]
+mod tests {
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::cloud::{Field, PointCloud};
+    use crate::depth::DepthImage;
+    use crate::dtype::DType;
+    use crate::image::Image;
+    use crate::meta::MAX_META;
+
+    fn tensor(shape: &[usize], dtype: DType) -> Tensor {
+        Tensor::options().memory(crate::TensorMemory::Mem).create(shape, dtype).unwrap()
+    }
+
+    fn tensors() -> Vec<Tensor> {
+        let image = tensor(&[6, 4, 3], DType::U8).with_format(crate::PixelFormat::Rgb8).unwrap();
+        vec![
+            image,
+            tensor(&[6, 4], DType::U16),
+            tensor(&[6, 4], DType::F32),
+            tensor(&[6, 4], DType::F32).transpose(),
+            tensor(&[5], DType::F32),
+            tensor(&[], DType::F64),
+            tensor(&[6, 20], DType::U8),
+            tensor(&[6, 20], DType::U8).narrow(1, 3, 17).unwrap(),
+        ]
+    }
+
+    /// What was accepted says the same again, and can be used.
+    fn check<T: Domain>(tensor: &Tensor, meta: &Meta) -> Option<T> {
+        let accepted = T::from_parts(tensor.clone(), meta).ok()?;
+        let again = T::from_parts(accepted.tensor().clone(), &accepted.meta()).unwrap();
+        assert_eq!(again.meta().as_words(), accepted.meta().as_words());
+        Some(accepted)
+    }
+
+    fn use_all(tensor: &Tensor, meta: &Meta) {
+        if let Some(image) = check::<Image>(tensor, meta) {
+            image.pixel(image.width() - 1, image.height() - 1).unwrap();
+            image.pixel(image.width(), 0).unwrap_err();
+        }
+        if let Some(depth) = check::<DepthImage>(tensor, meta) {
+            depth.stats().unwrap();
+            let _ = (depth.depth_at(99, 99), depth.roi(0, 0, 9, 9));
+        }
+        if let Some(cloud) = check::<PointCloud>(tensor, meta) {
+            for field in cloud.fields() {
+                let _ = (cloud.column(field.name()), cloud.field(field.name()).unwrap());
+            }
+            for point in &cloud {
+                let _ = (point.xyz(), point.rgb(), format!("{point:?}"));
+            }
+            let _ = cloud.xyz();
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn garbage_is_refused_or_can_be_used(words in vec(word(), 0..=MAX_META)) {
+            let meta = Meta::from_words(&words).unwrap();
+            tensors().iter().for_each(|tensor| use_all(tensor, &meta));
+        }
+
+        #[test]
+        fn a_cloud_with_one_word_wrong(at in 0_usize..14, wrong in word()) {
+            let fields = [
+                Field::new("x", DType::F32),
+                Field::new("rgb", DType::U8).with_count(3),
+                Field::new("quite_a_long_one", DType::U16),
+            ];
+            let cloud = PointCloud::from_tensor_with_fields(tensors().remove(6), &fields).unwrap();
+            let mut words = cloud.meta().as_words().to_vec();
+            if let Some(place) = words.get_mut(at) {
+                *place = wrong;
+            }
+            let meta = Meta::from_words(&words).unwrap();
+            tensors().iter().for_each(|tensor| use_all(tensor, &meta));
+        }
+    }
+
+    fn word() -> impl Strategy<Value = u64> {
+        prop_oneof![0_u64..20, any::<u64>(), Just(u64::MAX), (0_u64..3).prop_map(|n| n << 56)]
+    }
+
+    #[test]
+    fn names_go_with_codes() {
+        assert_eq!(NAMES[usize::from(Image::KIND)], "Image");
+        assert_eq!(NAMES[usize::from(PointCloud::KIND)], "PointCloud");
+        assert_eq!((DepthImage::NAME, Tensor::NAME), ("DepthImage", "Tensor"));
+    }
+}

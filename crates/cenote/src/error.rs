@@ -9,7 +9,7 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
-pub use why::{Holder, Limit, NotWritable, Unavailable};
+pub use why::{Holder, Limit, NotWritable, Shortage, Unavailable};
 
 /// A shape or a list of axes inside an error.
 pub type Dims = Box<[usize]>;
@@ -44,9 +44,7 @@ pub enum Error {
     ZeroItemSize,
 
     /// The size in bytes does not fit the address space.
-    #[error(
-        "a tensor of shape {shape:?} with {item_size}-byte elements overflows the address space"
-    )]
+    #[error("shape {shape:?} with {item_size}-byte elements overflows the address space")]
     SizeOverflow {
         /// The shape asked for.
         shape: Dims,
@@ -154,12 +152,12 @@ pub enum Error {
         len: usize,
     },
 
-    /// A slice was asked for in a type that the tensor does not hold.
-    #[error("the tensor holds {found}, not {asked}")]
+    /// A slice was asked for in a type that the elements do not have.
+    #[error("the elements are {found}, not {asked}")]
     WrongDType {
         /// The dtype asked for.
         asked: &'static str,
-        /// The dtype of the tensor.
+        /// The dtype of the elements.
         found: &'static str,
     },
 
@@ -214,7 +212,7 @@ pub enum Error {
     },
 
     /// Bytes that are not valid values of the dtype (a `bool` that is neither 0 nor 1).
-    #[error("the bytes of this tensor are not all valid values of {dtype}")]
+    #[error("the bytes are not all valid values of {dtype}")]
     InvalidValue {
         /// The dtype.
         dtype: &'static str,
@@ -617,7 +615,8 @@ pub enum Error {
 
     /// Every slot, or every byte, of a pool is in use.
     #[error(
-        "pool `{pool}` has no room for {asked} bytes: {} of {} slots and {} of {} bytes in use{}",
+        "pool `{pool}` has no room for {asked} bytes: {why}; \
+         {} of {} slots and {} of {} bytes are in use{}",
         slots.0, slots.1, bytes.0, bytes.1, list(holders)
     )]
     PoolFull {
@@ -625,11 +624,13 @@ pub enum Error {
         pool: String,
         /// Bytes asked for.
         asked: usize,
+        /// Why that is too much.
+        why: Shortage,
         /// Slots in use, and the most there can be.
         slots: (usize, usize),
         /// Bytes in use, and the most there can be.
         bytes: (usize, usize),
-        /// Who holds slots that the owner has let go of.
+        /// Who holds them, those first that hold most of what the owner let go of.
         holders: Vec<Holder>,
     },
 
@@ -660,12 +661,26 @@ pub enum Error {
         segment: u32,
     },
 
-    /// This process holds as many tensors of a pool as it may.
-    #[error("this process holds {max} tensors of pool `{pool}`, which is all it may")]
+    /// This process holds as many slots of a pool as it may.
+    #[error("this process holds {max} slots of pool `{pool}`, all that its `max_leases` allows")]
     TooManyLeases {
         /// The pool.
         pool: String,
         /// The limit.
+        max: u32,
+    },
+
+    /// The owner of a pool has disconnected this process, because it held too much.
+    #[error(
+        "the owner of pool `{pool}` has disconnected this process, which held {held} slots that \
+         the owner had let go of; its `max_leases` allows {max}"
+    )]
+    Expelled {
+        /// The pool.
+        pool: String,
+        /// What this process held.
+        held: u32,
+        /// What it may hold.
         max: u32,
     },
 
@@ -700,6 +715,70 @@ pub enum Error {
         asked: &'static str,
         /// What the descriptor says.
         found: &'static str,
+    },
+
+    /// A pixel that the image does not have.
+    #[error("pixel ({x}, {y}) is outside an image of {width}x{height}")]
+    NoSuchPixel {
+        /// The column asked for.
+        x: usize,
+        /// The row asked for.
+        y: usize,
+        /// The width of the image.
+        width: usize,
+        /// The height of the image.
+        height: usize,
+    },
+
+    /// More or fewer values than a pixel has.
+    #[error("a pixel of {format} has {expected} values, not {given}")]
+    PixelLen {
+        /// The format.
+        format: &'static str,
+        /// The values of a pixel.
+        expected: usize,
+        /// The values given.
+        given: usize,
+    },
+
+    /// A number that cannot be stored.
+    #[error("{value} cannot be stored as {dtype}")]
+    ValueRange {
+        /// The number.
+        value: f64,
+        /// The dtype.
+        dtype: &'static str,
+    },
+
+    /// Two images that ought to be alike.
+    #[error("the image is {expected}, the one to copy is {given}")]
+    OtherImage {
+        /// Format and size of the image.
+        expected: Box<str>,
+        /// Format and size of the other.
+        given: Box<str>,
+    },
+
+    /// Not the bytes of an image.
+    #[error("an image with rows {step} bytes apart has {expected} bytes, not {given}")]
+    ImageBytes {
+        /// The bytes of the image.
+        expected: usize,
+        /// The bytes given.
+        given: usize,
+        /// The distance of the rows.
+        step: usize,
+    },
+
+    /// A file with an image that could not be read or written.
+    #[error("{op} {path:?} failed: {source}")]
+    ImageFile {
+        /// What was attempted.
+        op: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// What went wrong.
+        source: Box<dyn std::error::Error + Send + Sync>,
     },
 
     /// A tensor that is no point cloud.
@@ -824,24 +903,36 @@ pub enum Error {
     #[error("`write_with` must return the part that it wrote, from the first element on")]
     NotThePrefix,
 
-    /// A buffer that is no longer there.
-    #[error("the buffer was already released to its pool")]
+    /// A unified buffer that is no longer there.
+    #[error("the unified buffer was already released to its pool")]
     Released,
 
-    /// A buffer that somebody still looks at.
-    #[error("the buffer cannot be released while {views} views of it are alive; drop them first")]
+    /// The host side of a unified buffer, which somebody still looks at.
+    #[error(
+        "the host side of the unified buffer can be neither written nor released while {views} views \
+         of it are alive; drop them first"
+    )]
     ViewsAlive {
         /// Views that are alive.
         views: usize,
     },
 
-    /// A buffer of another pool.
-    #[error("the buffer belongs to another pool; release it there, or drop it")]
+    /// A unified buffer of another pool.
+    #[error("the unified buffer belongs to another pool; release it there, or drop it")]
     OtherPool,
 
-    /// A buffer that holds nothing yet.
-    #[error("nothing was written to this buffer yet; write the host or the device side first")]
+    /// A unified buffer that holds nothing yet.
+    #[error("nothing was written to this unified buffer yet; write its host or device side first")]
     Unwritten,
+
+    /// A transfer between a host side and a device side of different sizes.
+    #[error("the device side has {device} bytes, the host side {host}; a transfer needs as many")]
+    TransferLen {
+        /// Bytes of the device side.
+        device: usize,
+        /// Bytes of the host side.
+        host: usize,
+    },
 
     /// The operating system refused.
     #[error("{op} failed: {source}")]

@@ -8,6 +8,7 @@ mod arrangement;
 mod few;
 mod fourcc;
 mod geometry;
+mod place;
 
 use std::fmt;
 use std::str::FromStr;
@@ -16,6 +17,7 @@ use self::arrangement::Arrangement;
 pub use self::few::Few;
 pub use self::fourcc::FourCc;
 pub use self::geometry::{ImageShape, Plane, Planes};
+pub(crate) use self::place::Place;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 

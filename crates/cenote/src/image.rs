@@ -1,6 +1,13 @@
 //! Images: a tensor with a pixel format, and where and when it was recorded.
 
+#[cfg(feature = "image")]
+mod convert;
+mod copy;
+mod pixel;
+
 use std::fmt;
+
+pub use self::pixel::{Pixel, PixelArray, PixelValue};
 
 use crate::domain::{Domain, sealed, tensor_accessors};
 use crate::error::{Error, Result};
@@ -18,14 +25,12 @@ use crate::tensor::{Tensor, process_pool};
 ///
 /// ```
 /// use cenote::{Image, PixelFormat};
-/// # let dir = std::env::temp_dir().join(format!("cenote-doc5-{}", std::process::id()));
-/// # std::fs::create_dir_all(&dir)?; unsafe { std::env::set_var("CENOTE_DIR", &dir) };
+/// # unsafe { std::env::set_var("CENOTE_FORCE_MEM", "1") };
 ///
 /// let mut image = Image::new(640, 480, PixelFormat::Rgb8)?;
 /// image.set_frame_id("camera_front")?;
 /// assert_eq!((image.width(), image.height(), image.step()), (640, 480, 1920));
-/// # drop(image); std::fs::remove_dir_all(&dir)?;
-/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # Ok::<(), cenote::Error>(())
 /// ```
 #[derive(Clone)]
 pub struct Image {

@@ -64,15 +64,31 @@ impl Layout {
     /// ```
     #[inline]
     pub fn contiguous(shape: &[usize], item_size: usize) -> Result<Layout> {
-        check_shape(shape, item_size)?;
-        let mut layout = Layout { ndim: shape.len(), ..Layout::scalar(0, item_size) };
-        let mut stride = item_size;
-        for (axis, &len) in shape.iter().enumerate().rev() {
-            layout.shape[axis] = len;
-            layout.strides[axis] = signed(stride);
-            stride *= len;
-        }
+        let mut layout = Layout::scalar(0, item_size);
+        layout.pack(shape)?;
         Ok(layout)
+    }
+
+    /// Makes a scalar [`Layout::contiguous`] of this shape, and tells how many bytes that are. In
+    /// place: a layout is large, and allocating from a pool is quick.
+    #[inline]
+    pub(crate) fn pack(&mut self, shape: &[usize]) -> Result<usize> {
+        if shape.len() > MAX_DIMS {
+            return Err(bad_shape(shape, self.item_size));
+        }
+        let mut stride = self.item_size;
+        for (axis, &len) in shape.iter().enumerate().rev() {
+            self.shape[axis] = len;
+            self.strides[axis] = stride.cast_signed();
+            // Zero stays zero, and is refused below, as is what is too large.
+            stride = stride.saturating_mul(len);
+        }
+        self.ndim = shape.len();
+        // No axis is zero, so no stride on the way was larger than the last.
+        match isize::try_from(stride) {
+            Ok(1..) => Ok(stride),
+            _ => Err(bad_shape(shape, self.item_size)),
+        }
     }
 
     /// A layout with byte strides of your own, which may be zero or negative; `offset` is where the
@@ -290,7 +306,8 @@ impl Layout {
         Runs::new(self)
     }
 
-    fn scalar(offset: usize, item_size: usize) -> Layout {
+    #[inline]
+    pub(crate) fn scalar(offset: usize, item_size: usize) -> Layout {
         Layout { ndim: 0, shape: [1; MAX_DIMS], strides: [0; MAX_DIMS], offset, item_size }
     }
 
@@ -381,6 +398,13 @@ fn check_shape(shape: &[usize], item_size: usize) -> Result<()> {
         Some(size) if isize::try_from(size).is_ok() => Ok(()),
         _ => Err(Error::SizeOverflow { shape: shape.into(), item_size }),
     }
+}
+
+/// What is wrong with a shape that no layout can have.
+#[cold]
+fn bad_shape(shape: &[usize], item_size: usize) -> Error {
+    let overflow = || Error::SizeOverflow { shape: shape.into(), item_size };
+    check_shape(shape, item_size).err().unwrap_or_else(overflow)
 }
 
 /// A length or size of a checked layout, none of which is over `isize::MAX`.

@@ -13,7 +13,8 @@
 //! - [`Tensor`] is the handle; [`TensorOptions`] say how to allocate one.
 //! - [`TensorMemory`] is where its bytes live, and [`Selection`] why there.
 //! - [`DType`] and [`Element`] are what its elements are, [`Layout`] how they lie.
-//! - [`PixelFormat`] makes an image of it.
+//! - [`PixelFormat`] makes an image of it; [`Image`], [`PointCloud`] and [`DepthImage`] say what it
+//!   means, where and when it was recorded.
 //! - [`TensorPool`] allocates in nanoseconds, and shares with other processes (Linux).
 //! - [`BufferPool`] is host memory that is used again; [`buffer`] has the rest of that.
 //! - [`Error`] is what every fallible call returns; [`copies`] counts what was copied.
@@ -55,16 +56,16 @@ mod topic;
 
 pub use buffer::{Buffer, BufferPool, MemoryPool, UnifiedBuffer, UninitBuffer};
 pub use bytemuck;
-pub use cloud::{Field, MAX_FIELD_NAME, MAX_FIELDS, PointCloud};
+pub use cloud::{Field, MAX_FIELD_NAME, MAX_FIELDS, Point, PointCloud, Points};
 pub use copies::{Copies, CopyReason, copies};
-pub use depth::{DepthImage, Intrinsics};
+pub use depth::{DepthImage, DepthStats, Intrinsics};
 pub use device::{Device, cuda_available, cuda_device_count};
 pub use domain::Domain;
 pub use dtype::{DType, Element};
-pub use error::{Dims, Error, Holder, Limit, NotWritable, Result, Unavailable};
+pub use error::{Dims, Error, Holder, Limit, NotWritable, Result, Shortage, Unavailable};
 pub use format::{Few, FormatKind, FourCc, ImageShape, PixelFormat, Plane, Planes};
 pub use half::{bf16, f16};
-pub use image::Image;
+pub use image::{Image, Pixel, PixelArray, PixelValue};
 pub use layout::{Layout, MAX_DIMS, Runs};
 pub use memory::TensorMemory;
 pub use memory::select::{FORCE_MEM_ENV, NotGranted, PassedOver, Selection, Wish};
@@ -84,8 +85,10 @@ pub use tensor::{PlaneDescriptor, PoolName, TensorDescriptor, TensorPool};
 pub use topic::{
     Topic,
     config::{Policy, TopicConfig},
+    listing::{PublisherInfo, SubscriberInfo, TopicInfo, topics},
     message::Message,
     stats::{StagedBecause, StagedCopies, TopicStats},
+    wait_set::WaitSet,
 };
 
 /// Runs the Rust of the pages that live outside the crate.
@@ -96,6 +99,9 @@ mod pages {
 
     #[doc = include_str!("../../../guide/tensors.md")]
     struct Tensors;
+
+    #[doc = include_str!("../../../guide/images.md")]
+    struct Images;
 
     #[doc = include_str!("../../../guide/pools.md")]
     struct Pools;

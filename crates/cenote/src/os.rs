@@ -10,6 +10,8 @@ pub(crate) mod fork;
 #[cfg(target_os = "linux")]
 pub(crate) mod headroom;
 #[cfg(target_os = "linux")]
+pub(crate) mod heap;
+#[cfg(target_os = "linux")]
 pub(crate) mod memfd;
 #[cfg(target_os = "linux")]
 pub(crate) mod packet;

@@ -17,22 +17,28 @@
 //! The pool speaks bytes: what is in a slot is the business of the layer above.
 
 pub(crate) mod access;
+mod adopted;
+mod alloc;
 pub(crate) mod allocator;
+pub(crate) mod attach;
 mod attachers;
 pub(crate) mod attachment;
 pub(crate) mod changes;
 pub(crate) mod config;
 pub(crate) mod directory;
+pub(crate) mod files;
 pub(crate) mod greeting;
+mod growth;
+mod held;
 pub(crate) mod host;
 mod hot;
 pub(crate) mod lease;
 pub(crate) mod owner;
 pub(crate) mod place;
-mod retire;
-mod rows;
+pub(crate) mod retire;
+pub(crate) mod rows;
 mod segment;
-mod serial;
+pub(crate) mod serial;
 pub(crate) mod serve;
 pub(crate) mod service;
 pub(crate) mod state;

@@ -7,10 +7,14 @@
 
 #![cfg_attr(not(target_os = "linux"), allow(unused_imports, reason = "pools are on Linux only"))]
 
+mod lock;
+
+pub(crate) use lock::{Lock, LockGuard, pause};
+
 #[cfg(all(test, loom))]
 pub(crate) use loom::{
     hint::spin_loop,
-    sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence},
+    sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence},
     sync::{Mutex, MutexGuard},
     thread::yield_now,
 };
@@ -18,7 +22,7 @@ pub(crate) use loom::{
 #[cfg(not(all(test, loom)))]
 pub(crate) use std::{
     hint::spin_loop,
-    sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence},
+    sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence},
     sync::{Mutex, MutexGuard},
     thread::yield_now,
 };

@@ -28,6 +28,7 @@ mod plane;
 #[cfg(target_os = "linux")]
 pub(crate) mod pool;
 pub(crate) mod process_pool;
+mod rows;
 mod view;
 
 use std::fmt;
@@ -157,13 +158,17 @@ impl Tensor {
     }
 
     /// Makes a tensor of bytes that `owner` alone can reach, and drops it with the last handle.
-    pub(crate) fn from_buffer(
-        owner: impl AsMut<[u8]> + Send + 'static,
-        shape: &[usize],
+    pub(crate) fn from_buffer<O: AsMut<[u8]> + Send + 'static>(
+        mut owner: O,
+        layout: Layout,
         dtype: DType,
-    ) -> Result<Tensor> {
-        let layout = Layout::contiguous(shape, dtype.size())?;
-        Tensor::adopt(Region::handed_over(owner), layout, dtype)
+    ) -> Result<Tensor, (O, Error)> {
+        if let Err(error) = Tensor::check(&layout, dtype, owner.as_mut().len()) {
+            return Err((owner, error));
+        }
+        let selection = Selection::given(TensorMemory::Mem, Origin::Adopted);
+        let storage = Storage::heap(Region::handed_over(owner), None);
+        Ok(Tensor::of(Handle::new(storage, selection), layout, dtype))
     }
 
     /// Makes a read-only tensor of memory that somebody else owns, and calls `release` when the
@@ -193,9 +198,16 @@ impl Tensor {
         Tensor::over(Handle::new(Storage::heap(region, None), selection), layout, dtype)
     }
 
-    /// Every tensor is made here: the layout is checked against dtype and buffer.
+    /// Tensors are made here: the layout is checked against dtype and buffer.
     #[inline]
     fn over(buffer: Handle, layout: Layout, dtype: DType) -> Result<Tensor> {
+        Tensor::check(&layout, dtype, buffer.storage().region.len())?;
+        Ok(Tensor::of(buffer, layout, dtype))
+    }
+
+    /// Whether a layout fits the dtype, and a buffer of `len` bytes.
+    #[inline]
+    fn check(layout: &Layout, dtype: DType, len: usize) -> Result<()> {
         if layout.item_size() != dtype.size() {
             return Err(Error::ItemSize {
                 layout: layout.item_size(),
@@ -203,8 +215,13 @@ impl Tensor {
                 size: dtype.size(),
             });
         }
-        layout.fits(buffer.storage().region.len())?;
-        Ok(Tensor { buffer, layout, dtype, device: Device::cpu(), format: None, far_planes: None })
+        layout.fits(len)
+    }
+
+    /// For those who have checked that the layout is the dtype's and lies in the buffer.
+    #[inline]
+    fn of(buffer: Handle, layout: Layout, dtype: DType) -> Tensor {
+        Tensor { buffer, layout, dtype, device: Device::cpu(), format: None, far_planes: None }
     }
 
     /// A tensor as a descriptor tells of it. The buffer starts `start` bytes into its segment.
@@ -309,7 +326,7 @@ impl Tensor {
     /// ```
     pub fn map(&self) -> Result<TensorMap<'_>> {
         let bytes = self.buffer.storage().region.bytes();
-        let stable = self.buffer.storage().stable;
+        let stable = self.buffer.is_stable();
         Ok(TensorMap { bytes, layout: &self.layout, dtype: self.dtype, stable })
     }
 

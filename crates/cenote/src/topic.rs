@@ -15,15 +15,23 @@
 mod arrivals;
 mod bell;
 pub(crate) mod config;
+pub(crate) mod listing;
+#[cfg(all(test, loom))]
+mod loom_tests;
 pub(crate) mod message;
 mod name;
 mod publisher;
+#[cfg(feature = "tokio")]
+mod recv_async;
 mod ring;
+mod row;
 mod signature;
 mod source;
+mod spot;
 mod stage;
 pub(crate) mod stats;
 mod subscriber;
+pub(crate) mod wait_set;
 mod wire;
 
 use std::fmt;
@@ -41,7 +49,7 @@ use crate::pool::place::{Entry, Place};
 use crate::pool::serve;
 use crate::tensor::{Tensor, TensorPool};
 use crate::topic::arrivals::Arrivals;
-use crate::topic::bell::Bell;
+use crate::topic::bell::News;
 use crate::topic::config::{Policy, TopicConfig};
 use crate::topic::message::Message;
 use crate::topic::name::TopicName;
@@ -277,6 +285,7 @@ impl<T: Message> Topic<T> {
             return Ok(publisher);
         }
         let place = Place::open(&name.directory(), config.pool.access)?;
+        listing::check_type(&place, name.as_str(), &T::signature())?;
         let entry = Entry { name: name.as_str().to_owned(), uid: *uid };
         let made = TensorPool::for_topic(place, entry, config.pool.clone(), |pool| {
             Publisher::new::<T>(name, pool, config)
@@ -303,10 +312,10 @@ impl<T: Message> Topic<T> {
             return Ok(subscriber);
         }
         let place = Place::open(&name.directory(), config.pool.access)?;
-        let bell = Arc::new(Bell::new().map_err(|source| Error::os("eventfd", source))?);
+        let news = Arc::new(News::new().map_err(|source| Error::os("eventfd", source))?);
         let arrivals =
-            Arrivals::new(name.as_str(), place, T::signature(), config.history, *uid, &bell);
-        let made = Subscriber::new(name.as_str(), arrivals.clone(), bell)?;
+            Arrivals::new(name.as_str(), place, T::signature(), config.history, *uid, &news);
+        let made = Subscriber::new(name.as_str(), arrivals.clone())?;
         arrivals.start()?;
         if let Some(publisher) = publisher.get().filter(|_| !config.ignore_own) {
             made.add_own(publisher.clone());

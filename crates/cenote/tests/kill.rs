@@ -8,14 +8,18 @@
 //! ```text
 //!   tracer.rs   ptrace(2): threads that are stepped, stopped at a breakpoint, and killed
 //!   nursery.rs  processes that are forked off one that never changes, so that all are alike
-//!   victim.rs   what they do
-//!   scene.rs    who else is there, and what must hold for them afterwards
+//!   victim.rs, speaker.rs                  what they do, with pools and with topics
+//!   scene.rs, publishing.rs, subscribing.rs   who else is there, and what must hold for them after
 //!   sweep.rs    the trace, the choice of points, and the killing
 //! ```
 //!
 //! `CENOTE_KILL_FULL=1` takes every instruction of the long operations, too. To be built in release
 //! mode: what ships is what is tested.
 #![allow(clippy::unwrap_used, reason = "a panic fails the test")]
+
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+#[allow(dead_code, reason = "other tests use the rest")]
+mod stranger;
 
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 #[path = "kill/linux.rs"]

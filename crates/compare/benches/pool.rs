@@ -34,6 +34,11 @@ fn main() {
             black_box(pool.alloc(&[len], DType::U8).expect("a tensor"));
         });
     }
+    let mut len = 6 << 20;
+    measure("alloc + drop, two sizes by turns", "", 20_000, || {
+        len ^= 1 << 20;
+        black_box(pool.alloc(&[len], DType::U8).expect("a tensor"));
+    });
     let tensor = pool.alloc(&[1080, 1920, 3], DType::U8).expect("a tensor");
     measure("clone + drop", "bar 10", 100_000, || {
         black_box(tensor.clone());

@@ -68,14 +68,16 @@ impl Block {
         Ok((Block::of(start, size, fit.class, 0, memory), refused))
     }
 
-    /// Takes the memory of a vector over, or returns it when it is too small to be of use.
-    pub(super) fn from_vec<T: Element>(mut vec: Vec<T>) -> Result<Block, Vec<T>> {
+    /// Takes the memory of a vector over; none if it is too small to be of use.
+    ///
+    /// It is made as large as a new block for the vector's capacity first, if that can be had.
+    pub(super) fn from_vec<T: Element>(mut vec: Vec<T>) -> Option<Block> {
+        vec.clear();
+        fit_to_class(&mut vec);
         let size = vec.capacity() * size_of::<T>();
         let base = vec.as_mut_ptr().cast::<u8>();
         let lead = base.align_offset(ALIGN);
-        let Some(class) = size.checked_sub(lead).and_then(class::floor) else {
-            return Err(vec);
-        };
+        let class = size.checked_sub(lead).and_then(class::floor)?;
         // SAFETY: `lead <= size`, so this is inside the vector's allocation.
         let start = unsafe { base.add(lead) };
         // SAFETY: a pointer into an allocation is not null.
@@ -83,7 +85,7 @@ impl Block {
         // The vector is kept but not looked at: `start` is the only way to its bytes. What it holds
         // needs no `drop`.
         let memory = Memory::vec(vec);
-        Ok(Block::of(start, size, class, class::size(class), memory))
+        Some(Block::of(start, size, class, class::size(class), memory))
     }
 
     fn of(start: NonNull<u8>, size: usize, class: usize, dirty: usize, memory: Memory) -> Block {
@@ -181,6 +183,11 @@ impl Block {
         bytes - soiled
     }
 
+    /// Whether freeing it gives it to the process's allocator, which may keep it.
+    pub(super) fn is_on_heap(&self) -> bool {
+        self.0.memory.is_on_heap()
+    }
+
     /// Locks its pages in memory, if they are its own; true if that worked.
     pub(super) fn pin(&self) -> bool {
         let wish = Extras { lock: true, ..Extras::default() };
@@ -190,6 +197,18 @@ impl Block {
     /// Undoes [`pin`](Block::pin).
     pub(super) fn unpin(&self) {
         self.0.memory.unlock();
+    }
+}
+
+/// Grows an empty vector until its aligned part holds a class that its capacity fits in.
+fn fit_to_class<T: Element>(vec: &mut Vec<T>) {
+    let size = vec.capacity() * size_of::<T>();
+    let Some(fit) = Fit::new(size).filter(|_| size >= ALIGN) else { return };
+    let wanted = class::size(fit.class);
+    let usable = size.saturating_sub(vec.as_ptr().cast::<u8>().align_offset(ALIGN));
+    if usable < wanted {
+        // Wherever it comes to lie, the part before the first multiple of `ALIGN` is smaller.
+        let _ = vec.try_reserve_exact((wanted + ALIGN).div_ceil(size_of::<T>()));
     }
 }
 
@@ -244,12 +263,15 @@ mod tests {
     fn a_vector_of_any_alignment_becomes_a_block() {
         for offset in 0..70 {
             let vec: Vec<u8> = Vec::with_capacity(1000 + offset);
+            let capacity = vec.capacity();
             let block = Block::from_vec(vec).unwrap();
             assert_eq!(block.0.start.as_ptr().align_offset(ALIGN), 0);
+            assert!(block.capacity() >= capacity);
+            assert!(block.size() <= capacity + capacity / 8 + 2 * ALIGN);
             assert!(block.capacity() <= block.size());
         }
-        assert!(Block::from_vec(vec![1.0_f64; 512]).is_ok());
-        assert!(Block::from_vec(vec![true; 3]).is_err());
-        assert!(Block::from_vec(Vec::<i32>::new()).is_err());
+        assert!(Block::from_vec(vec![1.0_f64; 512]).is_some());
+        assert!(Block::from_vec(vec![true; 3]).is_none());
+        assert!(Block::from_vec(Vec::<i32>::new()).is_none());
     }
 }

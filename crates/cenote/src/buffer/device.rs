@@ -1,11 +1,9 @@
 //! Devices: whatever holds the other side of a [`UnifiedBuffer`](super::UnifiedBuffer).
 
 use std::fmt;
-use std::sync::OnceLock;
 
-use super::pool::BufferPool;
 use super::typed::Buffer;
-use crate::error::Result;
+use crate::error::{Error, Result};
 
 /// Something that has memory of its own.
 pub trait DeviceAllocator: fmt::Debug + Send + Sync {
@@ -20,13 +18,22 @@ pub trait DeviceAllocator: fmt::Debug + Send + Sync {
 
 /// Memory of a [`DeviceAllocator`], freed when dropped.
 pub trait DeviceMemory: fmt::Debug + Send + Sync {
-    /// Copies `host` here. It has the length that was allocated.
+    /// Copies `host` here. Another length than was allocated is an error
+    /// ([`TransferLen`](Error::TransferLen)), and then nothing is copied.
     fn upload(&mut self, host: &[u8]) -> Result<()>;
 
-    /// Copies everything to `host`, which has the length that was allocated.
+    /// Copies everything to `host`. Another length than was allocated is an error
+    /// ([`TransferLen`](Error::TransferLen)), and then nothing is copied.
     fn download(&mut self, host: &mut [u8]) -> Result<()>;
 
     /// What the device's own interface calls this memory: the name of a buffer object, an address.
+    ///
+    /// What a device does with a name cannot be seen from here. So the name is good for reading
+    /// until the buffer is next borrowed if it came from
+    /// [`UnifiedBuffer::device`](super::UnifiedBuffer::device), and for writing, too, if it came from
+    /// [`device_mut`](super::UnifiedBuffer::device_mut). Whatever else is written through it is not
+    /// downloaded, and may be overwritten by an upload. Nothing worse: the name reaches no memory of
+    /// this process without `unsafe` code of the caller's.
     fn handle(&self) -> u64;
 
     /// The bytes, where the host can reach them.
@@ -37,7 +44,8 @@ pub trait DeviceMemory: fmt::Debug + Send + Sync {
 
 /// Stands in where there is no device: its memory is host memory, too.
 ///
-/// Code written for a device runs, and copies as often as it would with one.
+/// Code written for a device runs, and copies as often as it would with one. Its memory belongs to
+/// no pool: it is allocated with the first use of the device side, and freed with the buffer.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct HostDevice;
 
@@ -47,22 +55,28 @@ impl DeviceAllocator for HostDevice {
     }
 
     fn allocate(&self, bytes: usize) -> Result<Box<dyn DeviceMemory>> {
-        static POOL: OnceLock<BufferPool> = OnceLock::new();
-        let pool = POOL.get_or_init(|| BufferPool::options().build());
-        Ok(Box::new(HostMemory(pool.acquire_bytes(bytes, false)?)))
+        Ok(Box::new(HostMemory(Buffer::without_pool(bytes)?)))
     }
 }
 
-#[derive(Debug)]
 struct HostMemory(Buffer<u8>);
+
+impl HostMemory {
+    fn check(&self, host: usize) -> Result<()> {
+        let device = self.0.len();
+        if device == host { Ok(()) } else { Err(Error::TransferLen { device, host }) }
+    }
+}
 
 impl DeviceMemory for HostMemory {
     fn upload(&mut self, host: &[u8]) -> Result<()> {
+        self.check(host.len())?;
         self.0.copy_from_slice(host);
         Ok(())
     }
 
     fn download(&mut self, host: &mut [u8]) -> Result<()> {
+        self.check(host.len())?;
         host.copy_from_slice(&self.0);
         Ok(())
     }
@@ -73,5 +87,11 @@ impl DeviceMemory for HostMemory {
 
     fn host_bytes(&mut self) -> Option<&mut [u8]> {
         Some(&mut self.0)
+    }
+}
+
+impl fmt::Debug for HostMemory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "HostMemory({} bytes)", self.0.len())
     }
 }

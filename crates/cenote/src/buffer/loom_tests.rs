@@ -6,12 +6,16 @@
 
 use loom::{model, thread};
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::block::Fill;
 use super::credit::Credit;
+use super::gate;
 use super::memory::Extras;
 use super::raw::RawBuffer;
-use super::store::{Settings, Store};
+use super::settings::Settings;
+use super::spare;
+use super::store::Store;
 
 /// Every block in these models has this size.
 const SIZE: usize = 64;
@@ -21,7 +25,7 @@ fn store(blocks: usize) -> Arc<Store> {
     let settings = Settings {
         largest_retained: usize::MAX,
         extras: Extras::default(),
-        idle: None,
+        idle: Some(Duration::from_secs(1)),
         limit: usize::MAX,
         on_limit: None,
     };
@@ -42,6 +46,18 @@ fn check(store: &Store, blocks: usize) {
     assert!(stats.retained <= blocks, "{} of {blocks} blocks", stats.retained);
     assert_eq!(store.all_credit().bytes, blocks * SIZE);
     assert_eq!(store.allocated(), stats.retained_bytes);
+    if !store.is_watched() {
+        assert_eq!((stats.retained, store.handed_out()), (0, Credit::default()));
+    }
+}
+
+/// No shard is a spare twice, and all that no store and no buffer uses are.
+fn check_spares(unused: usize) {
+    let (spares, _) = spare::census(&gate::enter());
+    assert_eq!(spares.len(), unused);
+    for (index, one) in spares.iter().enumerate() {
+        assert!(!spares[..index].iter().any(|other| std::ptr::eq(*other, *one)));
+    }
 }
 
 #[test]
@@ -123,5 +139,72 @@ fn a_buffer_outlives_its_pool() {
         drop(store);
         other.join().unwrap();
         drop(two);
+    });
+}
+
+#[test]
+fn a_look_for_idle_blocks_meets_a_release() {
+    model(|| {
+        let store = store(2);
+        let (one, two) = (acquire(&store, 0), acquire(&store, 1));
+        drop(one);
+        let other = thread::spawn(move || drop(two));
+        store.look();
+        store.look();
+        other.join().unwrap();
+        check(&store, 2);
+        // Two looks later nothing is left, and nobody need look again.
+        store.look();
+        assert!(!store.look());
+        assert_eq!(store.stats().retained, 0);
+        check(&store, 2);
+    });
+}
+
+#[test]
+fn a_look_for_idle_blocks_meets_a_taker() {
+    model(|| {
+        let store = store(1);
+        drop(acquire(&store, 0));
+        store.look();
+        let taker = Arc::clone(&store);
+        let other = thread::spawn(move || drop(acquire(&taker, 1)));
+        store.look();
+        other.join().unwrap();
+        check(&store, 1);
+    });
+}
+
+#[test]
+fn a_shard_is_a_spare_once_when_pool_and_buffers_end_at_once() {
+    model(|| {
+        let store = store(1);
+        let (one, two) = (acquire(&store, 0), acquire(&store, 0));
+        let other = thread::spawn(move || drop(one));
+        let last = thread::spawn(move || drop(two));
+        drop(store);
+        other.join().unwrap();
+        last.join().unwrap();
+        check_spares(2);
+    });
+}
+
+#[test]
+fn a_shard_whose_buffer_is_still_out_is_not_given_to_the_next_pool() {
+    model(|| {
+        let old = store(1);
+        let buffer = acquire(&old, 0);
+        drop(old);
+        let other = thread::spawn(move || drop(buffer));
+        let next = store(1);
+        drop(acquire(&next, 0));
+        drop(acquire(&next, 1));
+        other.join().unwrap();
+        check(&next, 1);
+        drop(next);
+        // Two if the buffer came back in time for its shard to be used again.
+        let (spares, all) = spare::census(&gate::enter());
+        assert_eq!(spares.len(), all);
+        check_spares(all);
     });
 }

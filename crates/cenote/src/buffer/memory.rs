@@ -68,6 +68,15 @@ impl Memory {
         Memory { source: Source::Vec(Owner { _drop: Box::new(owner) }), _reservation: None }
     }
 
+    /// Whether freeing it gives it to the process's allocator, which may keep it.
+    pub(super) fn is_on_heap(&self) -> bool {
+        match &self.source {
+            #[cfg(target_os = "linux")]
+            Source::Map(_) => false,
+            _ => true,
+        }
+    }
+
     /// Asks for extras; returns what was refused.
     pub(super) fn ask(&self, extras: Extras) -> Extras {
         match &self.source {

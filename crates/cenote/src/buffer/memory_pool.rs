@@ -1,10 +1,11 @@
 //! The pool for those who know shape and dtype at run time only.
 
-use std::sync::LazyLock;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use super::gate;
 use super::memory::MAPPED_FROM;
-use super::pool::BufferPool;
+use super::pool::{BufferPool, default_cap};
 use super::unified::UnifiedBuffer;
 use crate::dtype::DType;
 use crate::error::Result;
@@ -21,7 +22,7 @@ const MAX_BUFFER_BYTES: usize = 1 << 30;
 /// ```
 /// use cenote::{DType, MemoryPool};
 ///
-/// let pool = MemoryPool::new();
+/// let pool = MemoryPool::new()?;
 /// let mut buffer = pool.acquire(&[480, 640], DType::F32)?;
 /// buffer.host_mut::<f32>()?.fill(0.5);
 /// pool.release(&mut buffer)?;
@@ -34,6 +35,10 @@ const MAX_BUFFER_BYTES: usize = 1 << 30;
 ///
 /// New buffers hold zeros and used ones whatever was in them. A buffer that is dropped returns to
 /// the pool as if it were released.
+///
+/// What is retained is limited three times: in bytes, as every [`BufferPool`] is
+/// (`CENOTE_BUFFER_POOL_MAX_RETAINED_BYTES`, 100 MiB if that is not set), in buffers, and in the size
+/// of one buffer.
 #[derive(Debug)]
 pub struct MemoryPool {
     pool: BufferPool,
@@ -58,26 +63,34 @@ pub struct MemoryPoolStats {
 }
 
 impl MemoryPool {
-    /// A pool that retains up to 100 buffers of up to 1 GiB each.
-    pub fn new() -> MemoryPool {
+    /// A pool that retains up to 100 buffers of up to 1 GiB each, and no more bytes in all than the
+    /// environment says. An environment that is not understood is an error.
+    pub fn new() -> Result<MemoryPool> {
         MemoryPool::with_limits(MAX_BUFFERS, MAX_BUFFER_BYTES)
     }
 
-    /// A pool that retains at most `max_buffers` buffers, each of at most `max_buffer_bytes`.
-    pub fn with_limits(max_buffers: usize, max_buffer_bytes: usize) -> MemoryPool {
+    /// A pool that retains at most `max_buffers` buffers, each of at most `max_buffer_bytes`, and no
+    /// more bytes in all than the environment says.
+    pub fn with_limits(max_buffers: usize, max_buffer_bytes: usize) -> Result<MemoryPool> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let pool = BufferPool::options()
-            .max_retained_bytes(usize::MAX)
+            .max_retained_bytes(default_cap()?)
             .max_retained_blocks(max_buffers)
             .largest_retained_block(max_buffer_bytes)
             .build();
-        MemoryPool { pool, number: NEXT.fetch_add(1, Relaxed) }
+        Ok(MemoryPool { pool, number: NEXT.fetch_add(1, Relaxed) })
     }
 
-    /// The pool that the whole process shares.
-    pub fn global() -> &'static MemoryPool {
-        static GLOBAL: LazyLock<MemoryPool> = LazyLock::new(MemoryPool::new);
-        &GLOBAL
+    /// The pool that the whole process shares, with the limits of [`new`](MemoryPool::new). While
+    /// the environment is not understood every call is an error.
+    pub fn global() -> Result<&'static MemoryPool> {
+        static GLOBAL: OnceLock<MemoryPool> = OnceLock::new();
+        if let Some(pool) = GLOBAL.get() {
+            return Ok(pool);
+        }
+        let pool = MemoryPool::new()?;
+        let _inside = gate::enter();
+        Ok(GLOBAL.get_or_init(|| pool))
     }
 
     /// A buffer that holds anything until it is written.
@@ -139,10 +152,14 @@ impl MemoryPool {
     pub fn total_bytes(&self) -> usize {
         self.pool.retained_bytes()
     }
-}
 
-impl Default for MemoryPool {
-    fn default() -> Self {
-        MemoryPool::new()
+    /// The most bytes that may wait to be used again.
+    pub fn max_retained_bytes(&self) -> usize {
+        self.pool.max_retained_bytes()
+    }
+
+    /// Changes the most bytes that may wait to be used again. Lowering it frees at once.
+    pub fn set_max_retained_bytes(&self, bytes: usize) {
+        self.pool.set_max_retained_bytes(bytes);
     }
 }

@@ -4,14 +4,14 @@ use std::ffi::OsStr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::block::{Block, Fill};
+use super::block::Block;
 use super::class::Fit;
 use super::credit::Credit;
 use super::memory::Extras;
-use super::raw::RawBuffer;
+use super::settings::{OnLimit, Settings, Shortage};
 use super::size;
 use super::stats::BufferStats;
-use super::store::{OnLimit, Settings, Shortage, Store};
+use super::store::Store;
 use super::typed::{Buffer, UninitBuffer};
 use crate::dtype::Element;
 use crate::error::{Error, Result};
@@ -22,7 +22,7 @@ const ENV: &str = "CENOTE_BUFFER_POOL_MAX_RETAINED_BYTES";
 /// The retention cap where nothing else was said.
 const DEFAULT_CAP: usize = 100 << 20;
 
-/// Idle memory goes back to the system after this time, and before three times as long.
+/// Idle memory goes back to the system after this time, and before twice as long.
 const DEFAULT_IDLE: Duration = Duration::from_secs(10);
 
 /// Host memory that is used again: scratch buffers for nanoseconds.
@@ -53,7 +53,7 @@ impl BufferPool {
     /// A pool with the cap of `CENOTE_BUFFER_POOL_MAX_RETAINED_BYTES` (`4096`, `100MiB`, `1GB`),
     /// or 100 MiB if that is not set. A value that is not understood is an error.
     pub fn new() -> Result<BufferPool> {
-        Ok(BufferPool::with_max_retained_bytes(cap_from(std::env::var_os(ENV).as_deref())?))
+        Ok(BufferPool::with_max_retained_bytes(default_cap()?))
     }
 
     /// A pool that retains at most `bytes` bytes; 0 retains nothing.
@@ -81,13 +81,13 @@ impl BufferPool {
     /// Room for `len` elements that hold anything until they are written.
     #[inline]
     pub fn acquire<T: Element>(&self, len: usize) -> Result<UninitBuffer<T>> {
-        Ok(UninitBuffer::new(self.acquire_raw::<T>(len, Fill::Uninit)?, len))
+        UninitBuffer::acquire(&self.store, len)
     }
 
     /// `len` elements that are zero (`false`). Only what was written since the system gave the
     /// memory has to be zeroed.
     pub fn acquire_zeroed<T: Element>(&self, len: usize) -> Result<Buffer<T>> {
-        Ok(Buffer::zeroed(self.acquire_raw::<T>(len, Fill::Zero)?, len))
+        Buffer::acquire_zeroed(&self.store, len)
     }
 
     /// An empty buffer with room for at least `capacity` elements to push.
@@ -95,34 +95,34 @@ impl BufferPool {
         Ok(self.acquire(capacity)?.into_empty())
     }
 
-    #[inline]
-    fn acquire_raw<T: Element>(&self, len: usize, fill: Fill) -> Result<RawBuffer> {
-        let bytes = len.checked_mul(size_of::<T>()).ok_or_else(|| Error::SizeOverflow {
-            shape: [len].into(),
-            item_size: size_of::<T>(),
-        })?;
-        self.store.acquire(bytes, fill)
-    }
-
     /// `len` bytes with any values, or zeros, for a handle that knows its dtype at run time.
     pub(super) fn acquire_bytes(&self, len: usize, zeroed: bool) -> Result<Buffer<u8>> {
-        let fill = if zeroed { Fill::Zero } else { Fill::Stale };
-        Ok(Buffer::stale(self.store.acquire(len, fill)?, len))
+        Buffer::acquire_bytes(&self.store, len, zeroed)
     }
 
-    /// Gives the memory of a vector to the pool. Vectors of less than 64 bytes are just dropped.
+    /// Gives the memory of a vector to the pool, for requests of up to as many elements as it has
+    /// capacity for. Returns how many elements of its type the memory will serve.
     ///
     /// ```
     /// let pool = cenote::BufferPool::unbounded();
-    /// pool.give(vec![0.0_f64; 1000]);
-    /// let buffer = pool.acquire::<u8>(7000)?;
+    /// let served = pool.give(vec![0.0_f64; 1000]);
+    /// assert!(served >= 1000);
+    /// let buffer = pool.acquire::<f64>(1000)?;
     /// assert_eq!(pool.stats().hits, 1);
     /// # Ok::<(), cenote::Error>(())
     /// ```
-    pub fn give<T: Element>(&self, vec: Vec<T>) {
-        if let Ok(block) = Block::from_vec(vec) {
-            self.store.adopt(block);
-        }
+    ///
+    /// Allocators seldom give a vector memory that starts at a multiple of 64 bytes, and of a size
+    /// that the pool uses. So it is reallocated to that size, an eighth and 64 bytes larger at most,
+    /// before it is retained. (The usual allocator of Linux does that for large vectors without
+    /// copying.) If even that is not to be had, the aligned part of the memory is retained as it is,
+    /// and what is returned is less than the capacity.
+    ///
+    /// 0 means that the memory was freed: the vector has less than 64 bytes, or is too large for the
+    /// cap or the limits of the pool, which is a [reject](BufferStats::rejects). Huge pages, locks
+    /// and present pages that the pool asks for are not for vectors, and are counted as refused.
+    pub fn give<T: Element>(&self, vec: Vec<T>) -> usize {
+        self.store.give(vec) / size_of::<T>()
     }
 
     /// Allocates ahead of need: up to `count` blocks for `len` elements each, as far as the cap has
@@ -245,10 +245,13 @@ impl BufferPoolOptions {
         self
     }
 
-    /// Frees retained blocks that were idle for this long (10 s if not said); `None` keeps them.
+    /// Frees retained blocks that were idle for this long (10 s if not said), and before twice as
+    /// long; `None` keeps them until `trim` or `clear`.
     ///
-    /// There is no thread for this: the pool looks at every miss, and at every 64th buffer that a
-    /// thread returns. One that is not used keeps what it has until `trim` or `clear`.
+    /// One thread, `cenote-decay`, does this for all pools of the process. It looks at a pool once in
+    /// this time, and only at pools that retain something: when none does, it sleeps for good. It
+    /// costs those who acquire and release nothing. In a forked child it starts again with the first
+    /// buffer that is acquired.
     pub fn idle_after(mut self, idle: Option<Duration>) -> Self {
         self.settings.idle = idle;
         self
@@ -293,6 +296,19 @@ impl BufferPoolOptions {
     pub fn build(self) -> BufferPool {
         BufferPool { store: Store::new(self.cap, self.settings) }
     }
+}
+
+#[cfg(not(loom))]
+#[cfg(test)]
+impl BufferPool {
+    pub(super) fn store(&self) -> Arc<Store> {
+        Arc::clone(&self.store)
+    }
+}
+
+/// What the environment says, or the default.
+pub(super) fn default_cap() -> Result<usize> {
+    cap_from(std::env::var_os(ENV).as_deref())
 }
 
 fn cap_from(value: Option<&OsStr>) -> Result<usize> {

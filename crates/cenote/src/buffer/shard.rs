@@ -8,27 +8,27 @@
 //! Buffers refer to their shard for as long as they live, and many outlive the pool. So shards are
 //! never freed: one whose pool and buffers are gone waits in [`spare`] for the next pool.
 
-use std::sync::{Arc, PoisonError, Weak};
-use std::time::{Duration, Instant};
+use std::sync::{Arc, Weak};
 
 use super::bins::Bins;
 use super::block::Block;
 use super::class::Fit;
 use super::credit::Credit;
+use super::gate::Entry;
 use super::memory::Extras;
 use super::spare;
 use super::stats::BufferStats;
 use super::store::Store;
-use crate::sync::{Mutex, MutexGuard};
+use crate::sync::{Lock, LockGuard};
 
-/// Returned blocks between two looks at the clock.
-const TICKS_PER_LOOK: u64 = 64;
+/// Idle blocks that are taken out at a time: others want the lock.
+const DECAY_BATCH: usize = 64;
 
 /// On cache lines of its own, two of them because processors fetch neighbours in pairs.
 #[derive(Debug)]
 #[repr(align(128))]
 pub(super) struct Shard {
-    state: Mutex<State>,
+    state: Lock<State>,
 }
 
 #[derive(Debug)]
@@ -46,8 +46,8 @@ struct State {
     /// Taking and putting change what it holds and, but for a few counts, nothing else: before a
     /// lock can be released all that was written must be, so each field costs time.
     bins: Bins,
-    /// A tick and the time at which it was current.
-    mark: (u64, Instant),
+    /// The tick at the last look for idle blocks.
+    mark: u64,
     /// Dead while the pool is being dropped, and none once it has closed this shard.
     store: Option<Weak<Store>>,
     /// Larger blocks are not retained.
@@ -63,7 +63,7 @@ impl State {
             asked: 0,
             stats: BufferStats::default(),
             bins: Bins::new(),
-            mark: (0, Instant::now()),
+            mark: 0,
             store: Some(store),
             largest,
         }
@@ -98,12 +98,6 @@ impl State {
         self.asked += bytes;
     }
 
-    /// The pool, if it lives and it is time to look for idle blocks.
-    #[inline]
-    fn look(&self) -> Option<Arc<Store>> {
-        if self.tick.is_multiple_of(TICKS_PER_LOOK) { self.store() } else { None }
-    }
-
     /// The pool, if it lives.
     fn store(&self) -> Option<Arc<Store>> {
         self.store.as_ref()?.upgrade()
@@ -120,15 +114,15 @@ impl Shard {
     /// A shard for a pool: a spare one, or a new one.
     ///
     /// Blocks larger than `largest` are not retained.
-    pub(super) fn open(store: Weak<Store>, largest: usize) -> &'static Shard {
+    pub(super) fn open(store: Weak<Store>, largest: usize, inside: &Entry) -> &'static Shard {
         let state = State::new(store, largest);
-        match spare::take() {
-            Some(shard) => {
-                *shard.lock() = state;
-                shard
-            }
-            None => Box::leak(Box::new(Shard { state: Mutex::new(state) })),
+        if let Some(shard) = spare::take(inside) {
+            *shard.lock() = state;
+            return shard;
         }
+        let shard = Box::leak(Box::new(Shard { state: Lock::new(state) }));
+        spare::enlist(shard, inside);
+        shard
     }
 
     /// Parts with its pool: returns all blocks. The last buffer to come back makes it a spare.
@@ -144,9 +138,26 @@ impl Shard {
         bins
     }
 
-    // A panic inside these short sections would be a bug of ours; the counts stay usable.
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    #[inline]
+    fn lock(&self) -> LockGuard<'_, State> {
+        self.state.lock()
+    }
+
+    /// Takes its lock until [`let_go`](Shard::let_go).
+    #[cfg(all(target_os = "linux", not(all(test, loom))))]
+    pub(super) fn hold(&self) {
+        self.state.hold();
+    }
+
+    /// Undoes [`hold`](Shard::hold).
+    ///
+    /// # Safety
+    /// The shard is held, and this is the only call to undo that.
+    #[cfg(all(target_os = "linux", not(all(test, loom))))]
+    #[allow(unsafe_code, reason = "passes the promise on")]
+    pub(super) unsafe fn let_go(&self) {
+        // SAFETY: the caller's promise is the one asked for.
+        unsafe { self.state.let_go() };
     }
 
     /// Takes a block for a request made through this shard.
@@ -192,26 +203,25 @@ impl Shard {
     pub(super) fn release(&'static self, block: Block) {
         let mut state = self.lock();
         state.asked -= block.asked();
-        let overdue = match state.retain(block) {
-            Ok(()) => match state.look() {
-                Some(store) => Overdue::Look(store),
-                None => return,
-            },
-            Err(block) => self.overdue(&state, block),
-        };
-        // What remains to be done may take long or need the lock.
-        drop(state);
-        overdue.finish(self);
+        if let Err(block) = state.retain(block) {
+            self.part_with(block, state);
+        }
     }
 
+    /// A block that was lent came back, and there is no credit to retain it.
     #[cold]
-    fn overdue(&'static self, state: &State, block: Block) -> Overdue {
+    fn part_with(&'static self, block: Block, state: LockGuard<'_, State>) {
+        let store = state.store();
         if state.is_deserted() {
             spare::put(self);
         }
-        match state.store() {
-            Some(store) => Overdue::Retain(store, block),
-            None => Overdue::Free(block),
+        // What remains to be done takes long, and needs the lock.
+        drop(state);
+        match store {
+            Some(store) => {
+                store.retain(self, block);
+            }
+            None => drop(block),
         }
     }
 
@@ -266,22 +276,29 @@ impl Shard {
         Some(block)
     }
 
-    /// Takes out the blocks that were not used for `idle`, if it is time to look for them.
-    pub(super) fn decay(&self, now: Instant, idle: Duration) -> Vec<Block> {
+    /// Gives up some of the blocks that were not used since the last look, with their credit. If
+    /// these were all it gives up the rest of its credit, too, once it is without blocks.
+    pub(super) fn decay(&self) -> Decayed {
         let state = &mut *self.lock();
-        let (tick, since) = state.mark;
-        let mut blocks = Vec::new();
-        if now.saturating_duration_since(since) < idle {
-            return blocks;
-        }
-        while state.bins.oldest().is_some_and(|stamp| stamp <= tick) {
+        let mut decayed = Decayed::default();
+        while state.bins.oldest().is_some_and(|stamp| stamp <= state.mark) {
+            if decayed.blocks.len() == DECAY_BATCH {
+                decayed.more = true;
+                return decayed;
+            }
             let Some(block) = state.bins.take_oldest() else { break };
+            state.share.spend(block.price());
             state.owned.spend(block.price());
             state.stats.decays += 1;
-            blocks.push(block);
+            decayed.credit.add(block.price());
+            decayed.blocks.push(block);
         }
-        state.mark = (state.tick, now);
-        blocks
+        state.mark = state.tick;
+        decayed.is_empty = state.bins.held().blocks == 0;
+        if decayed.is_empty {
+            decayed.credit.add(std::mem::take(&mut state.share));
+        }
+        decayed
     }
 
     /// All its credit, unused and spent.
@@ -310,30 +327,23 @@ impl Shard {
     }
 }
 
-/// What a release could not do under the lock.
-enum Overdue {
-    /// Look for idle blocks.
-    Look(Arc<Store>),
-    /// Find credit for the block.
-    Retain(Arc<Store>, Block),
-    /// Free it: the pool is gone.
-    Free(Block),
+/// What a shard gave up because it was idle.
+#[derive(Debug, Default)]
+pub(super) struct Decayed {
+    pub(super) blocks: Vec<Block>,
+    pub(super) credit: Credit,
+    /// Whether there are more.
+    pub(super) more: bool,
+    /// Whether the shard retains nothing, and cannot without credit from the ledger.
+    pub(super) is_empty: bool,
 }
 
-impl Overdue {
-    #[cold]
-    fn finish(self, shard: &'static Shard) {
-        match self {
-            Overdue::Look(store) => store.decay(),
-            Overdue::Retain(store, block) => store.retain(shard, block),
-            Overdue::Free(block) => drop(block),
-        }
-    }
-}
-
+#[cfg(not(loom))]
 #[cfg(test)]
 mod tests {
     use std::thread;
+
+    use super::super::gate;
 
     use super::super::BufferPool;
     use super::*;
@@ -349,7 +359,7 @@ mod tests {
                 drop(two.write_fn(|_| 0).detach());
             });
         }
-        let shards = spare::all();
+        let (shards, _) = spare::census(&gate::enter());
         for (index, shard) in shards.iter().enumerate() {
             assert!(!shards[..index].iter().any(|other| std::ptr::eq(*other, *shard)));
         }

@@ -5,7 +5,10 @@ use super::memory::Extras;
 /// A snapshot of a [`BufferPool`](super::BufferPool).
 ///
 /// The first group counts since the pool was made (or since a [`Scope`](super::Scope) began); the
-/// second describes the moment.
+/// second describes the moment, and its peak the whole life of the pool, in a scope too.
+///
+/// Taken while other threads use the pool, each part is right and the sum need not be: a block that
+/// moves from one thread to another may be missing.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct BufferStats {
@@ -15,13 +18,16 @@ pub struct BufferStats {
     pub misses: u64,
     /// Retained blocks freed to make room for others, or for a lower cap.
     pub evictions: u64,
-    /// Returned blocks that were freed because retaining them was not possible.
+    /// Returned blocks, and given vectors, that were freed because the cap or a limit forbids to
+    /// retain them.
     pub rejects: u64,
     /// Retained blocks freed because nobody used them for a while.
     pub decays: u64,
-    /// Zero bytes that zeroed requests did not have to write.
+    /// Bytes that [`acquire_zeroed`](super::BufferPool::acquire_zeroed) handed out without writing
+    /// them, because nobody had written them since the system gave them or they were last zeroed.
     pub zero_bytes_skipped: u64,
-    /// Large blocks that did not get the huge pages asked for.
+    /// Large blocks that did not get the huge pages asked for. As the next two, counts vectors that
+    /// were [given](super::BufferPool::give): they get nothing of the kind.
     pub huge_pages_refused: u64,
     /// Large blocks that could not be made present at once.
     pub prefaults_refused: u64,
@@ -38,7 +44,7 @@ pub struct BufferStats {
     pub retained: usize,
     /// Bytes of the blocks retained.
     pub retained_bytes: usize,
-    /// The most bytes that were in use and retained together at any time.
+    /// The most bytes that were in use and retained together at any time since the pool was made.
     pub peak_bytes: usize,
 }
 

@@ -5,67 +5,39 @@
 //! places under the lock of that shard, and between shards only under the lock of the ledger. So the
 //! cap holds at every moment, although no counter is shared between threads.
 //!
-//! Locks are taken in the order ledger, shard. Memory is mapped and freed under neither.
+//! Locks are taken in the order gate, ledger, shard. Memory is mapped and freed under none.
 
-use std::fmt;
+use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, OnceLock, PoisonError};
-use std::time::{Duration, Instant};
 
 use super::block::{Block, Fill};
 use super::class::Fit;
 use super::credit::Credit;
-use super::memory::Extras;
+use super::decay;
+use super::gate::{self, Entry};
+use super::memory::{ALIGN, Extras};
 use super::raw::RawBuffer;
 use super::seat::{self, SEATS};
+use super::settings::{Settings, Shortage};
 use super::shard::Shard;
 use super::stats::BufferStats;
+use crate::dtype::Element;
 use crate::error::{Error, Limit, Result};
 use crate::sync::{AtomicUsize, Mutex, MutexGuard, Ordering::Relaxed, yield_now};
 
 /// From this size on a block gets what [`Settings::extras`] asks for.
 const LARGE: usize = 4 << 20;
 
-/// Is told that a request does not fit, and says whether to try again.
-pub(super) type OnLimit = dyn Fn(Shortage) -> bool + Send + Sync;
-
-/// A request that does not fit below the hard limit of its pool.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Shortage {
-    /// Bytes of the block that the request needs.
-    pub asked: usize,
-    /// Bytes that are in use.
-    pub live: usize,
-    /// The limit.
-    pub limit: usize,
-}
-
-/// What does not change during the life of a pool.
-pub(super) struct Settings {
-    /// Blocks larger than this are not retained.
-    pub(super) largest_retained: usize,
-    /// For large blocks.
-    pub(super) extras: Extras,
-    /// Retained blocks that nobody used for this long are freed.
-    pub(super) idle: Option<Duration>,
-    /// The most bytes in use and retained together.
-    pub(super) limit: usize,
-    pub(super) on_limit: Option<Box<OnLimit>>,
-}
-
-impl fmt::Debug for Settings {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Settings").field("idle", &self.idle).finish_non_exhaustive()
-    }
-}
+/// From this many bytes on that go to the allocator at once it is asked to pass them on.
+const KEPT_BY_HEAP: usize = 1 << 20;
 
 #[derive(Debug)]
 struct Ledger {
     cap: Credit,
     /// Credit that no shard has.
     free: Credit,
-    /// When the shards were last searched for idle blocks.
-    looked: Instant,
+    /// Whether somebody will look for idle blocks. If not, no shard has credit.
+    watched: bool,
 }
 
 impl Ledger {
@@ -73,6 +45,27 @@ impl Ledger {
         let given = self.free.at_most(wanted);
         self.free.spend(given);
         given
+    }
+}
+
+/// The ledger, as long as it is locked.
+struct Open<'a> {
+    // Declared first: unlocked before the gate is left.
+    ledger: MutexGuard<'a, Ledger>,
+    inside: Entry,
+}
+
+impl Deref for Open<'_> {
+    type Target = Ledger;
+
+    fn deref(&self) -> &Ledger {
+        &self.ledger
+    }
+}
+
+impl DerefMut for Open<'_> {
+    fn deref_mut(&mut self) -> &mut Ledger {
+        &mut self.ledger
     }
 }
 
@@ -89,10 +82,11 @@ pub(super) struct Store {
 
 impl Store {
     pub(super) fn new(cap: Credit, settings: Settings) -> Arc<Store> {
+        gate::install();
         Arc::new(Store {
             shards: [const { OnceLock::new() }; SEATS],
             settings,
-            ledger: Mutex::new(Ledger { cap, free: cap, looked: Instant::now() }),
+            ledger: Mutex::new(Ledger { cap, free: cap, watched: false }),
             allocated: AtomicUsize::new(0),
             peak: AtomicUsize::new(0),
         })
@@ -122,7 +116,9 @@ impl Store {
         let mut buffer = RawBuffer::new(block);
         if fill != Fill::Uninit {
             let skipped = buffer.prepare(fill) as u64;
-            shard.count(|stats| stats.zero_bytes_skipped += skipped);
+            if fill == Fill::Zero {
+                shard.count(|stats| stats.zero_bytes_skipped += skipped);
+            }
         }
         Ok(buffer)
     }
@@ -135,22 +131,32 @@ impl Store {
 
     #[inline]
     pub(super) fn shard_at(self: &Arc<Self>, seat: usize) -> &'static Shard {
-        self.shards[seat]
-            .get_or_init(|| Shard::open(Arc::downgrade(self), self.settings.largest_retained))
+        match self.shards[seat].get() {
+            Some(shard) => shard,
+            None => self.open_shard(seat),
+        }
+    }
+
+    #[cold]
+    fn open_shard(self: &Arc<Self>, seat: usize) -> &'static Shard {
+        let inside = gate::enter();
+        self.shards[seat].get_or_init(|| {
+            Shard::open(Arc::downgrade(self), self.settings.largest_retained, &inside)
+        })
     }
 
     fn shards(&self) -> impl Iterator<Item = &'static Shard> {
         self.shards.iter().filter_map(|shard| shard.get().copied())
     }
 
-    fn ledger(&self) -> MutexGuard<'_, Ledger> {
-        self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
+    fn ledger(&self) -> Open<'_> {
+        let inside = gate::enter();
+        Open { ledger: self.ledger.lock().unwrap_or_else(PoisonError::into_inner), inside }
     }
 
     /// Serves a request that its own shard could not.
     #[cold]
     fn miss(&self, shard: &'static Shard, fit: Fit) -> Result<Block> {
-        self.decay();
         if let Some(block) = self.take_from_others(shard, fit) {
             return Ok(block);
         }
@@ -201,8 +207,12 @@ impl Store {
         while let Err(free) = self.try_admit(size) {
             let short = size - free;
             // Freeing what would not be enough helps nobody.
-            if short <= self.stats().retained_bytes && self.evict_bytes(short) > 0 {
-                continue;
+            if short <= self.stats().retained_bytes {
+                let leaving = self.evict(short);
+                if !leaving.is_empty() {
+                    self.free(leaving);
+                    continue;
+                }
             }
             let shortage = Shortage { asked: size, live: limit - free, limit };
             let possible = size <= limit;
@@ -230,17 +240,20 @@ impl Store {
 
     /// Retains a block for which its shard has no credit, or frees it.
     #[cold]
-    pub(super) fn retain(&self, shard: &Shard, block: Block) {
+    pub(super) fn retain(self: &Arc<Self>, shard: &Shard, block: Block) -> bool {
         let mut leaving = Vec::new();
-        if let Err(block) = self.try_retain(shard, block, &mut leaving) {
+        let retained = self.try_retain(shard, block, &mut leaving);
+        let is_retained = retained.is_ok();
+        if let Err(block) = retained {
             shard.count(|stats| stats.rejects += 1);
             leaving.push(block);
         }
         self.free(leaving);
+        is_retained
     }
 
     fn try_retain(
-        &self,
+        self: &Arc<Self>,
         shard: &Shard,
         block: Block,
         leaving: &mut Vec<Block>,
@@ -250,6 +263,7 @@ impl Store {
         if !ledger.cap.covers(price) || block.size() > self.settings.largest_retained {
             return Err(block);
         }
+        self.watch(&mut ledger);
         let mut credit = shard.collect(price);
         let missing = price.less(credit);
         credit.add(self.gather(&mut ledger, missing, leaving));
@@ -292,29 +306,45 @@ impl Store {
         self.shards().map(|shard| shard.ages().1).max().unwrap_or(0)
     }
 
-    /// Frees blocks that nobody used for a while, if nobody looked for a while.
-    #[cold]
-    pub(super) fn decay(&self) {
-        let Some(idle) = self.settings.idle else { return };
-        let now = Instant::now();
+    /// Sees to it that somebody looks for idle blocks. Every credit that shards have was handed out
+    /// after this.
+    fn watch(self: &Arc<Self>, ledger: &mut Open<'_>) {
+        if let Some(idle) = self.settings.idle
+            && !ledger.watched
+        {
+            ledger.watched = decay::put(self, idle, &ledger.inside);
+        }
+    }
+
+    /// Frees the blocks that nobody used since the last look. Returns whether to look again: if not,
+    /// nothing is retained, and nothing will be before the pool asks to be watched again.
+    pub(super) fn look(&self) -> bool {
+        let mut leaving = Vec::new();
         let mut ledger = self.ledger();
-        if now.saturating_duration_since(ledger.looked) < idle / 2 {
-            return;
-        }
-        ledger.looked = now;
-        drop(ledger);
+        let mut retains = false;
         for shard in self.shards() {
-            self.free(shard.decay(now, idle));
+            let mut more = true;
+            while more {
+                let decayed = shard.decay();
+                ledger.free.add(decayed.credit);
+                leaving.extend(decayed.blocks);
+                more = decayed.more;
+                retains |= !more && !decayed.is_empty;
+            }
         }
+        ledger.watched = retains;
+        drop(ledger);
+        self.give_back(leaving);
+        retains
     }
 
     /// Frees least recently used blocks until at most `bytes` bytes are retained.
     pub(super) fn trim(&self, bytes: usize) {
-        self.evict_bytes(self.stats().retained_bytes.saturating_sub(bytes));
+        self.give_back(self.evict(self.stats().retained_bytes.saturating_sub(bytes)));
     }
 
-    /// Frees least recently used blocks of at least `bytes` bytes together, if there are.
-    fn evict_bytes(&self, bytes: usize) -> usize {
+    /// Takes out least recently used blocks of at least `bytes` bytes together, if there are.
+    fn evict(&self, bytes: usize) -> Vec<Block> {
         let mut leaving = Vec::new();
         let mut sum = 0;
         let mut ledger = self.ledger();
@@ -324,9 +354,18 @@ impl Store {
             sum += block.size();
             leaving.push(block);
         }
-        drop(ledger);
-        self.free(leaving);
-        sum
+        leaving
+    }
+
+    /// Frees blocks, and sees to it that the allocator does not keep what the pool does not.
+    fn give_back(&self, blocks: Vec<Block>) {
+        let on_heap: usize =
+            blocks.iter().filter(|block| block.is_on_heap()).map(Block::size).sum();
+        self.free(blocks);
+        if on_heap >= KEPT_BY_HEAP {
+            #[cfg(target_os = "linux")]
+            crate::os::heap::trim();
+        }
     }
 
     /// Frees blocks. No lock may be held: unmapping takes long.
@@ -343,13 +382,38 @@ impl Store {
         self.allocated.fetch_sub(size, Relaxed);
     }
 
-    /// Takes in a block from elsewhere, within the limits.
-    pub(super) fn adopt(self: &Arc<Self>, block: Block) {
-        let shard = self.shard();
-        match self.try_admit(block.size()) {
-            Ok(()) => self.retain(shard, block),
-            Err(_) => shard.count(|stats| stats.rejects += 1),
+    /// Takes in the memory of a vector, within the limits. Returns the bytes that it can serve.
+    pub(super) fn give<T: Element>(self: &Arc<Self>, vec: Vec<T>) -> usize {
+        let size = vec.capacity() * size_of::<T>();
+        if size < ALIGN {
+            return 0;
         }
+        // Looked at first: what is not retained need not be reallocated.
+        let block = if self.may_retain(size) { Block::from_vec(vec) } else { None };
+        match block.filter(|block| self.try_admit(block.size()).is_ok()) {
+            Some(block) => self.take_in(block),
+            None => {
+                self.shard().count(|stats| stats.rejects += 1);
+                0
+            }
+        }
+    }
+
+    fn take_in(self: &Arc<Self>, block: Block) -> usize {
+        let (shard, size, capacity) = (self.shard(), block.size(), block.capacity());
+        if !self.retain(shard, block) {
+            return 0;
+        }
+        if size >= LARGE {
+            shard.count(|stats| stats.refuse(self.settings.extras));
+        }
+        capacity
+    }
+
+    /// Whether a block of this size is not too large for the pool.
+    fn may_retain(&self, size: usize) -> bool {
+        self.cap().covers(Credit { bytes: size, blocks: 1 })
+            && size <= self.settings.largest_retained.min(self.settings.limit)
     }
 
     /// Makes `count` new blocks for requests of `bytes` and retains them, as far as cap and limit
@@ -380,7 +444,7 @@ impl Store {
         let cap = self.cap();
         let stats = self.stats();
         let allocated = self.allocated.load(Relaxed);
-        size <= self.settings.largest_retained
+        self.may_retain(size)
             && size <= self.settings.limit.saturating_sub(allocated)
             && size <= cap.bytes.saturating_sub(stats.retained_bytes)
             && stats.retained < cap.blocks
@@ -400,7 +464,7 @@ impl Store {
         let gathered = self.gather(&mut ledger, surplus, &mut leaving);
         ledger.free.add(gathered.less(surplus));
         drop(ledger);
-        self.free(leaving);
+        self.give_back(leaving);
     }
 
     pub(super) fn stats(&self) -> BufferStats {
@@ -423,6 +487,17 @@ impl Store {
     pub(super) fn allocated(&self) -> usize {
         self.allocated.load(Relaxed)
     }
+
+    /// The credit that shards have.
+    pub(super) fn handed_out(&self) -> Credit {
+        let mut sum = Credit::default();
+        self.shards().for_each(|shard| sum.add(shard.credit()));
+        sum
+    }
+
+    pub(super) fn is_watched(&self) -> bool {
+        self.ledger().watched
+    }
 }
 
 impl Drop for Store {
@@ -433,6 +508,6 @@ impl Drop for Store {
     }
 }
 
-fn too_large(asked: usize) -> Error {
+pub(super) fn too_large(asked: usize) -> Error {
     Error::OutOfMemory { asked, available: 0, limit: Limit::AddressSpace }
 }

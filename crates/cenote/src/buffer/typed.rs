@@ -3,7 +3,8 @@
 //! Contract: of a [`Buffer`], the first `len` elements are initialised and valid, and `len` elements
 //! fit its block. An [`UninitBuffer`] has room for `len` elements. Both own their block alone, so
 //! the borrow rules of the handle are those of its bytes. Whoever can write through a handle has
-//! noted so in the block first (`soil`).
+//! noted so in the block first (`soil`). Both are made here only, of blocks that were acquired for
+//! just this: the store hands out at least as many bytes as it is asked for, filled as it is asked.
 
 #![allow(unsafe_code, reason = "looks at bytes as elements")]
 
@@ -12,11 +13,17 @@ use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 use std::ops::{Deref, DerefMut};
 use std::slice;
+use std::sync::Arc;
 
-use bytemuck::{AnyBitPattern, CheckedBitPattern, Zeroable};
+use bytemuck::{CheckedBitPattern, Zeroable};
 
+use super::block::{Block, Fill};
+use super::class::Fit;
+use super::given_back::GivenBack;
+use super::memory::Extras;
 use super::pool::BufferPool;
 use super::raw::RawBuffer;
+use super::store::{Store, too_large};
 use crate::dtype::Element;
 use crate::error::{Error, Result};
 use crate::layout::Layout;
@@ -39,23 +46,33 @@ pub struct UninitBuffer<T: Element> {
     elements: PhantomData<T>,
 }
 
+/// A block for `len` elements.
+#[inline]
+fn block_for<T: Element>(store: &Arc<Store>, len: usize, fill: Fill) -> Result<RawBuffer> {
+    let bytes = len
+        .checked_mul(size_of::<T>())
+        .ok_or_else(|| Error::SizeOverflow { shape: [len].into(), item_size: size_of::<T>() })?;
+    store.acquire(bytes, fill)
+}
+
 impl<T: Element> UninitBuffer<T> {
-    /// `raw` must have been acquired for `len` elements.
     #[inline]
-    pub(super) fn new(raw: RawBuffer, len: usize) -> Self {
+    pub(super) fn acquire(store: &Arc<Store>, len: usize) -> Result<Self> {
+        let raw = block_for::<T>(store, len, Fill::Uninit)?;
         debug_assert!(len * size_of::<T>() <= raw.capacity());
-        UninitBuffer { raw, len, elements: PhantomData }
+        Ok(UninitBuffer { raw, len, elements: PhantomData })
     }
 
     /// Copies `values`, of which there must be as many as there is room for.
-    pub fn write_slice(self, values: &[T]) -> Result<Buffer<T>> {
+    pub fn write_slice(mut self, values: &[T]) -> Result<Buffer<T>, GivenBack<Self>> {
         if values.len() != self.len {
-            let shape = [self.len].into();
-            return Err(Error::WrongLen { shape, expected: self.len, given: values.len() });
+            let (shape, expected, given) = ([self.len].into(), self.len, values.len());
+            let error = Error::WrongLen { shape, expected, given };
+            return Err(GivenBack::new(self, error));
         }
-        let mut buffer = self.into_empty();
-        buffer.extend_from_slice(values)?;
-        Ok(buffer)
+        self.copy_from_slice(as_uninit(values));
+        // SAFETY: as many elements as there is room for were copied.
+        Ok(unsafe { self.assume_init() })
     }
 
     /// Sets each element to what `value` returns for its index.
@@ -86,7 +103,7 @@ impl<T: Element> UninitBuffer<T> {
     /// assert_eq!(*buffer, [1.0; 4]);
     /// # Ok::<(), cenote::Error>(())
     /// ```
-    pub fn write_with<F>(mut self, write: F) -> Result<Buffer<T>>
+    pub fn write_with<F>(mut self, write: F) -> Result<Buffer<T>, GivenBack<Self>>
     where
         F: for<'a> FnOnce(&'a mut [MaybeUninit<T>]) -> &'a mut [T],
     {
@@ -95,7 +112,7 @@ impl<T: Element> UninitBuffer<T> {
         let written = write(&mut self);
         let is_prefix = written.as_ptr() == start && written.len() <= room;
         if !is_prefix && !written.is_empty() {
-            return Err(Error::NotThePrefix);
+            return Err(GivenBack::new(self, Error::NotThePrefix));
         }
         // Nothing at all needs no writing. And a `&mut [T]` to these very elements cannot exist
         // unless they are initialised: the buffer was lent to `write` alone.
@@ -165,22 +182,36 @@ pub struct Buffer<T: Element> {
     elements: PhantomData<T>,
 }
 
-impl<T: Element> Buffer<T> {
-    /// `raw` must have been acquired for `len` elements and zeroed.
-    pub(super) fn zeroed(raw: RawBuffer, len: usize) -> Self {
-        if T::is_valid_bit_pattern(&<T as CheckedBitPattern>::Bits::zeroed()) {
-            Buffer { raw, len, elements: PhantomData }
-        } else {
-            UninitBuffer::new(raw, len).write_fn(|_| T::default())
-        }
+/// Initialised elements are one of the things that uninitialised ones may be.
+fn as_uninit<T: Element>(values: &[T]) -> &[MaybeUninit<T>] {
+    // SAFETY: `MaybeUninit<T>` has the layout of `T` and asks nothing of its bytes, and a shared
+    // slice of it cannot be written.
+    unsafe { slice::from_raw_parts(values.as_ptr().cast(), values.len()) }
+}
+
+impl Buffer<u8> {
+    /// Bytes with any values, or zeros, for a handle that knows its dtype at run time.
+    pub(super) fn acquire_bytes(store: &Arc<Store>, len: usize, zeroed: bool) -> Result<Self> {
+        let fill = if zeroed { Fill::Zero } else { Fill::Stale };
+        // Every byte is a valid `u8`, and these were all written at some time.
+        Ok(Buffer { raw: block_for::<u8>(store, len, fill)?, len, elements: PhantomData })
     }
 
-    /// `raw` must have been acquired for `len` elements and initialised.
-    pub(super) fn stale(raw: RawBuffer, len: usize) -> Self
-    where
-        T: AnyBitPattern,
-    {
-        Buffer { raw, len, elements: PhantomData }
+    /// Zero bytes in memory that is no pool's. There is at least one.
+    pub(super) fn without_pool(len: usize) -> Result<Self> {
+        let fit = Fit::new(len).ok_or_else(|| too_large(len))?;
+        let (block, _) = Block::new(fit, Extras::default())?;
+        Ok(Buffer { raw: RawBuffer::new(block), len, elements: PhantomData })
+    }
+}
+
+impl<T: Element> Buffer<T> {
+    pub(super) fn acquire_zeroed(store: &Arc<Store>, len: usize) -> Result<Self> {
+        if T::is_valid_bit_pattern(&<T as CheckedBitPattern>::Bits::zeroed()) {
+            let raw = block_for::<T>(store, len, Fill::Zero)?;
+            return Ok(Buffer { raw, len, elements: PhantomData });
+        }
+        Ok(UninitBuffer::acquire(store, len)?.write_fn(|_| T::default()))
     }
 
     /// Locks its pages in memory, if no other block has a share in them; true if that worked.
@@ -203,7 +234,7 @@ impl<T: Element> Buffer<T> {
     /// # Ok::<(), cenote::Error>(())
     /// ```
     pub fn from_slice(pool: &BufferPool, values: &[T]) -> Result<Self> {
-        pool.acquire(values.len())?.write_slice(values)
+        Ok(pool.acquire(values.len())?.write_slice(values)?)
     }
 
     /// `len` elements in memory of `pool`, each what `value` returns for its index.
@@ -228,11 +259,7 @@ impl<T: Element> Buffer<T> {
     pub fn extend_from_slice(&mut self, values: &[T]) -> Result<()> {
         let (capacity, needed) = (self.capacity(), self.len + values.len());
         let room = self.spare(values.len()).ok_or(Error::BufferFull { capacity, needed })?;
-        // SAFETY: `MaybeUninit<T>` has the layout of `T`, and initialised elements are one of the
-        // things it may hold.
-        let values: &[MaybeUninit<T>] =
-            unsafe { slice::from_raw_parts(values.as_ptr().cast(), values.len()) };
-        room.copy_from_slice(values);
+        room.copy_from_slice(as_uninit(values));
         self.len = needed;
         Ok(())
     }
@@ -270,10 +297,19 @@ impl<T: Element> Buffer<T> {
     /// assert_eq!(pool.len(), 1);
     /// # Ok::<(), cenote::Error>(())
     /// ```
-    pub fn into_tensor(self, shape: &[usize]) -> Result<Tensor> {
+    pub fn into_tensor(self, shape: &[usize]) -> Result<Tensor, GivenBack<Self>> {
+        match self.layout(shape) {
+            Ok(layout) => Tensor::from_buffer(Bytes(self), layout, T::DTYPE)
+                .map_err(|(Bytes(buffer), error)| GivenBack::new(buffer, error)),
+            Err(error) => Err(GivenBack::new(self, error)),
+        }
+    }
+
+    /// The layout of a tensor of this shape, if it has as many elements.
+    fn layout(&self, shape: &[usize]) -> Result<Layout> {
         let layout = Layout::contiguous(shape, size_of::<T>())?;
         check_len(&layout, self.len)?;
-        Tensor::from_buffer(Bytes(self), shape, T::DTYPE)
+        Ok(layout)
     }
 
     /// Takes the memory out of its pool: it is freed, not retained, when the buffer is dropped.

@@ -13,7 +13,7 @@ use super::memory_pool::MemoryPool;
 use super::typed::Buffer;
 use crate::copies::{self, CopyReason};
 use crate::dtype::{DType, Element};
-use crate::error::{Error, NotWritable, Result};
+use crate::error::{Error, Result};
 use crate::layout::Layout;
 use crate::tensor::{cast, cast_mut, check_dtype};
 
@@ -91,7 +91,7 @@ impl UnifiedBuffer {
     /// A buffer from the [global pool](MemoryPool::global), with host memory for its device side.
     /// It holds anything until it is written.
     pub fn new(shape: &[usize], dtype: DType) -> Result<UnifiedBuffer> {
-        MemoryPool::global().acquire(shape, dtype)
+        MemoryPool::global()?.acquire(shape, dtype)
     }
 
     pub(super) fn from_host(
@@ -180,19 +180,27 @@ impl UnifiedBuffer {
     /// The elements on the host, to be written: from now on the host side is the newer one.
     pub fn host_mut<T: Element>(&mut self) -> Result<&mut [T]> {
         check_dtype::<T>(self.dtype)?;
-        cast_mut(self.host_bytes_mut()?)
+        self.write_host(cast_mut)
     }
 
     /// The bytes on the host, to be written: from now on the host side is the newer one.
     pub fn host_bytes_mut(&mut self) -> Result<&mut [u8]> {
+        self.write_host(|bytes| Ok(bytes))
+    }
+
+    /// Brings the host side up to date and lends it as `cast` sees it.
+    fn write_host<V: ?Sized>(
+        &mut self,
+        cast: impl FnOnce(&mut [u8]) -> Result<&mut V>,
+    ) -> Result<&mut V> {
         if self.state != SyncState::Uninitialized {
             self.update_host()?;
         }
-        let has_device = self.memory.is_some();
-        let bytes = unshared(&mut self.host)?;
+        let elements = cast(unshared(&mut self.host)?)?;
         // Only now: a borrow that is refused writes nothing.
+        let has_device = self.memory.is_some();
         self.state = if has_device { SyncState::HostDirty } else { SyncState::HostOnly };
-        Ok(bytes)
+        Ok(elements)
     }
 
     /// A share of the host side, for reading. While there are any the host side cannot be written,
@@ -202,7 +210,9 @@ impl UnifiedBuffer {
         Ok(HostView { host: Arc::clone(self.shared()?), dtype: self.dtype })
     }
 
-    /// The device side, uploaded if the host side is newer.
+    /// The device side, uploaded if the host side is newer. It is for reading: what is written
+    /// through its [handle](DeviceMemory::handle) is not noticed. To write, take
+    /// [`device_mut`](UnifiedBuffer::device_mut).
     pub fn device(&mut self) -> Result<&dyn DeviceMemory> {
         self.update_device()?;
         Ok(self.device_memory()?)
@@ -281,7 +291,7 @@ impl UnifiedBuffer {
         match Arc::try_unwrap(host) {
             Ok(host) => drop(host),
             Err(host) => {
-                let views = Arc::strong_count(&host).saturating_sub(1).max(1);
+                let views = views(&host);
                 self.host = Some(host);
                 return Err(Error::ViewsAlive { views });
             }
@@ -292,11 +302,16 @@ impl UnifiedBuffer {
     }
 }
 
+/// The views of a host side that the buffer cannot have for itself. One may be dropped meanwhile.
+fn views(host: &Arc<Host>) -> usize {
+    Arc::strong_count(host).saturating_sub(1).max(1)
+}
+
 /// The host bytes of a buffer without views.
 fn unshared(host: &mut Option<Arc<Host>>) -> Result<&mut [u8]> {
     let host = host.as_mut().ok_or(Error::Released)?;
-    let why = NotWritable::Shared;
-    Ok(&mut Arc::get_mut(host).ok_or(Error::NotWritable { why })?.bytes)
+    let views = views(host);
+    Ok(&mut Arc::get_mut(host).ok_or(Error::ViewsAlive { views })?.bytes)
 }
 
 impl fmt::Debug for UnifiedBuffer {

@@ -76,7 +76,30 @@ pub enum NotWritable {
     Foreign,
 }
 
-/// A process that holds slots of a pool which the owner would like to reuse.
+/// Why a pool has no room.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Shortage {
+    /// The tensor is larger than the whole pool: waiting does not help.
+    #[error("that is more than the whole pool has; make one with a larger `pool_size`")]
+    TooLarge,
+    /// As many tensors as there can be are alive.
+    #[error("every slot is in use")]
+    Slots,
+    /// So many bytes are in use that what is left is less than was asked for.
+    #[error("too many bytes are in use")]
+    Bytes,
+    /// There are enough free bytes, but in pieces between tensors that are alive.
+    #[error("{free} bytes are free, but no more than {longest} in one piece")]
+    Fragmented {
+        /// Bytes that are free.
+        free: usize,
+        /// The most of them that lie in one piece, or could be reserved in one.
+        longest: usize,
+    },
+}
+
+/// A process that holds slots of a pool: the owner itself, or one that is attached.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Holder {
@@ -84,15 +107,23 @@ pub struct Holder {
     pub pid: i32,
     /// The name of its program.
     pub program: String,
-    /// Slots that the owner let go of and this process holds.
+    /// Slots that it holds.
+    pub slots: usize,
+    /// Those of them that the owner let go of, and could reuse were it not for this process and
+    /// others like it.
     pub retired_slots: usize,
-    /// How long ago the owner let go of the oldest of them.
+    /// How long ago the owner let go of the oldest of those.
     pub longest: Duration,
 }
 
 impl fmt::Display for Holder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Holder { pid, program, retired_slots, longest } = self;
-        write!(f, "{program} (pid {pid}) holds {retired_slots}, the oldest for {longest:?}")
+        let Holder { pid, program, slots, retired_slots, longest } = self;
+        write!(f, "{program} (pid {pid}) holds {slots}")?;
+        if *retired_slots > 0 {
+            let seconds = longest.as_secs_f64();
+            write!(f, ", of which the owner let go of {retired_slots}, first {seconds:.1}s ago")?;
+        }
+        Ok(())
     }
 }

@@ -173,9 +173,12 @@ impl Arrangement {
 
     /// The stride of `plane` where plane 0 has `row_stride`.
     pub(super) fn stride(&self, plane: &Samples, row_stride: usize) -> Option<usize> {
+        let values = self.first_values(plane);
+        if let Some(product) = row_stride.checked_mul(plane.channels) {
+            return Some(product / values);
+        }
         // Wide, because the product may not fit where the quotient does.
-        let wide = row_stride as u128 * plane.channels as u128 / self.first_values(plane) as u128;
-        wide.try_into().ok()
+        (row_stride as u128 * plane.channels as u128 / values as u128).try_into().ok()
     }
 
     /// The end of the last plane.

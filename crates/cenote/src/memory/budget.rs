@@ -34,9 +34,8 @@
 //! child copies on write was never asked for. In each of these the margin is all there is. Where the
 //! kernel does not tell (not Linux, or no `/proc`), every request is granted.
 
-use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::error::{Error, Limit, Result};
 
@@ -209,9 +208,19 @@ impl Budget {
     }
 }
 
-/// Milliseconds since some moment in the life of the process.
+/// Milliseconds since the machine started.
+#[cfg(target_os = "linux")]
 fn clock() -> u64 {
-    static START: LazyLock<Instant> = LazyLock::new(Instant::now);
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    let millis = now.tv_sec.saturating_mul(1000).saturating_add(now.tv_nsec / 1_000_000);
+    u64::try_from(millis).unwrap_or(0)
+}
+
+/// Milliseconds since some moment in the life of the process.
+#[cfg(not(target_os = "linux"))]
+fn clock() -> u64 {
+    static START: std::sync::LazyLock<std::time::Instant> =
+        std::sync::LazyLock::new(std::time::Instant::now);
     u64::try_from(START.elapsed().as_millis()).unwrap_or(u64::MAX)
 }
 

@@ -105,25 +105,47 @@ impl Drop for Guarded {
 }
 
 /// Has the kernel's fork call the three functions below, from the first use on.
-///
-/// Not a `Once`: a child forked while another thread is in there would wait for it for ever. Two
-/// threads at once may both install them, and what they do twice they do once.
 fn install() {
-    static DONE: AtomicBool = AtomicBool::new(false);
-    if !DONE.load(Ordering::Acquire) {
+    static HOOKS: Hooks = Hooks::new(prepare, parent, child);
+    HOOKS.install();
+}
+
+/// Functions that run before a fork, and after it in the parent and in the child.
+///
+/// They may be entered twice by threads that come at once: the second run of each must do nothing.
+/// So nobody has to wait for anybody here, which a child that is forked meanwhile would do for ever.
+#[derive(Debug)]
+pub(crate) struct Hooks {
+    prepare: extern "C" fn(),
+    parent: extern "C" fn(),
+    child: extern "C" fn(),
+    installed: AtomicBool,
+}
+
+impl Hooks {
+    pub(crate) const fn new(
+        prepare: extern "C" fn(),
+        parent: extern "C" fn(),
+        child: extern "C" fn(),
+    ) -> Hooks {
+        Hooks { prepare, parent, child, installed: AtomicBool::new(false) }
+    }
+
+    /// Enters the functions, unless that has been done.
+    pub(crate) fn install(&self) {
+        if self.installed.load(Ordering::Acquire) {
+            return;
+        }
         // SAFETY: the three functions are `extern "C"`, take nothing, and do not unwind. If
         // there is no memory for the entry, children are not protected; nothing else breaks.
-        unsafe { libc::pthread_atfork(Some(prepare), Some(parent), Some(child)) };
-        DONE.store(true, Ordering::Release);
+        unsafe { libc::pthread_atfork(Some(self.prepare), Some(self.parent), Some(self.child)) };
+        self.installed.store(true, Ordering::Release);
     }
 }
 
 extern "C" fn prepare() {
     // A thread that is ending has no thread-locals any more; then `child` tries the lock itself.
-    let _ = HELD.try_with(|held| {
-        let mine = held.take().unwrap_or_else(register);
-        held.set(Some(mine));
-    });
+    let _ = HELD.try_with(|held| held.set(held.take().or_else(|| Some(register()))));
 }
 
 extern "C" fn parent() {
@@ -212,7 +234,7 @@ impl Drop for GuardedSocket {
 
 /// A value that each process makes for itself: a forked child does not use its parent's.
 ///
-/// No lock is involved, so a fork at any moment leaves it whole. Values are never freed.
+/// No lock is involved, so a fork at any moment leaves it whole. Values in use are never freed.
 #[derive(Debug)]
 pub(crate) struct PerProcess<T> {
     /// Null, or a leaked value and the epoch it was made in.
@@ -225,7 +247,7 @@ impl<T: Sync> PerProcess<T> {
     }
 
     /// This process's value, made by `make` if need be. Two threads at once may both make one;
-    /// then one of them is used and the other stays unused.
+    /// then one of them is used and the other dropped.
     pub(crate) fn get<E>(&self, make: impl FnOnce() -> Result<T, E>) -> Result<&T, E> {
         // Else nothing would tell a child that this is not its own.
         install();
@@ -240,6 +262,10 @@ impl<T: Sync> PerProcess<T> {
         let swapped =
             self.current.compare_exchange(found, made, Ordering::AcqRel, Ordering::Acquire);
         let winner = swapped.map_or_else(|winner| winner, |_| made);
+        if winner != made {
+            // SAFETY: it was made a box above, and nobody else has seen it.
+            drop(unsafe { Box::from_raw(made) });
+        }
         // SAFETY: not null: either `made`, or what another thread exchanged for `found`, which
         // it leaked just the same.
         let (_, value) = unsafe { &*winner };

@@ -28,7 +28,7 @@ mod blocks;
 mod tests;
 
 use bins::{Bins, Class};
-use blocks::{BlockId, Blocks, State};
+use blocks::{Block, BlockId, Blocks, State};
 
 /// Slot numbers stay below this, so that the table of blocks can number two blocks per slot.
 pub(crate) const MAX_SLOTS: u32 = 1 << 24;
@@ -133,6 +133,24 @@ impl Allocator {
     /// The numbers so far.
     pub(crate) fn stats(&self) -> Stats {
         self.stats
+    }
+
+    /// The bytes of private memory that it needs for each slot number: two blocks, their numbers
+    /// when they are vacant, and the slot's own.
+    pub(crate) const BYTES_PER_SLOT: usize =
+        2 * size_of::<Block>() + 3 * size_of::<BlockId>() + size_of::<u32>();
+
+    /// The numbers of all slots in use.
+    pub(crate) fn in_use(&self) -> impl Iterator<Item = u32> {
+        (0..self.max_slots).filter(|index| self.used(*index).is_some())
+    }
+
+    /// The most bytes that lie free in one piece. True only after an allocation has failed for want
+    /// of bytes, for that joins what was kept.
+    pub(crate) fn longest_hole(&self) -> usize {
+        let head = self.holes.last();
+        let class = std::iter::successors(head, |&id| self.blocks[id].older);
+        class.map(|id| self.blocks[id].size << self.unit_log2).max().unwrap_or(0)
     }
 
     /// A slot that is in use.

@@ -3,7 +3,8 @@
 //! Whatever an attacher does, its owner never waits for it: what cannot be sent at once is not
 //! sent, and the attacher is "behind" until it asks.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
@@ -16,7 +17,7 @@ use crate::pool::allocator::SegmentId;
 use crate::pool::rows::RowId;
 use crate::pool::segment::Segment;
 use crate::pool::service::Watch;
-use crate::pool::wire::{Kind, Packet};
+use crate::pool::wire::{Kind, Packet, Refusal};
 
 /// The most segments that are sent to an attacher that reads none. Descriptors in flight count
 /// against a limit that all processes of a user share.
@@ -39,7 +40,13 @@ pub(crate) struct Attacher {
     pub(crate) guest: bool,
     /// Segments sent since it was last seen to have read everything.
     unread: u32,
-    watches: Vec<Watch>,
+    /// Segments that it was sent, and not told that they are gone.
+    has: BTreeSet<SegmentId>,
+    /// Segments that are gone, of which it could not be told yet. It had them: no more than it has.
+    untold: BTreeSet<SegmentId>,
+    /// Of its process, which may end before it hangs up.
+    _end: Option<Watch>,
+    watch: Option<Watch>,
 }
 
 /// All connections, by number.
@@ -49,8 +56,18 @@ pub(crate) struct Attachers {
 }
 
 impl Attacher {
-    pub(crate) fn new(connection: Arc<GuardedSocket>, peer: Peer, watches: Vec<Watch>) -> Self {
-        Attacher { connection, peer, row: None, guest: false, unread: 0, watches }
+    pub(crate) fn new(connection: Arc<GuardedSocket>, peer: Peer, end: Option<Watch>) -> Self {
+        Attacher {
+            connection,
+            peer,
+            row: None,
+            guest: false,
+            unread: 0,
+            has: BTreeSet::new(),
+            untold: BTreeSet::new(),
+            _end: end,
+            watch: None,
+        }
     }
 
     /// Whether it has not said hello.
@@ -58,9 +75,15 @@ impl Attacher {
         self.row.is_none() && !self.guest
     }
 
-    /// Keeps a watch for as long as the connection.
+    /// Keeps the watch of the connection.
     pub(crate) fn keep(&mut self, watch: Watch) {
-        self.watches.push(watch);
+        self.watch = Some(watch);
+    }
+
+    /// It has said hello, and is about to be sent all segments.
+    pub(crate) fn attach(&mut self, row: RowId, segments: &HashMap<SegmentId, Segment>) {
+        self.row = Some(row);
+        self.has = segments.keys().copied().collect();
     }
 
     /// Sends a segment, unless that would have to wait or too many lie unread.
@@ -71,19 +94,40 @@ impl Attacher {
         if self.unread < MAX_UNREAD {
             let packet = Packet::segment(Kind::Segment, id.0, segment.len);
             let sent = packet::send(self.fd(), bytemuck::bytes_of(&packet), &[segment.fd.as_fd()]);
-            self.unread += u32::from(sent.is_ok());
+            if sent.is_ok() {
+                self.unread += 1;
+                self.has.insert(id);
+            }
         }
+    }
+
+    /// Says that a segment is gone, now or as soon as there is room for it.
+    fn forget(&mut self, id: SegmentId) {
+        if self.has.remove(&id) {
+            self.untold.insert(id);
+            self.tell();
+        }
+    }
+
+    /// Says what could not be said before. Epoll calls when there is room for more.
+    pub(crate) fn tell(&mut self) {
+        let mut full = false;
+        while let Some(id) = self.untold.first() {
+            let packet = Packet::segment(Kind::Gone, id.0, 0);
+            match packet::send(self.fd(), bytemuck::bytes_of(&packet), &[]) {
+                Ok(()) => drop(self.untold.pop_first()),
+                Err(error) => {
+                    full = error.kind() == io::ErrorKind::WouldBlock;
+                    break;
+                }
+            }
+        }
+        self.watch.iter_mut().for_each(|watch| watch.mind_writing(full));
     }
 
     /// Whether nothing that we sent still lies in the socket. The kernel's word, not the peer's.
     fn has_read_all(&self) -> bool {
         peer::unread(self.fd()).is_ok_and(|bytes| bytes == 0)
-    }
-
-    /// Says that a segment is gone. If this is lost, the attacher keeps it mapped a while longer.
-    fn forget(&self, id: SegmentId) {
-        let packet = Packet::segment(Kind::Gone, id.0, 0);
-        let _ = packet::send(self.fd(), bytemuck::bytes_of(&packet), &[]);
     }
 
     fn fd(&self) -> BorrowedFd<'_> {
@@ -92,14 +136,12 @@ impl Attacher {
 
     /// Whether the process has ended or hung up.
     fn is_gone(&self) -> bool {
-        ended(self.fd(), PollFlags::empty())
-            || self.peer.pidfd.as_ref().is_some_and(|pidfd| ended(pidfd.as_fd(), PollFlags::IN))
+        is_hung_up(self.fd()) || self.peer.has_ended()
     }
 }
 
-/// Whether `fd` reports a hang-up, or one of `events`, right now.
-fn ended(fd: BorrowedFd<'_>, events: PollFlags) -> bool {
-    let mut fds = [PollFd::from_borrowed_fd(fd, events)];
+fn is_hung_up(fd: BorrowedFd<'_>) -> bool {
+    let mut fds = [PollFd::from_borrowed_fd(fd, PollFlags::empty())];
     poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_ok_and(|ready| ready > 0)
 }
 
@@ -152,22 +194,24 @@ impl Attachers {
         }
     }
 
-    /// Sends to one that is behind every segment from number `first` on.
+    /// Sends to one that is behind every segment from number `first` on. Nothing while there is
+    /// something that it has not read: what it misses may be there, and it asks again.
     pub(crate) fn catch_up(
         &mut self,
         number: u64,
         first: u32,
         segments: &HashMap<SegmentId, Segment>,
     ) {
-        let Some(attacher) = self.all.get_mut(&number).filter(|a| a.row.is_some()) else { return };
+        let behind = |attacher: &&mut Attacher| attacher.row.is_some() && attacher.has_read_all();
+        let Some(attacher) = self.all.get_mut(&number).filter(behind) else { return };
         let mut wanted: Vec<_> = segments.iter().filter(|(id, _)| id.0 >= first).collect();
         wanted.sort_by_key(|(id, _)| **id);
         wanted.into_iter().for_each(|(id, segment)| attacher.push(*id, segment));
     }
 
     /// Tells everybody that a segment is no longer used.
-    pub(crate) fn forget(&self, id: SegmentId) {
-        self.attached().for_each(|(_, attacher)| attacher.forget(id));
+    pub(crate) fn forget(&mut self, id: SegmentId) {
+        self.all.values_mut().for_each(|attacher| attacher.forget(id));
     }
 
     /// Takes out everybody who has a row and has ended or hung up.
@@ -175,8 +219,52 @@ impl Attachers {
         self.take(|attacher| attacher.row.is_some() && attacher.is_gone())
     }
 
+    /// Takes out everybody whose row is among these, for holding so many slots, and tells them.
+    pub(crate) fn expel(&mut self, held: &HashMap<RowId, usize>, max: usize) -> Vec<Attacher> {
+        let count = |attacher: &Attacher| held.get(&attacher.row?).copied();
+        let expelled = self.take(|attacher| count(attacher).is_some());
+        for attacher in &expelled {
+            let why = Refusal::leases(count(attacher).unwrap_or(0), max);
+            let _ = packet::send(attacher.fd(), bytemuck::bytes_of(&why), &[]);
+        }
+        expelled
+    }
+
     /// Takes out everybody of whom this is true.
-    pub(crate) fn take(&mut self, is: impl Fn(&Attacher) -> bool) -> Vec<Attacher> {
+    fn take(&mut self, is: impl Fn(&Attacher) -> bool) -> Vec<Attacher> {
         self.all.extract_if(|_, attacher| is(attacher)).map(|(_, attacher)| attacher).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::net::sockopt::set_socket_send_buffer_size;
+    use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+
+    use super::*;
+
+    #[test]
+    fn what_could_not_be_said_is_said_later() {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let (ours, theirs) =
+            socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).unwrap();
+        set_socket_send_buffer_size(&ours, 1).unwrap();
+        let ours = Arc::new(GuardedSocket::open(|| Ok(ours)).unwrap());
+        let peer = Peer::of(ours.as_fd()).unwrap();
+        let mut attacher = Attacher::new(ours, peer, None);
+        attacher.has = (0..100).map(SegmentId).collect();
+        (0..100).for_each(|id| attacher.forget(SegmentId(id)));
+        attacher.forget(SegmentId(100)); // of which it never heard
+        assert!(attacher.has.is_empty() && !attacher.untold.is_empty());
+        let (mut heard, mut bytes) = (Vec::new(), [0; 64]);
+        while heard.len() < 100 {
+            let (len, _) = packet::recv(theirs.as_fd(), &mut bytes).unwrap();
+            let (kind, packet) = Packet::parse(&bytes[..len]).unwrap();
+            assert_eq!(kind, Kind::Gone);
+            heard.push(packet.index);
+            attacher.tell();
+        }
+        assert_eq!(heard, (0..100).collect::<Vec<u32>>());
+        assert!(packet::recv(theirs.as_fd(), &mut bytes).is_err(), "nothing is said twice");
     }
 }

@@ -8,53 +8,46 @@
 //! when they arrive, slot and segment numbers and ranges each time.
 
 use std::collections::HashMap;
+use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
-use std::{io, iter};
-
-use rustix::fs::SealFlags;
 
 use crate::error::{Error, Result};
 use crate::os::fork::{self, GuardedSocket};
-use crate::os::memfd;
 use crate::os::packet;
 use crate::os::peer::Peer;
-use crate::os::unix;
 use crate::pool::allocator::{SegmentId, Slot};
+use crate::pool::files;
 use crate::pool::greeting::{self, Answer, Begun};
+use crate::pool::held::HeldSlots;
 use crate::pool::lease::{Leases, Refused, Shipped};
 use crate::pool::place::{Entry, Place};
 use crate::pool::service::{self, Served, Watch};
 use crate::pool::wire::{Kind, MAX_SEGMENTS, Packet, Refusal, Welcome, header, row};
-use crate::region::{Access, Map, Words};
+use crate::region::{Map, Words};
 use crate::sync::Ordering;
-
-/// How long an owner may take to answer. One that is alive does so in microseconds.
-const ANSWER: Duration = Duration::from_secs(5);
-
-/// How often attaching is tried when the owner hangs up without an answer.
-const ATTEMPTS: u32 = 4;
 
 /// How long a segment that a descriptor names may take to arrive.
 const SEGMENT: Duration = Duration::from_secs(1);
 
-/// How often it is asked for meanwhile: an owner sends nothing to somebody with much unread.
-const ASK_AGAIN: Duration = Duration::from_millis(20);
+/// After how long it is asked for again, and then after twice as long each time: an owner sends
+/// nothing to somebody with much unread, or when the system has no room for more descriptors.
+const ASK_AGAIN: Duration = Duration::from_millis(2);
 
 /// The most segments that an owner can make this process map: more than it has at a time, because
 /// word of one that is gone may be late, or lost.
 const MAX_MAPPED: usize = 4 * MAX_SEGMENTS;
+
+/// How long a process may take to die after its sockets were closed.
+const DYING: Duration = Duration::from_secs(1);
 
 /// How many packets are read before others have their turn.
 const PACKETS_AT_ONCE: usize = 64;
 
 /// How many are read of an owner that has died: more than a socket holds.
 const LAST_PACKETS: usize = 1 << 12;
-
-/// A segment larger than this is a lie.
-const MAX_SEGMENT: u64 = 1 << 46;
 
 /// A pool of another process.
 #[derive(Debug)]
@@ -71,143 +64,22 @@ pub(crate) struct Attachment<S> {
     arrived: Condvar,
     /// The owner has ended, or hung up.
     gone: AtomicBool,
+    /// When that was heard of.
+    gone_since: OnceLock<Instant>,
 }
 
 #[derive(Debug)]
 struct State<S> {
     segments: HashMap<u32, Arc<Map>>,
-    /// What the layer above needs to make a handle of a slot, kept from the last time.
-    spares: Vec<Option<S>>,
-    leases: u32,
+    held: HeldSlots<S>,
     watches: Vec<Watch>,
-    /// Itself, for as long as it is to stay although nobody uses it.
+    /// Itself, for as long as it is to stay although nobody uses it, and to keep spares.
     stays: Option<Arc<Attachment<S>>>,
+    /// How many slots were held, and how many may be, if it was expelled for that.
+    expelled: Option<(u32, u32)>,
 }
 
-impl<S> State<S> {
-    /// Keeps a spare for a slot, which was leased and so is below the number of slots; gives back
-    /// the one it replaces.
-    fn keep(&mut self, slot: u32, spare: Option<S>) -> Option<S> {
-        let slot = slot as usize;
-        if slot >= self.spares.len() {
-            self.spares.resize_with(slot + 1, || None);
-        }
-        std::mem::replace(&mut self.spares[slot], spare)
-    }
-}
-
-/// Attaches to the pool of this name, unless `known` has its uid.
-pub(crate) fn attach_by_name<S: Send + 'static>(
-    name: &str,
-    known: impl Fn(u64) -> Option<Arc<Attachment<S>>>,
-) -> Result<Arc<Attachment<S>>> {
-    attach(|entry| entry.name == name, known, || Error::NoSuchPool { pool: name.to_owned() })
-}
-
-/// Attaches to the pool with this uid.
-pub(crate) fn attach_by_uid<S: Send + 'static>(uid: u64) -> Result<Arc<Attachment<S>>> {
-    let missing = || Error::NoSuchPool { pool: format!("uid {uid:016x}") };
-    attach(|entry| entry.uid == uid, |_| None, missing)
-}
-
-fn attach<S: Send + 'static>(
-    wanted: impl Fn(&Entry) -> bool,
-    known: impl Fn(u64) -> Option<Arc<Attachment<S>>>,
-    missing: impl Fn() -> Error,
-) -> Result<Arc<Attachment<S>>> {
-    for (place, entry) in find(wanted)? {
-        for attempt in 1.. {
-            let Some((owner, connection)) = connect(&place, &entry)? else { break };
-            // Connecting has shown that the owner lives.
-            if let Some(known) = known(entry.uid).filter(|known| !known.is_gone()) {
-                return Ok(known);
-            }
-            match greet(entry.clone(), owner, connection) {
-                // Pushed out by a crowd of others, perhaps.
-                Err(Error::Disconnected { .. }) if attempt < ATTEMPTS => {}
-                done => return done,
-            }
-        }
-    }
-    Err(missing())
-}
-
-/// Connects, or finds that nobody is there any more. An owner with a crowd at its door is waited
-/// for.
-fn connect(place: &Place, entry: &Entry) -> Result<Option<(Peer, GuardedSocket)>> {
-    let start = Instant::now();
-    let error = |source| Error::Connect { pool: entry.name.clone(), source };
-    loop {
-        let source = match place.connect(entry) {
-            Ok(connection) => {
-                let owner = Peer::of(connection.as_fd()).map_err(error)?;
-                if !owner.has_ended() {
-                    return Ok(Some((owner, connection)));
-                }
-                io::ErrorKind::ConnectionRefused.into()
-            }
-            Err(source) => source,
-        };
-        match source.kind() {
-            io::ErrorKind::ConnectionRefused => {
-                place.remove_dead(entry);
-                return Ok(None);
-            }
-            io::ErrorKind::NotFound => return Ok(None), // it just went
-            io::ErrorKind::WouldBlock if start.elapsed() < ANSWER => {
-                std::thread::sleep(Duration::from_millis(1));
-            }
-            io::ErrorKind::WouldBlock => {
-                let pool = entry.name.clone();
-                return Err(Error::NoAnswer { pool, pid: 0, waited: ANSWER });
-            }
-            _ => return Err(error(source)),
-        }
-    }
-}
-
-/// Says hello and waits for the answer.
-fn greet<S: Send + 'static>(
-    entry: Entry,
-    owner: Peer,
-    connection: GuardedSocket,
-) -> Result<Arc<Attachment<S>>> {
-    let error = |source| Error::Connect { pool: entry.name.clone(), source };
-    let hello = Packet::new(Kind::Hello);
-    match packet::send(connection.as_fd(), bytemuck::bytes_of(&hello), &[]) {
-        // Refused already: the answer tells why.
-        Err(error) if is_hang_up(&error) => {}
-        sent => sent.map_err(error)?,
-    }
-    let mut bytes = vec![0; size_of::<Welcome>()];
-    let (len, fds) = await_answer(&entry, &owner, &connection, &mut bytes)?;
-    bytes.truncate(len);
-    answered(entry, Answer { peer: owner, connection: Arc::new(connection), bytes, fds })
-}
-
-fn answered<S: Send + 'static>(entry: Entry, answer: Answer) -> Result<Arc<Attachment<S>>> {
-    let (kind, head) = Packet::parse(&answer.bytes)?;
-    match kind {
-        Kind::Welcome => Attachment::new(entry, answer),
-        Kind::Refused => {
-            Err(Error::AttachRefused { pool: entry.name, why: Refusal::why(head.index) })
-        }
-        _ => Err(Error::BadMessage { what: "the owner's answer is none" }),
-    }
-}
-
-/// Begins to attach to the pool with this uid; `then` runs on the service thread.
-pub(crate) fn begin<S: Send + 'static>(
-    uid: u64,
-    then: impl FnOnce(Result<Arc<Attachment<S>>>) + Send + 'static,
-) -> Result<Begun> {
-    let Some((place, entry)) = find(|entry| entry.uid == uid)?.into_iter().next() else {
-        return Ok(Begun::Nobody);
-    };
-    begin_at(&place, &entry, then)
-}
-
-/// As [`begin`], where it is known which pool that is.
+/// Begins to attach to a pool; `then` runs on the service thread.
 pub(crate) fn begin_at<S: Send + 'static>(
     place: &Place,
     entry: &Entry,
@@ -219,80 +91,19 @@ pub(crate) fn begin_at<S: Send + 'static>(
     greeting::begin(place, entry, bytemuck::bytes_of(&hello), size_of::<Welcome>(), then)
 }
 
-/// All entries that are wanted: of pools, and of the publishers of topics.
-fn find(wanted: impl Fn(&Entry) -> bool) -> Result<Vec<(Arc<Place>, Entry)>> {
-    let mut found = Vec::new();
-    let topics = Place::find("topics")?.map_or(Ok(Vec::new()), |topics| topics.directories())?;
-    let topics = topics.iter().map(|topic| format!("topics/{topic}"));
-    for kind in iter::once("pools".to_owned()).chain(topics) {
-        let Some(place) = Place::find(&kind)?.map(Arc::new) else { continue };
-        let entries = place.entries()?.into_iter().filter(&wanted);
-        found.extend(entries.map(|entry| (place.clone(), entry)));
-    }
-    Ok(found)
-}
-
-fn await_answer(
-    entry: &Entry,
-    owner: &Peer,
-    connection: &GuardedSocket,
-    bytes: &mut [u8],
-) -> Result<(usize, Vec<OwnedFd>)> {
-    let error = |source| Error::Connect { pool: entry.name.clone(), source };
-    let start = Instant::now();
-    while let Some(left) = ANSWER.checked_sub(start.elapsed()) {
-        if !unix::wait_readable(connection, left).map_err(error)? {
-            continue;
+/// Makes an attachment of what the owner answered to a hello.
+pub(super) fn answered<S: Send + 'static>(
+    entry: Entry,
+    answer: Answer,
+) -> Result<Arc<Attachment<S>>> {
+    let (kind, head) = Packet::parse(&answer.bytes)?;
+    match kind {
+        Kind::Welcome => Attachment::new(entry, answer),
+        Kind::Refused => {
+            Err(Error::AttachRefused { pool: entry.name, why: Refusal::why(head.index) })
         }
-        match packet::recv(connection.as_fd(), bytes) {
-            Ok((0, _)) => return Err(Error::Disconnected { mid_message: false }),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-            // Told once; what was sent before it can still be read.
-            Err(error) if is_hang_up(&error) => {}
-            answer => return answer.map_err(error),
-        }
+        _ => Err(Error::BadMessage { what: "the owner's answer is none" }),
     }
-    Err(Error::NoAnswer { pool: entry.name.clone(), pid: owner.pid, waited: ANSWER })
-}
-
-fn is_hang_up(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset)
-}
-
-fn word_bytes(words: usize) -> u64 {
-    (words * size_of::<u64>()) as u64
-}
-
-pub(crate) fn check_file(fd: &OwnedFd, needed: u64) -> Result<()> {
-    let facts = memfd::examine(fd).map_err(|source| Error::os("fstat", source))?;
-    let seals = facts.seals.ok_or(Error::WrongFdKind { found: facts.kind })?;
-    // They are mapped and unmapped in other units, and can run out when touched.
-    if facts.huge_pages {
-        return Err(Error::WrongFdKind { found: "memory of huge pages" });
-    }
-    // Touching what is not there yet takes memory, which might not be had.
-    if facts.size < needed || facts.reserved < needed {
-        let size = facts.size.min(facts.reserved);
-        let needed = usize::try_from(needed).unwrap_or(usize::MAX);
-        return Err(Error::FdTooSmall { needed, size });
-    }
-    if !seals.contains(SealFlags::SHRINK) {
-        return Err(Error::Unsealed);
-    }
-    Ok(())
-}
-
-/// Maps a segment. Only what is there is ever touched: its size is the file's, not the owner's word.
-fn open_segment(fd: &OwnedFd, len: u64) -> Result<Arc<Map>> {
-    let bad = || Error::BadMessage { what: "a segment of impossible size" };
-    if len == 0 || len > MAX_SEGMENT {
-        return Err(bad());
-    }
-    check_file(fd, len)?;
-    let len = usize::try_from(len).map_err(|_| bad())?;
-    let map = Map::shared(fd.as_fd(), len, 1, Access::Read)
-        .map_err(|source| Error::os("mapping shared memory", source))?;
-    Ok(Arc::new(map))
 }
 
 impl<S: Send + 'static> Attachment<S> {
@@ -308,17 +119,20 @@ impl<S: Send + 'static> Attachment<S> {
         let segment_fds = fds.split_off(2);
         let header_len = header::words(welcome.max_slots);
         let row_len = row::words(welcome.max_slots);
-        check_file(&fds[0], word_bytes(header_len))?;
-        check_file(&fds[1], word_bytes(row_len))?;
-        let error = |source| Error::os("mapping shared memory", source);
-        let row = Words::writable(fds.swap_remove(1), row_len).map_err(error)?;
-        let header = Words::read_only(&fds[0], header_len).map_err(error)?;
+
+        let row = files::open_row(fds.swap_remove(1), row_len)?;
+        let header = files::open_header(&fds[0], header_len)?;
         let mut segments = HashMap::new();
         for (info, fd) in infos.iter().zip(&segment_fds) {
-            segments.insert(info.index, open_segment(fd, info.len)?);
+            segments.insert(info.index, files::open_segment(fd, info.len)?);
         }
-        let state =
-            State { segments, spares: Vec::new(), leases: 0, watches: Vec::new(), stays: None };
+        let state = State {
+            segments,
+            held: HeldSlots::new(),
+            watches: Vec::new(),
+            stays: None,
+            expelled: None,
+        };
         let attachment = Arc::new(Attachment {
             entry,
             owner,
@@ -331,6 +145,7 @@ impl<S: Send + 'static> Attachment<S> {
             state: Mutex::new(state),
             arrived: Condvar::new(),
             gone: AtomicBool::new(false),
+            gone_since: OnceLock::new(),
         });
         attachment.watch()?;
         Ok(attachment)
@@ -367,6 +182,13 @@ impl<S: Send + 'static> Attachment<S> {
         !self.is_gone() || self.owner.has_ended()
     }
 
+    /// Whether the owner has hung up a moment ago and may be about to end: the kernel closes the
+    /// sockets of a process that dies before it says that it is dead. Then look again.
+    pub(crate) fn may_be_dying(&self) -> bool {
+        let moment = |since: &Instant| since.elapsed() < DYING;
+        self.is_gone() && !self.owner.has_ended() && self.gone_since.get().is_some_and(moment)
+    }
+
     pub(crate) fn is_gone(&self) -> bool {
         self.gone.load(Ordering::Relaxed)
     }
@@ -380,11 +202,13 @@ impl<S: Send + 'static> Attachment<S> {
         }
     }
 
-    /// Undoes [`Attachment::stay`].
+    /// Undoes [`Attachment::stay`]. Spares refer back here, so none are kept from now on.
     pub(crate) fn let_go(&self) {
         if !self.inherited() {
-            let stays = self.state().stays.take();
-            drop(stays);
+            let mut state = self.state();
+            let (stays, spares) = (state.stays.take(), state.held.take_spares());
+            drop(state);
+            drop((stays, spares));
         }
     }
 
@@ -413,28 +237,40 @@ impl<S: Send + 'static> Attachment<S> {
         lease: impl FnOnce(Leases<'_, Shipped>) -> Result<(), Refused>,
     ) -> Result<(Slot, Arc<Map>, Option<S>)> {
         self.check_process()?;
-        if !self.is_usable() {
-            let why = "its owner has disconnected this process";
-            return Err(Error::AttachRefused { pool: self.entry.name.clone(), why });
-        }
-        self.count_lease()?;
+        self.check_usable()?;
+        self.count(slot)?;
         let refused = |why: Refused| why.into_error(&self.entry.name, slot, self.max_slots);
         let leased = lease(self.leases()).map_err(refused);
         let found =
             leased.and_then(|()| self.locate(slot).inspect_err(|_| self.leases().release(slot)));
         let mut state = self.state();
-        let (place, map) = found.inspect_err(|_| state.leases -= 1)?;
-        let spare = state.spares.get_mut(slot as usize).and_then(Option::take);
+        let (place, map) = found.inspect_err(|_| state.held.uncount(slot))?;
+        let spare = state.held.take_spare(slot);
         Ok((place, map, spare))
     }
 
-    fn count_lease(&self) -> Result<()> {
-        let mut state = self.state();
-        if state.leases >= self.max_leases {
-            let pool = self.entry.name.clone();
-            return Err(Error::TooManyLeases { pool, max: self.max_leases });
+    fn check_usable(&self) -> Result<()> {
+        if self.is_usable() {
+            return Ok(());
         }
-        state.leases += 1;
+        let pool = self.entry.name.clone();
+        Err(match self.state().expelled {
+            Some((held, max)) => Error::Expelled { pool, held, max },
+            None => {
+                let why = "its owner has disconnected this process";
+                Error::AttachRefused { pool, why }
+            }
+        })
+    }
+
+    fn count(&self, slot: u32) -> Result<()> {
+        let pool = || self.entry.name.clone();
+        if slot >= self.max_slots {
+            return Err(Refused::NoSuchSlot.into_error(&pool(), slot, self.max_slots));
+        }
+        if !self.state().held.count(slot, self.max_leases) {
+            return Err(Error::TooManyLeases { pool: pool(), max: self.max_leases });
+        }
         Ok(())
     }
 
@@ -462,9 +298,11 @@ impl<S: Send + 'static> Attachment<S> {
         }
         let more = Packet::segment(Kind::More, number, 0);
         let start = Instant::now();
+        let mut pause = ASK_AGAIN;
         while start.elapsed() < SEGMENT && !self.is_gone() {
             let _ = packet::send(self.connection.as_fd(), bytemuck::bytes_of(&more), &[]);
-            let waited = self.arrived.wait_timeout(state, ASK_AGAIN);
+            let waited = self.arrived.wait_timeout(state, pause);
+            pause *= 2;
             (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
             if let Some(map) = state.segments.get(&number) {
                 return Ok(map.clone());
@@ -481,8 +319,11 @@ impl<S: Send + 'static> Attachment<S> {
         // Before the count sinks: the row must never show more than this process may have.
         self.leases().release(slot);
         let mut state = self.state();
-        state.leases = state.leases.saturating_sub(1);
-        let old = if self.is_gone() { spare } else { state.keep(slot, spare) };
+        state.held.uncount(slot);
+        let old = match state.stays {
+            Some(_) => state.held.keep(slot, spare),
+            None => spare,
+        };
         drop(state);
         drop(old);
         self.wake_owner();
@@ -493,14 +334,6 @@ impl<S: Send + 'static> Attachment<S> {
         if self.header.get()[header::WAITING].load(Ordering::Relaxed) != 0 {
             let wake = Packet::new(Kind::Wake);
             let _ = packet::send(self.connection.as_fd(), bytemuck::bytes_of(&wake), &[]);
-        }
-    }
-
-    /// Drops spares, which refer back here.
-    pub(crate) fn close(&self) {
-        if !self.inherited() {
-            let spares = std::mem::take(&mut self.state().spares);
-            drop(spares);
         }
     }
 
@@ -528,7 +361,7 @@ impl<S: Send + 'static> Attachment<S> {
         let Ok((kind, packet)) = Packet::parse(bytes) else { return };
         match (kind, fds) {
             (Kind::Segment, [fd]) => {
-                if let Ok(map) = open_segment(fd, packet.len) {
+                if let Ok(map) = files::open_segment(fd, packet.len) {
                     let mut state = self.state();
                     if state.segments.len() < MAX_MAPPED {
                         state.segments.entry(packet.index).or_insert(map);
@@ -538,21 +371,23 @@ impl<S: Send + 'static> Attachment<S> {
                 }
             }
             (Kind::Gone, []) => {
-                let gone = self.state().segments.remove(&packet.index);
+                let mut state = self.state();
+                let gone = state.segments.remove(&packet.index);
                 // Spares keep segments mapped, too.
-                if gone.is_some() {
-                    self.close();
-                }
+                let spares = if gone.is_some() { state.held.take_spares() } else { Vec::new() };
+                drop(state);
+                drop((gone, spares));
             }
+            (Kind::Refused, []) => self.state().expelled = Refusal::too_many(packet),
             _ => {}
         }
     }
 
     fn owner_gone(&self) {
+        let _ = self.gone_since.set(Instant::now());
         self.gone.store(true, Ordering::Relaxed);
         let watches = std::mem::take(&mut self.state().watches);
         drop(watches);
-        self.close();
         self.arrived.notify_all();
         self.let_go();
     }

@@ -5,6 +5,22 @@ use crate::memory::TensorMemory;
 use crate::pool::access::PoolAccess;
 use crate::pool::wire::{MAX_SEGMENTS, MAX_SLOTS};
 
+/// The least that a pool can have: memory comes in pages.
+const LEAST_POOL: usize = 4096;
+
+/// What a pool reserves at a time, if it is not told.
+const LEAST_STEP: usize = 8 << 20;
+const MOST_STEP: usize = 256 << 20;
+
+/// The sizes that a new segment can have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Step {
+    /// What the configuration asks for.
+    pub(crate) most: usize,
+    /// What the slot needs that it is made for.
+    pub(crate) least: usize,
+}
+
 /// The configuration of a pool.
 ///
 /// ```
@@ -24,8 +40,9 @@ pub struct TensorPoolConfig {
     /// The kind of memory: `Shm`.
     pub memory: TensorMemory,
     /// The bytes of a segment. Memory is reserved segment by segment as it is needed; a tensor
-    /// larger than this gets a segment of its own. 0 chooses a 64th of `pool_size`, and at least
-    /// 8 MiB.
+    /// larger than this gets a segment of its own, and where so much is not to be had, a tensor
+    /// gets what it needs. 0 chooses a 64th of `pool_size`, from 8 MiB to 256 MiB, and more when
+    /// the pool has become large.
     pub growth: usize,
     /// Make all pages of a segment present when it is reserved. A wish: see
     /// [`PoolStats::not_granted`](crate::PoolStats::not_granted).
@@ -75,12 +92,14 @@ impl TensorPoolConfig {
     /// The number of slots, after checking that the whole configuration makes sense.
     pub(crate) fn check(&self) -> Result<u32> {
         let bad = |field, rule| Error::BadConfig { field, rule };
-        if self.pool_size == 0 || self.pool_size > isize::MAX.unsigned_abs() {
-            return Err(bad("pool_size", "it must be at least 1 byte and fit the address space"));
-        }
         if !self.slot_alignment.is_power_of_two() || !(64..=1 << 21).contains(&self.slot_alignment)
         {
             return Err(bad("slot_alignment", "it must be a power of two from 64 to 2 MiB"));
+        }
+        let least = self.slot_alignment.max(LEAST_POOL);
+        if !(least..=isize::MAX.unsigned_abs()).contains(&self.pool_size) {
+            let rule = "it must be at least 4096 bytes and one slot, and fit the address space";
+            return Err(bad("pool_size", rule));
         }
         if self.memory != TensorMemory::Shm {
             return Err(bad("memory", "a pool can be made of shm memory only"));
@@ -91,22 +110,50 @@ impl TensorPoolConfig {
             .ok_or(bad("max_slots", "it must be from 1 to 1048576"))
     }
 
-    /// The bytes of a segment for a slot of `len` bytes.
-    ///
-    /// Large enough that the number of segments stays below its limit.
-    pub(crate) fn segment_len(&self, len: usize) -> usize {
-        let least = self.pool_size.div_ceil(MAX_SEGMENTS / 2);
-        let step = match self.growth {
-            0 => least.max(8 << 20),
-            growth => growth.max(least),
+    /// Whether a slot of `len` bytes has room in an empty pool.
+    pub(crate) fn fits(&self, len: usize) -> bool {
+        self.slot_len(len) <= self.pool_size
+    }
+
+    /// The sizes that a segment for `len` bytes can have, in a pool that has so many bytes and
+    /// segments already. `None` if the pool has not that much left.
+    pub(crate) fn step(&self, len: usize, reserved: usize, segments: usize) -> Option<Step> {
+        let left = self.pool_size.saturating_sub(reserved);
+        let slot = self.slot_len(len);
+        if slot > left {
+            return None;
+        }
+        let most = self.whole(slot, self.wanted(left, reserved, segments)).min(left);
+        Some(Step { most, least: self.page_len(slot).min(left) })
+    }
+
+    /// The bytes of a segment, were it not for the slot.
+    fn wanted(&self, left: usize, reserved: usize, segments: usize) -> usize {
+        let wanted = match self.growth {
+            0 => (self.pool_size / 64).clamp(LEAST_STEP, MOST_STEP).max(reserved / 16),
+            growth => growth,
         };
-        // A whole number of slots, so that no segment ends with a piece that is too short for one.
-        let slot = len.max(1).checked_next_multiple_of(self.slot_alignment).unwrap_or(usize::MAX);
-        let whole = match step.checked_next_multiple_of(slot) {
-            Some(whole) if slot > step / 64 => whole,
-            _ => step.max(len),
-        };
-        whole.checked_next_multiple_of(self.slot_alignment.max(4096)).unwrap_or(usize::MAX)
+        // There can be so many and no more: what is left must fit into the second half of them.
+        match MAX_SEGMENTS.saturating_sub(segments) {
+            few if few <= MAX_SEGMENTS / 2 => wanted.max(left.div_ceil(few.max(1))),
+            _ => wanted,
+        }
+    }
+
+    /// A whole number of slots, so that no segment ends with a piece that is too short for one.
+    fn whole(&self, slot: usize, wanted: usize) -> usize {
+        match wanted.checked_next_multiple_of(slot) {
+            Some(whole) if slot > wanted / 64 => self.page_len(whole),
+            _ => self.page_len(wanted.max(slot)),
+        }
+    }
+
+    fn slot_len(&self, len: usize) -> usize {
+        len.max(1).checked_next_multiple_of(self.slot_alignment).unwrap_or(usize::MAX)
+    }
+
+    fn page_len(&self, len: usize) -> usize {
+        len.checked_next_multiple_of(self.slot_alignment.max(4096)).unwrap_or(usize::MAX)
     }
 
     pub(crate) fn lease_limit(&self) -> usize {
@@ -118,19 +165,73 @@ impl TensorPoolConfig {
 mod tests {
     use super::*;
 
+    fn most(config: &TensorPoolConfig, len: usize, reserved: usize, segments: usize) -> usize {
+        config.step(len, reserved, segments).unwrap().most
+    }
+
     #[test]
     fn a_segment_holds_a_whole_number_of_slots() {
         let config = TensorPoolConfig::small();
-        assert_eq!(config.segment_len(1), 8 << 20);
-        let frames = config.segment_len(6_000_000);
+        assert_eq!(most(&config, 1, 0, 0), 8 << 20);
+        let frames = most(&config, 6_000_000, 0, 0);
         assert!((12_000_000..12_000_000 + 4096).contains(&frames), "{frames}");
-        assert_eq!(config.segment_len(9 << 20), 9 << 20);
+        assert_eq!(most(&config, 9 << 20, 0, 0), 9 << 20);
+    }
+
+    #[test]
+    fn a_segment_can_be_as_small_as_its_slot_and_no_larger_than_what_is_left() {
+        let config = TensorPoolConfig { growth: 32 << 20, ..TensorPoolConfig::small() };
+        assert_eq!(config.step(100, 0, 0), Some(Step { most: 32 << 20, least: 4096 }));
+        let left = config.step(100, (64 << 20) - 8192, 1);
+        assert_eq!(left, Some(Step { most: 8192, least: 4096 }));
+        assert_eq!(config.step(8193, (64 << 20) - 8192, 1), None);
+        assert!(config.fits(64 << 20) && !config.fits((64 << 20) + 1));
+    }
+
+    #[test]
+    fn large_pools_start_with_moderate_steps_and_reach_their_size() {
+        for size in [1_usize << 30, 32 << 30, 1 << 40, 1 << 46] {
+            for growth in [0, 1 << 20] {
+                let config = TensorPoolConfig { pool_size: size, growth, ..Default::default() };
+                assert!(most(&config, 1, 0, 0) <= 256 << 20);
+                let (mut reserved, mut segments) = (0, 0);
+                while let Some(step) = config.step(1, reserved, segments) {
+                    (reserved, segments) = (reserved + step.most, segments + 1);
+                }
+                assert!(segments <= MAX_SEGMENTS && reserved == size, "{size} {segments}");
+            }
+        }
     }
 
     #[test]
     fn a_segment_of_impossible_size_does_not_overflow() {
         let most = isize::MAX.unsigned_abs();
         let config = TensorPoolConfig { pool_size: most, growth: most, ..Default::default() };
-        assert!(config.segment_len(most) >= most);
+        assert!(config.step(most - 64, 0, 0).is_some());
+        assert_eq!(config.step(usize::MAX, 0, 0), None);
+        assert!(!config.fits(usize::MAX));
+    }
+
+    #[test]
+    fn senseless_configurations_are_errors_that_name_the_field() {
+        let small = TensorPoolConfig::small;
+        for (field, config) in [
+            ("pool_size", TensorPoolConfig { pool_size: 0, ..small() }),
+            ("pool_size", TensorPoolConfig { pool_size: 1, ..small() }),
+            ("pool_size", TensorPoolConfig { pool_size: usize::MAX, ..small() }),
+            (
+                "pool_size",
+                TensorPoolConfig { pool_size: 1 << 20, slot_alignment: 1 << 21, ..small() },
+            ),
+            ("slot_alignment", TensorPoolConfig { slot_alignment: 0, ..small() }),
+            ("slot_alignment", TensorPoolConfig { slot_alignment: 96, ..small() }),
+            ("max_slots", TensorPoolConfig { max_slots: 0, ..small() }),
+            ("max_slots", TensorPoolConfig { max_slots: usize::MAX, ..small() }),
+            ("memory", TensorPoolConfig { memory: TensorMemory::Mem, ..small() }),
+        ] {
+            let error = config.check().unwrap_err();
+            assert!(matches!(error, Error::BadConfig { field: f, .. } if f == field), "{error}");
+        }
+        assert!(TensorPoolConfig { pool_size: 4096, ..small() }.check().is_ok());
     }
 }

@@ -19,6 +19,9 @@ pub(crate) trait Host: Send + Sync {
     /// Somebody wants to be a guest. An error ends the connection.
     fn greet(&self, guest: &Guest, hello: &[u8]) -> Result<(), ()>;
 
+    /// What to tell somebody who only asks.
+    fn describe(&self) -> Vec<u8>;
+
     /// Somebody, guest or attacher, let go of something.
     fn woken(&self);
 

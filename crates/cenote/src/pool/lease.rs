@@ -4,13 +4,12 @@
 //! ```text
 //!   reader (its own row)                     owner (retire.rs)
 //!   R1  lease[slot] += 1                     O1  take the slot out of its own ring entries
-//!   R2  SeqCst fence                         O2  SeqCst fence
-//!   R3  validate: the ring entry, or         O3  scan every row: somebody holds it → wait
-//!       serial == the descriptor's           O4  serial := odd ("claiming")
-//!   R4  read the bytes                       O5  SeqCst fence
-//!   R5  lease[slot] -= 1                     O6  scan every row: held → restore the serial, wait
-//!                                            O7  serial := next even one
-//!                                            O8  write the bytes
+//!   R2  SeqCst fence                         O2  scan every row: somebody holds it → wait
+//!   R3  validate: the ring entry, or         O3  serial := odd ("claiming")
+//!       serial == the descriptor's           O4  SeqCst fence
+//!   R4  read the bytes                       O5  scan every row: held → restore the serial, wait
+//!   R5  lease[slot] -= 1                     O6  serial := next even one
+//!                                            O7  write the bytes
 //! ```
 //!
 //! # Invariants
@@ -19,25 +18,25 @@
 //!    `fetch_add` and `fetch_sub`; a serial is stored by the owner alone, under the owner's lock.
 //! 2. Non-zero is the only thing the owner reads out of a row word, so a hostile row can at worst hold
 //!    slots, and dropping the row undoes all that its process did, at whatever instruction it died.
-//! 3. **A validated lease is seen by every later claim.** The fences R2 and O5 are totally ordered. If
-//!    O5 came first, R3 sees O1 and O4 (or what followed) and does not validate. So R2 came first, and
-//!    then O6 sees R1. This holds for each look of R3, so one fence serves all of them; and for both
-//!    ways to validate, so long as O1 precedes O5.
+//! 3. **A validated lease is seen by every later claim.** The fences R2 and O4 are totally ordered. If
+//!    O4 came first, R3 sees O1 and O3 (or what followed) and does not validate. So R2 came first, and
+//!    then O5 sees R1. This holds for each look of R3, so one fence serves all of them; and for both
+//!    ways to validate, so long as O1 precedes O4.
 //! 4. Whoever looks only at a *forwarder's* ring does not have invariant 3: the forwarder's lease can
-//!    go after O6 passed the reader's row and before it reaches the forwarder's. Hence foreign slots
+//!    go after O5 passed the reader's row and before it reaches the forwarder's. Hence foreign slots
 //!    are validated at the owner's serial.
 //!
 //! # Why these orderings (`loom_tests.rs` has a model that fails for each that is made weaker)
 //!
 //! - R1 `Relaxed`: R2 orders it. It is a read-modify-write, so it continues the release sequence of an
 //!   earlier R5 by another thread, and the owner that reads the sum still acquires that R5.
-//! - R2 and O5 `SeqCst` fences, pair with each other: store, then load, of two different words; nothing
-//!   weaker keeps those two apart. O2 is the exception: the first scan is a hint, and no model needs it.
+//! - R2 and O4 `SeqCst` fences, pair with each other: store, then load, of two different words; nothing
+//!   weaker keeps those two apart. The first scan is a hint and has no fence of its own.
 //! - R3 `Relaxed`: R2 orders it. The bytes were made visible by whatever carried the descriptor (ring
 //!   entry, socket); the serial only says that they have not changed since.
-//! - R5 `Release`, pairs with the `Acquire` of O3 and O6: the owner that sees zero writes after all
+//! - R5 `Release`, pairs with the `Acquire` of O2 and O5: the owner that sees zero writes after all
 //!   reads are done. An undo has read nothing, but shares the code.
-//! - O4, O7 `Relaxed`: O5 orders the first; the second shows a reader nothing but "stale" until its
+//! - O3, O6 `Relaxed`: O4 orders the first; the second shows a reader nothing but "stale" until its
 //!   descriptor is published, and publishing is a release.
 
 use std::marker::PhantomData;
@@ -58,13 +57,11 @@ const LOOKS: u32 = if cfg!(all(test, loom)) { 2 } else { 128 };
 pub(crate) trait Orderings {
     /// R2.
     const READER_FENCE: bool = true;
-    /// O2. Safety rests on O5 alone, as `loom_tests` shows; this one may go if it costs.
-    const SCAN_FENCE: bool = true;
-    /// O5.
+    /// O4.
     const CLAIM_FENCE: bool = true;
     /// R5.
     const RELEASE: Ordering = Ordering::Release;
-    /// O3 and O6.
+    /// O2 and O5.
     const SCAN: Ordering = Ordering::Acquire;
 }
 

@@ -1,7 +1,8 @@
 //! A pool, in the process that owns it.
 //!
 //! Everything that decides who has which bytes is private memory behind one lock, which is held
-//! for nanoseconds: allocating is taking a slot from the allocator, dropping is giving it back.
+//! for nanoseconds: allocating is taking a slot from the allocator, dropping is giving it back
+//! (`alloc.rs`). Memory is reserved without it (`growth.rs`).
 //! What other processes can see is the header (a serial for each slot) and the segments, both
 //! read-only to them; what they can write is their own row. See `lease.rs` for the protocol.
 //!
@@ -9,38 +10,39 @@
 //! handle of a slot, so that it need not be allocated each time.
 
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicBool, AtomicUsize};
+use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
-use std::time::{Duration, Instant};
 
 use crate::error::{Error, Holder, Result};
-use crate::memory::select::NotGranted;
+use crate::memory::budget::{Budget, Reservation};
 use crate::os::fork;
-use crate::pool::allocator::{Full, SegmentId, Slot};
+use crate::pool::allocator::Slot;
 use crate::pool::config::TensorPoolConfig;
 use crate::pool::host::Host;
 use crate::pool::hot::Hot;
 use crate::pool::lease::{Leases, Refused, Shipped};
 use crate::pool::place::Entry;
-use crate::pool::segment::Segment;
 use crate::pool::serial;
-use crate::pool::service::Waker;
-use crate::pool::state::{Granted, Made, State};
+use crate::pool::serve::Server;
+use crate::pool::state::State;
 use crate::pool::stats::PoolStats;
-use crate::pool::wire::{MAX_SEGMENTS, header};
+use crate::pool::wire::{MAX_ADOPTED, header};
 use crate::region::{Map, Words};
 use crate::sync::{AtomicU64, Ordering};
 
-/// How many retired slots an allocation looks at again.
-const SWEEP: usize = 4;
-
-/// How often a waiting allocation looks again by itself.
-const LOOK_AGAIN: Duration = Duration::from_millis(1);
+/// How many retired slots are looked at again for an account.
+const SWEEP_TELLING: usize = 64;
 
 /// What a pool keeps for a slot.
-pub(crate) trait Spared: Send + 'static {
+pub(crate) trait Spared: Send + Sync + Sized + 'static {
     /// The slot it is for.
     fn slot(&self) -> Slot;
+
+    /// The bytes that were asked for.
+    fn len(&self) -> usize;
+
+    /// The pool that it goes back to.
+    fn owner(&self) -> Option<&Arc<Owner<Self>>>;
 }
 
 /// A pool that this process owns.
@@ -48,12 +50,13 @@ pub(crate) trait Spared: Send + 'static {
 pub(crate) struct Owner<S> {
     pub(crate) entry: Entry,
     pub(crate) config: TensorPoolConfig,
+    /// Those of adopted memory included.
     pub(crate) max_slots: u32,
     /// The fork epoch it was made in.
     epoch: u64,
     /// A line of flags, then the serials.
     header: Words,
-    pub(crate) header_fd: OwnedFd,
+    pub(crate) header_fd: Arc<OwnedFd>,
     /// Whoever shares the socket.
     pub(super) host: OnceLock<Weak<dyn Host>>,
     /// The row of this process: leases that it takes on its own slots by descriptor.
@@ -63,51 +66,63 @@ pub(crate) struct Owner<S> {
     published: Box<[AtomicU64]>,
     state: Mutex<State<S>>,
     /// A spare whose slot is still allocated, though nobody has it: it was let go of last, and
-    /// never published. Whoever next asks for as many bytes has it without taking the lock.
-    hot: Hot<S>,
-    allocations: AtomicU64,
+    /// never published. Whoever next asks for as many bytes has it without taking the lock. Shut
+    /// while somebody waits, for good when the pool is closed or scrubs; all that under the lock.
+    pub(super) hot: Hot<S>,
+    /// Allocations without the lock.
+    pub(super) hot_allocations: AtomicU64,
     /// Bytes that were copied into the pool.
     copied: AtomicU64,
-    closed: AtomicBool,
-    /// The size for which the service thread is to reserve another segment; 0 if it is not.
-    wanted: AtomicUsize,
+    /// The size for which another segment is to be reserved; 0 if none is.
+    pub(super) wanted: AtomicUsize,
     /// A slot was given back while somebody waits.
-    returned: Condvar,
+    pub(super) returned: Condvar,
     /// Held while a segment is made, so that two threads do not both make one.
-    growing: Mutex<()>,
+    pub(super) growing: Mutex<()>,
+    /// Held while slots are overwritten.
+    pub(super) scrubbing: Mutex<()>,
+    /// The private memory of header and state.
+    _reservation: Reservation,
 }
 
 impl<S: Spared> Owner<S> {
     pub(super) fn new(entry: Entry, config: TensorPoolConfig, max_slots: u32) -> Result<Self> {
-        let error = |source| Error::os("reserving the header of a pool", source);
-        let (words, fd) =
-            Words::create("cenote-header", header::words(max_slots)).map_err(error)?;
-        crate::os::memfd::forbid_writing(&fd).map_err(error)?;
-        for word in &words.get()[header::SERIALS..] {
-            word.store(serial::FIRST, Ordering::Relaxed);
-        }
+        let own_slots = max_slots;
+        let max_slots = max_slots + MAX_ADOPTED;
+        // Heap memory that cannot be had is the end of the process, so it is asked for first.
+        let slots = max_slots as usize;
+        let reservation = Budget::reserve(slots * Self::BYTES_PER_SLOT)?;
+        let (header, header_fd) = new_header(max_slots)?;
         let own_row: Arc<[AtomicU64]> = (0..max_slots).map(|_| AtomicU64::new(0)).collect();
-        let state = State::new(&config, max_slots, own_row.clone());
-        Ok(Owner {
+        let state = State::new(&config, own_slots, own_row.clone());
+        let owner = Owner {
             entry,
             config,
             max_slots,
             epoch: fork::epoch(),
-            header: words,
-            header_fd: fd,
+            header,
+            header_fd,
             host: OnceLock::new(),
             own_row,
             published: (0..max_slots).map(|_| AtomicU64::new(0)).collect(),
             state: Mutex::new(state),
             hot: Hot::new(),
-            allocations: AtomicU64::new(0),
+            hot_allocations: AtomicU64::new(0),
             copied: AtomicU64::new(0),
-            closed: AtomicBool::new(false),
             wanted: AtomicUsize::new(0),
             returned: Condvar::new(),
             growing: Mutex::new(()),
-        })
+            scrubbing: Mutex::new(()),
+            _reservation: reservation,
+        };
+        if owner.config.scrub {
+            owner.hot.shut();
+        }
+        Ok(owner)
     }
+
+    /// The private memory that a slot costs, used or not.
+    const BYTES_PER_SLOT: usize = State::<S>::BYTES_PER_SLOT + 2 * size_of::<AtomicU64>();
 
     /// Whether this process is a forked child of the owner, which owns nothing.
     pub(crate) fn inherited(&self) -> bool {
@@ -128,7 +143,7 @@ impl<S: Spared> Owner<S> {
     }
 
     /// Shows others where a slot is that was moved. Nobody has a descriptor of it yet.
-    fn show_place(&self, slot: Slot) {
+    pub(super) fn show_place(&self, slot: Slot) {
         let at = header::places(self.max_slots) + header::WORDS_PER_PLACE * slot.index as usize;
         let place = [u64::from(slot.segment.0), slot.offset as u64, slot.capacity as u64];
         for (word, value) in self.header.get()[at..].iter().zip(place) {
@@ -146,274 +161,43 @@ impl<S: Spared> Owner<S> {
         serial
     }
 
+    pub(super) fn is_waited_for(&self) -> bool {
+        self.header.get()[header::WAITING].load(Ordering::Relaxed) != 0
+    }
+
+    pub(super) fn set_waiting(&self, waiting: bool) {
+        self.header.get()[header::WAITING].store(u64::from(waiting), Ordering::Relaxed);
+    }
+
+    /// Lets spares be hot again, if they may be.
+    pub(super) fn open_hot(&self, state: &State<S>) {
+        if !state.closed && !self.config.scrub {
+            self.hot.open();
+        }
+    }
+
     /// The serial of a slot that is in use.
     pub(crate) fn serial(&self, slot: u32) -> u64 {
         self.serials().get(slot as usize).map_or(0, |serial| serial.load(Ordering::Relaxed))
     }
 }
 
-/// Allocating and giving back.
+/// Leasing, and closing.
 impl<S: Spared> Owner<S> {
-    /// A slot of at least `len` bytes.
-    #[inline]
-    pub(crate) fn alloc(&self, len: usize) -> Result<Granted<S>> {
-        self.check_process()?;
-        if let Some(spare) = self.hot.take() {
-            let slot = spare.slot();
-            if self.suits(slot, len) {
-                self.allocations.fetch_add(1, Ordering::Relaxed);
-                return Ok(Granted { slot, made: Made::Again(spare) });
-            }
-            self.give_back(slot.index, Some(spare), false);
-        }
-        let granted = self.alloc_locked(len)?;
-        self.allocations.fetch_add(1, Ordering::Relaxed);
-        Ok(granted)
-    }
-
-    /// Whether a slot has the bytes asked for, and not so many more that they would be wasted.
-    fn suits(&self, slot: Slot, len: usize) -> bool {
-        let mask = self.config.slot_alignment - 1; // a power of two
-        let wanted = len.saturating_add(mask) & !mask;
-        (wanted..=wanted.saturating_add(wanted / 8)).contains(&slot.capacity)
-    }
-
-    fn alloc_locked(&self, len: usize) -> Result<Granted<S>> {
-        let mut state = self.state();
-        state.sweep(SWEEP, self.serials());
-        match state.allocator.alloc(len) {
-            Ok(slot) => Ok(self.grant(state, slot, len)),
-            Err(full) => {
-                drop(state);
-                self.alloc_hard(len, full)
-            }
-        }
-    }
-
-    fn grant(&self, mut state: MutexGuard<'_, State<S>>, slot: Slot, len: usize) -> Granted<S> {
-        let granted = state.grant(slot);
-        if matches!(granted.made, Made::New(_)) {
-            self.show_place(slot);
-        }
-        let low = state.is_low(len, self.config.pool_size);
-        drop(state);
-        if low {
-            self.grow_soon(len);
-        }
-        granted
-    }
-
-    /// Has the service thread reserve another segment, if it is not about to.
-    #[cold]
-    fn grow_soon(&self, len: usize) {
-        if self.wanted.swap(len, Ordering::Relaxed) == 0 {
-            let waker = self.state().server.as_ref().map(|server| server.waker.clone());
-            waker.iter().for_each(Waker::wake);
-        }
-    }
-
-    /// Reserves the segment that [`Owner::grow_soon`] asked for. Should that fail, the next
-    /// allocation that needs it says why.
-    pub(super) fn grow_ahead(&self) {
-        let _growing = self.growing.lock().unwrap_or_else(PoisonError::into_inner);
-        let len = self.wanted.load(Ordering::Relaxed);
-        if len > 0 && self.state().is_low(len, self.config.pool_size) {
-            let _ = self.grow(len);
-        }
-        self.wanted.store(0, Ordering::Relaxed);
-    }
-
-    /// Takes back a spare whose slot was never published, for the next to ask.
-    #[inline]
-    pub(crate) fn offer(&self, spare: S) {
-        if self.inherited() || self.is_waited_for() || self.config.scrub {
-            return self.give_back(spare.slot().index, Some(spare), false);
-        }
-        let old = self.hot.swap(spare);
-        // A spare leads back here: after closing, keeping it would keep the pool for ever. If
-        // this swap came after that of `close`, it acquired the flag with it; else that took ours.
-        let ours = if self.closed.load(Ordering::Relaxed) { self.hot.take() } else { None };
-        for spare in [old, ours].into_iter().flatten() {
-            self.give_back(spare.slot().index, Some(spare), false);
-        }
-    }
-
-    /// Gives back what is hot the long way, so that its slot counts as free.
-    fn cool(&self) {
-        if let Some(spare) = self.hot.take() {
-            self.give_back(spare.slot().index, Some(spare), false);
-        }
-    }
-
-    /// Everything that can be done before saying that the pool is full.
-    #[cold]
-    fn alloc_hard(&self, len: usize, mut full: Full) -> Result<Granted<S>> {
-        self.cool();
-        let mut state = self.state();
-        for effort in [State::sweep_all, State::reap, State::expel] {
-            effort(&mut state, self.serials());
-            match state.allocator.alloc(len) {
-                Ok(slot) => return Ok(self.grant(state, slot, len)),
-                Err(still) => full = still,
-            }
-        }
-        drop(state);
-        match full {
-            Full::Bytes => self.alloc_growing(len),
-            Full::Slots => Err(self.full(len)),
-        }
-    }
-
-    /// Allocates after adding a segment, unless somebody else just has.
-    fn alloc_growing(&self, len: usize) -> Result<Granted<S>> {
-        let _growing = self.growing.lock().unwrap_or_else(PoisonError::into_inner);
-        loop {
-            let mut state = self.state();
-            match state.allocator.alloc(len) {
-                Ok(slot) => return Ok(self.grant(state, slot, len)),
-                Err(Full::Slots) => {
-                    drop(state);
-                    return Err(self.full(len));
-                }
-                Err(Full::Bytes) => drop(state),
-            }
-            if !self.grow(len)? {
-                return Err(self.full(len));
-            }
-        }
-    }
-
-    /// Adds a segment that has room for `len` bytes; false if the pool has reached its size. The
-    /// caller holds `growing`. Memory is reserved without holding the lock of the pool.
-    fn grow(&self, len: usize) -> Result<bool> {
-        let reserved = self.state().allocator.stats().reserved;
-        let left = self.config.pool_size.saturating_sub(reserved);
-        let least = len.next_multiple_of(self.config.slot_alignment);
-        let size = self.config.segment_len(len).min(left);
-        if size < least || self.state().segments.len() == MAX_SEGMENTS {
-            // Segments without a slot in use may stand in the way of one that fits.
-            return Ok(self.config.pool_size >= least && self.trim()? > 0);
-        }
-        let mut refused = Vec::new();
-        let note = |wish, why| refused.push(NotGranted { wish, why });
-        let segment = Segment::create(&self.entry.name, size, &self.config, note)?;
-        let mut state = self.state();
-        state.not_granted.append(&mut refused);
-        let Some(id) = state.allocator.add_segment(segment.len) else { return Ok(false) };
-        state.attachers.push(id, &segment);
-        state.segments.insert(id, segment);
-        Ok(true)
-    }
-
-    fn full(&self, len: usize) -> Error {
-        let mut state = self.state();
-        state.failures += 1;
-        let stats = state.allocator.stats();
-        Error::PoolFull {
-            pool: self.entry.name.clone(),
-            asked: len,
-            slots: (stats.slots as usize, self.max_slots as usize),
-            bytes: (stats.in_use, self.config.pool_size),
-            holders: state.holders(),
-        }
-    }
-
-    /// Like [`Owner::alloc`], but waits for a slot.
-    pub(crate) fn alloc_timeout(&self, len: usize, timeout: Duration) -> Result<Granted<S>> {
-        let deadline = Instant::now().checked_add(timeout);
-        let hopeless = len > self.config.pool_size;
-        loop {
-            let full = match self.alloc(len) {
-                Err(full @ Error::PoolFull { .. }) => full,
-                done => return done,
-            };
-            if hopeless || deadline.is_some_and(|deadline| Instant::now() >= deadline) {
-                return Err(full);
-            }
-            // It is not over yet.
-            self.state().failures -= 1;
-            self.wait_for_return();
-        }
-    }
-
-    /// Sleeps until a slot is given back here, or for a moment: what others give back is only
-    /// seen by looking.
-    fn wait_for_return(&self) {
-        let mut state = self.state();
-        state.waiters += 1;
-        self.set_waiting(true);
-        let (mut state, _) =
-            self.returned.wait_timeout(state, LOOK_AGAIN).unwrap_or_else(PoisonError::into_inner);
-        state.waiters -= 1;
-        self.set_waiting(state.waiters > 0);
-    }
-
-    pub(crate) fn notify_returned(&self) {
-        self.returned.notify_one();
-    }
-
-    fn is_waited_for(&self) -> bool {
-        self.header.get()[header::WAITING].load(Ordering::Relaxed) != 0
-    }
-
-    fn set_waiting(&self, waiting: bool) {
-        self.header.get()[header::WAITING].store(u64::from(waiting), Ordering::Relaxed);
-    }
-
-    /// Takes back a slot that no handle of this process has any more. `published` says whether
-    /// any descriptor of it was made.
-    pub(crate) fn give_back(&self, slot: u32, spare: Option<S>, published: bool) {
-        if self.inherited() {
-            return;
-        }
-        let mut state = self.state();
-        // A spare leads back here: after closing, keeping it would keep the pool for ever.
-        let closed = self.closed.load(Ordering::Relaxed);
-        let spare = if closed { spare } else { state.keep(slot, spare) };
-        state.retire(slot, published, self.serials());
-        let wake = state.waiters > 0;
-        drop(state);
-        drop(spare);
-        if wake {
-            self.returned.notify_one();
-        }
-    }
-
     /// Stops keeping spares, which refer to the pool, and allocating.
     pub(crate) fn close(&self) {
         if self.inherited() {
             return;
         }
         let mut state = self.state();
-        // Under the lock, for `give_back`; before the swap, for `offer`.
-        self.closed.store(true, Ordering::Relaxed);
+        state.closed = true;
+        let hot = self.hot.shut();
         let server = state.server.take();
         let spares = state.take_spares();
         drop(state);
-        self.cool();
+        hot.into_iter().for_each(|spare| self.take_back(spare));
         drop(server);
         drop(spares);
-    }
-
-    /// Frees every segment without a slot in use. The memory is the system's again when every
-    /// attacher has unmapped it. Returns how many bytes that will be.
-    pub(crate) fn trim(&self) -> Result<usize> {
-        self.check_process()?;
-        self.cool();
-        let mut state = self.state();
-        state.sweep_all(self.serials());
-        let empty: Vec<SegmentId> = state.allocator.empty_segments().collect();
-        let mut freed = Vec::new();
-        for id in empty {
-            if state.allocator.remove_segment(id) {
-                state.attachers.forget(id);
-                freed.extend(state.segments.remove(&id));
-            }
-        }
-        let spares = state.drop_spares_of_unused();
-        drop(state);
-        drop(spares);
-        Ok(freed.iter().map(|segment| segment.len).sum())
     }
 
     /// Leases a slot of this very pool by descriptor, in this process's own row.
@@ -426,7 +210,7 @@ impl<S: Spared> Owner<S> {
             return Err(refused(Refused::Stale));
         }
         self.leases().by_serial(slot, serial).map_err(refused)?;
-        let place = state.allocator.slot(slot);
+        let place = state.slot(slot);
         let found = place.and_then(|place| Some((place, state.segments.get(&place.segment)?)));
         match found {
             Some((place, segment)) => Ok((place, segment.map.clone())),
@@ -440,7 +224,7 @@ impl<S: Spared> Owner<S> {
     pub(crate) fn release(&self, slot: u32) {
         if !self.inherited() {
             self.leases().release(slot);
-            self.returned.notify_one();
+            self.notify_returned();
         }
     }
 
@@ -453,12 +237,12 @@ impl<S: Spared> Owner<S> {
 impl<S: Spared> Owner<S> {
     pub(crate) fn stats(&self) -> PoolStats {
         self.cool();
-        let state = self.state();
+        let state = self.swept(SWEEP_TELLING);
         let found = state.allocator.stats();
         PoolStats {
-            slots_in_use: found.slots as usize - state.retired.len(),
+            slots_in_use: state.own_slots(),
             retired: state.retired.len(),
-            max_slots: self.max_slots as usize,
+            max_slots: self.config.max_slots,
             bytes_in_use: found.in_use,
             bytes_reserved: found.reserved,
             pool_size: self.config.pool_size,
@@ -466,10 +250,11 @@ impl<S: Spared> Owner<S> {
             waste_bytes: found.waste(),
             segments: state.segments.len(),
             attachers: state.rows.len() - 1,
-            allocations: self.allocations.load(Ordering::Relaxed),
+            socket_watched: state.server.as_ref().is_some_and(Server::is_watched),
+            allocations: state.allocations + self.hot_allocations.load(Ordering::Relaxed),
             failures: state.failures,
             bytes_copied: self.copied.load(Ordering::Relaxed),
-            not_granted: state.not_granted.iter().map(|refused| refused.wish).collect(),
+            not_granted: state.not_granted.clone(),
         }
     }
 
@@ -479,6 +264,21 @@ impl<S: Spared> Owner<S> {
     }
 
     pub(crate) fn holders(&self) -> Vec<Holder> {
-        self.state().holders()
+        self.cool();
+        self.swept(usize::MAX).holders()
     }
+}
+
+/// A header that only this process can write, with the first serial for every slot.
+fn new_header(max_slots: u32) -> Result<(Words, Arc<OwnedFd>)> {
+    let error = |source| Error::os("reserving the header of a pool", source);
+    let len = header::words(max_slots);
+    let reservation = Budget::reserve(len * size_of::<u64>())?;
+    let (words, fd) = Words::create("cenote-header", len).map_err(error)?;
+    reservation.settle();
+    crate::os::memfd::forbid_writing(&fd).map_err(error)?;
+    for word in &words.get()[header::SERIALS..header::places(max_slots)] {
+        word.store(serial::FIRST, Ordering::Relaxed);
+    }
+    Ok((words, fd))
 }

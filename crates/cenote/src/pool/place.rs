@@ -11,7 +11,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use rustix::fs::{self, AtFlags, FlockOperation, Mode, OFlags};
+use rustix::fs::{self, AtFlags, FileType, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 
 use crate::error::{Error, Result};
@@ -138,17 +138,25 @@ impl Place {
 
     /// The directories in it, hidden ones aside.
     pub(crate) fn directories(&self) -> Result<Vec<String>> {
-        let plain = |name: &String| !name.starts_with('.') && Entry::parse(name).is_none();
-        Ok(self.file_names()?.into_iter().filter(plain).collect())
+        // Not every file system tells.
+        let is_directory = |kind| matches!(kind, FileType::Directory | FileType::Unknown);
+        let names = self.names_of(is_directory)?.into_iter();
+        Ok(names.filter(|name| !name.starts_with('.')).collect())
     }
 
     fn file_names(&self) -> Result<Vec<String>> {
+        self.names_of(|_| true)
+    }
+
+    fn names_of(&self, wanted: impl Fn(FileType) -> bool) -> Result<Vec<String>> {
         let listing =
             fs::Dir::read_from(&self.dir).map_err(|source| self.error("reading", source))?;
         let mut names = Vec::new();
         for item in listing {
             let item = item.map_err(|source| self.error("reading", source))?;
-            names.extend(item.file_name().to_str().map(str::to_owned));
+            if wanted(item.file_type()) {
+                names.extend(item.file_name().to_str().map(str::to_owned));
+            }
         }
         Ok(names)
     }
@@ -173,6 +181,16 @@ impl Place {
         if is_dead(self.connect(entry)) {
             self.remove(entry);
         }
+    }
+
+    /// Removes the entries of all dead owners. The caller holds the lock.
+    pub(crate) fn remove_all_dead(&self) -> Result<()> {
+        for entry in self.entries()? {
+            if is_dead(self.connect(&entry)) {
+                self.remove(&entry);
+            }
+        }
+        Ok(())
     }
 
     /// Makes an entry that is listening from the moment it can be seen.

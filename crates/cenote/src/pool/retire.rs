@@ -72,16 +72,13 @@ impl<O: Orderings> Retired<O> {
     }
 }
 
-/// O2 to O7. The caller holds the owner's lock: nobody else stores this serial.
+/// O2 to O6. The caller holds the owner's lock: nobody else stores this serial.
 fn claim<O: Orderings, R: AsRef<[AtomicU64]>>(
     slot: u32,
     serials: &[AtomicU64],
     rows: &Rows<R>,
 ) -> bool {
     let Some(serial) = word(serials, slot) else { return false };
-    if O::SCAN_FENCE {
-        fence(Ordering::SeqCst);
-    }
     // This look decides nothing: it spares the readers of a slot that is held the sight of a claim.
     if rows.hold::<O>(slot) {
         return false;

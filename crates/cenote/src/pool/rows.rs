@@ -42,18 +42,25 @@ impl<R: AsRef<[AtomicU64]>> Rows<R> {
         self.rows.len()
     }
 
-    /// Whether any row holds a lease on `slot`: O3 and O6 of `lease.rs`.
+    /// Whether any row holds a lease on `slot`: O2 and O5 of `lease.rs`.
     pub(crate) fn hold<O: Orderings>(&self, slot: u32) -> bool {
         self.rows.iter().any(|(_, row)| count(row, slot, O::SCAN) != 0)
     }
 
-    /// Who holds `slot` and how often, for a report: it can be outdated when it is read.
-    pub(crate) fn holders(&self, slot: u32) -> impl Iterator<Item = (RowId, &R, u64)> {
-        self.rows
-            .iter()
-            .map(move |(id, row)| (*id, row, count(row, slot, Ordering::Relaxed)))
-            .filter(|(.., count)| *count != 0)
+    /// Every row, in no order.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (RowId, &R)> {
+        self.rows.iter().map(|(id, row)| (*id, row))
     }
+
+    /// Who holds `slot`.
+    pub(crate) fn holders(&self, slot: u32) -> impl Iterator<Item = RowId> {
+        self.iter().filter(move |(_, row)| holds(*row, slot)).map(|(id, _)| id)
+    }
+}
+
+/// Whether a row holds `slot`, for a report: it can be outdated when it is read.
+pub(crate) fn holds(row: &impl AsRef<[AtomicU64]>, slot: u32) -> bool {
+    count(row, slot, Ordering::Relaxed) != 0
 }
 
 fn count(row: &impl AsRef<[AtomicU64]>, slot: u32, ordering: Ordering) -> u64 {
@@ -78,7 +85,7 @@ mod tests {
         assert!(rows.remove(dying).is_some());
         assert!(!rows.hold::<Shipped>(0) && rows.hold::<Shipped>(1));
         assert!(rows.remove(dying).is_none(), "an id is not reused");
-        assert_eq!(rows.holders(1).map(|(id, _, n)| (id, n)).collect::<Vec<_>>(), [(living, 1)]);
+        assert_eq!(rows.holders(1).collect::<Vec<_>>(), [living]);
         assert_eq!(rows.len(), 1);
     }
 

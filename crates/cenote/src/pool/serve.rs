@@ -1,15 +1,16 @@
 //! The owner's end of the socket: making a pool known, and letting others attach.
 
+use std::convert::Infallible;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use rustix::process::{Resource, getrlimit};
 use rustix::rand::{GetRandomFlags, getrandom};
 
 use crate::error::{Error, Result};
 use crate::memory::budget::Budget;
-use crate::os::fork::GuardedSocket;
+use crate::os::fork::{GuardedSocket, PerProcess};
 use crate::os::packet;
 use crate::os::peer::Peer;
 use crate::os::unix;
@@ -45,13 +46,11 @@ pub(crate) struct Server {
     entry: Option<Entry>,
     listener: Arc<GuardedSocket>,
     next_connection: u64,
-    /// Given up to let somebody in, and turn him away, when there are no descriptors left.
-    reserve: Option<OwnedFd>,
     /// Has the service thread reserve another segment.
     pub(super) waker: Waker,
     _watch: Watch,
     /// Without it the pool goes on, and is not found any more should its entry be removed.
-    _directory: io::Result<DirectoryWatch>,
+    directory: io::Result<DirectoryWatch>,
 }
 
 impl Server {
@@ -65,17 +64,22 @@ impl Server {
         let watch = service::watch(&listener, served, LISTENER)
             .inspect_err(|_| place.remove(&owner.entry))
             .map_err(error)?;
-        let reserve = place.lock_file().ok();
+        let mut reserve = reserve();
+        *reserve = reserve.take().or_else(|| place.lock_file().ok());
         Ok(Server {
             place: Arc::new(place),
             entry: Some(owner.entry.clone()),
             listener,
             next_connection: 0,
-            reserve,
             waker,
             _watch: watch,
-            _directory: directory,
+            directory,
         })
+    }
+
+    /// Whether it is made anew should its entry be removed.
+    pub(super) fn is_watched(&self) -> bool {
+        self.directory.is_ok()
     }
 }
 
@@ -98,6 +102,8 @@ pub(crate) fn create<S: Spared>(name: &str, config: TensorPoolConfig) -> Result<
     let owner = Arc::new(Owner::new(entry, config, max_slots)?);
     let server = Server::start(place, &owner)?;
     owner.state().server = Some(server);
+    // It may be gone already, and that came too early to be noticed.
+    owner.check_socket();
     Ok(owner)
 }
 
@@ -112,6 +118,7 @@ pub(crate) fn create_shared<S: Spared, H: Host + 'static>(
     let max_slots = config.check()?;
     let _locked = place.lock()?;
     place.remove_hidden()?;
+    place.remove_all_dead()?;
     let owner = Arc::new(Owner::new(entry, config, max_slots)?);
     let host = host(&owner)?;
     let weak: Weak<H> = Arc::downgrade(&host);
@@ -134,6 +141,10 @@ fn take_over(place: &Place, name: &str) -> Result<()> {
                 place.remove(&entry);
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            // So many wait there that no more can.
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                return Err(exists(name, None));
+            }
             Err(source) => return Err(Error::Connect { pool: name.to_owned(), source }),
         }
     }
@@ -167,6 +178,7 @@ impl<S: Spared> Owner<S> {
         let mut state = self.state();
         if let Some(old) = &mut state.server {
             server.next_connection = old.next_connection;
+            server.waker = old.waker.clone(); // it may have been used
             old.entry = None; // the new one's by now
             std::mem::swap(old, &mut server);
         }
@@ -190,18 +202,23 @@ impl<S: Spared> Owner<S> {
 
     /// Out of descriptors. Whoever waits is told: else he waits in vain, and epoll never sleeps.
     fn turn_one_away(&self, listener: &GuardedSocket) {
-        let mut state = self.state();
-        let Some(server) = &mut state.server else { return };
-        server.reserve = None;
+        let Some(place) = self.state().server.as_ref().map(|server| server.place.clone()) else {
+            return;
+        };
+        let mut reserve = reserve();
+        *reserve = None;
         if let Ok(Some(connection)) = unix::accept(listener) {
             refuse(connection.as_fd(), Refusal::Memory);
         }
-        server.reserve = server.place.lock_file().ok();
+        *reserve = place.lock_file().ok();
     }
 
     /// Looks at who connected, and waits for a hello without waiting.
     fn meet(self: &Arc<Self>, connection: GuardedSocket) {
         let Ok(peer) = Peer::of(connection.as_fd()) else { return };
+        if peer.has_ended() {
+            return; // whoever has its socket now is somebody else
+        }
         if !self.config.access.admits(&peer) {
             return refuse(connection.as_fd(), Refusal::Access);
         }
@@ -213,13 +230,11 @@ impl<S: Spared> Owner<S> {
         drop(state);
         let served = self.served();
         let token = FIRST_CONNECTION + 2 * number;
-        let mut watches = Vec::new();
-        if let Some(pidfd) = &peer.pidfd {
-            watches.extend(service::watch(pidfd, served.clone(), token + 1).ok());
-        }
+        let end = peer.pidfd.as_ref();
+        let end = end.and_then(|pidfd| service::watch(pidfd, served.clone(), token + 1).ok());
         // Inserted before it is watched, so that the first event finds it.
         let fd = connection.clone();
-        self.state().attachers.insert(number, Attacher::new(connection, peer, watches));
+        self.state().attachers.insert(number, Attacher::new(connection, peer, end));
         match service::watch(&fd, served, token) {
             Ok(watch) => {
                 if let Some(attacher) = self.state().attachers.get(number) {
@@ -234,10 +249,11 @@ impl<S: Spared> Owner<S> {
 
     /// Reads what one connection says, but not for ever.
     fn listen_to(&self, number: u64) {
-        let Some(connection) = self.state().attachers.get(number).map(|a| a.connection.clone())
-        else {
-            return;
-        };
+        let mut state = self.state();
+        let Some(attacher) = state.attachers.get(number) else { return };
+        attacher.tell();
+        let connection = attacher.connection.clone();
+        drop(state);
         let mut bytes = [0; 256];
         for _ in 0..AT_ONCE {
             let heard = match packet::recv(connection.as_fd(), &mut bytes) {
@@ -269,6 +285,7 @@ impl<S: Spared> Owner<S> {
                 Ok(())
             }
             Kind::Subscribe => self.pass_on(number, bytes),
+            Kind::Who => self.describe(number),
             _ => Err(()),
         }
     }
@@ -276,6 +293,14 @@ impl<S: Spared> Owner<S> {
     /// Whoever shares the socket, if anybody does.
     fn host(&self) -> Option<Arc<dyn Host>> {
         self.host.get()?.upgrade()
+    }
+
+    /// Answers for the host, and hangs up.
+    fn describe(&self, number: u64) -> Result<(), ()> {
+        let host = self.host().ok_or(())?;
+        let asker = self.state().attachers.get(number).map(|asker| asker.connection.clone());
+        let _ = packet::send(asker.ok_or(())?.as_fd(), &host.describe(), &[]);
+        Err(())
     }
 
     /// Lets the host decide.
@@ -307,9 +332,8 @@ impl<S: Spared> Owner<S> {
             }
         };
         let id = state.rows.insert(Row::Peer(row));
-        if let Some(attacher) = state.attachers.get(number) {
-            attacher.row = Some(id);
-        }
+        let State { attachers, segments, .. } = &mut *state;
+        attachers.get(number).iter_mut().for_each(|attacher| attacher.attach(id, segments));
         let sent = self.send_welcome(&state, connection.as_fd(), &row_fd);
         // Descriptors that lie unread in sockets are limited, for all processes of a user.
         sent.inspect_err(|()| refuse(connection.as_fd(), Refusal::Memory))
@@ -393,6 +417,14 @@ fn new_row(max_slots: u32) -> Option<(Words, OwnedFd)> {
     let made = Words::create_for_peer("cenote-row", words).ok();
     reservation.settle();
     made
+}
+
+/// A descriptor that is given up to let somebody in, and turn him away, when there are none left. One
+/// is enough, for there is one service thread.
+fn reserve() -> MutexGuard<'static, Option<OwnedFd>> {
+    static RESERVE: PerProcess<Mutex<Option<OwnedFd>>> = PerProcess::new();
+    let Ok(reserve) = RESERVE.get(|| Ok::<_, Infallible>(Mutex::default()));
+    reserve.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Every attacher costs two descriptors; the rest of the program needs some, too.

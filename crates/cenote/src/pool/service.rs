@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::{fmt, io, thread};
 
@@ -33,6 +33,8 @@ struct Service {
     epoll: OwnedFd,
     /// The fork epoch it was made in: a child's is different.
     epoch: u64,
+    /// The thread was started.
+    runs: AtomicBool,
     watched: Mutex<Watched>,
     next: AtomicU64,
     /// Who is to be called although no descriptor is ready, and what wakes the thread for it.
@@ -82,6 +84,7 @@ impl Drop for Called {
 pub(crate) struct Watch {
     called: Called,
     fd: Arc<dyn AsFd + Send + Sync>,
+    minds_writing: bool,
 }
 
 impl fmt::Debug for Watch {
@@ -117,10 +120,24 @@ fn watch_for<F: AsFd + Send + Sync + 'static>(
 ) -> io::Result<Watch> {
     let called = Called::new(served, token)?;
     epoll::add(&called.service.epoll, fd, EventData::new_u64(called.id), what)?;
-    Ok(Watch { called, fd: fd.clone() })
+    Ok(Watch { called, fd: fd.clone(), minds_writing: false })
 }
 
 const READABLE: EventFlags = EventFlags::IN.union(EventFlags::RDHUP);
+
+impl Watch {
+    /// Whether to call also when the descriptor can be written.
+    pub(crate) fn mind_writing(&mut self, minds: bool) {
+        if minds == self.minds_writing || !self.called.is_ours() {
+            return;
+        }
+        self.minds_writing = minds;
+        let events = if minds { READABLE | EventFlags::OUT } else { READABLE };
+        let Called { service, id } = &self.called;
+        // It fails only for what is not watched.
+        let _ = epoll::modify(&service.epoll, self.fd.as_fd(), EventData::new_u64(*id), events);
+    }
+}
 
 impl Drop for Watch {
     fn drop(&mut self) {
@@ -152,22 +169,33 @@ impl Waker {
 impl Service {
     /// This process's service, started if need be.
     fn current() -> io::Result<&'static Service> {
-        static CURRENT: PerProcess<&'static Service> = PerProcess::new();
-        CURRENT.get(Service::start).copied()
+        static CURRENT: PerProcess<Service> = PerProcess::new();
+        let service = CURRENT.get(Service::new)?;
+        service.start()?;
+        Ok(service)
     }
 
-    fn start() -> io::Result<&'static Service> {
-        let service: &'static Service = Box::leak(Box::new(Service {
+    fn new() -> io::Result<Service> {
+        let service = Service {
             epoll: epoll::create(CreateFlags::CLOEXEC)?,
             epoch: fork::epoch(),
+            runs: AtomicBool::new(false),
             watched: Mutex::new(HashMap::new()),
             next: AtomicU64::new(BELL + 1),
             woken: Mutex::new(Vec::new()),
             bell: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
-        }));
+        };
         epoll::add(&service.epoll, &service.bell, EventData::new_u64(BELL), EventFlags::IN)?;
-        thread::Builder::new().name("cenote".into()).spawn(move || service.run())?;
         Ok(service)
+    }
+
+    /// Starts the thread, once. What is watched before it runs waits for it.
+    fn start(&'static self) -> io::Result<()> {
+        if !self.runs.swap(true, Ordering::Relaxed) {
+            let thread = thread::Builder::new().name("cenote".into()).spawn(|| self.run());
+            thread.inspect_err(|_| self.runs.store(false, Ordering::Relaxed))?;
+        }
+        Ok(())
     }
 
     fn watched(&self) -> MutexGuard<'_, Watched> {

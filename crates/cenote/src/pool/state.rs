@@ -2,6 +2,7 @@
 //!
 //! Everything here is short and never waits.
 
+use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,16 +10,18 @@ use std::time::Duration;
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::error::Holder;
-use crate::memory::select::NotGranted;
+use crate::memory::select::Wish;
 use crate::os::peer::Peer;
+use crate::pool::adopted::Adopted;
 use crate::pool::allocator::{Allocator, SegmentId, Slot};
-use crate::pool::attachers::{Attacher, Attachers};
+use crate::pool::attachers::Attachers;
 use crate::pool::config::TensorPoolConfig;
+use crate::pool::growth::Ahead;
 use crate::pool::retire::Retired;
-use crate::pool::rows::{RowId, Rows};
+use crate::pool::rows::{self, RowId, Rows};
 use crate::pool::segment::Segment;
 use crate::pool::serve::Server;
-use crate::pool::wire::row;
+use crate::pool::wire::{MAX_ADOPTED, row};
 use crate::region::{Map, Words};
 use crate::sync::AtomicU64;
 
@@ -26,6 +29,7 @@ use crate::sync::AtomicU64;
 #[derive(Debug)]
 pub(crate) struct State<S> {
     pub(super) allocator: Allocator,
+    pub(super) adopted: Adopted,
     pub(super) retired: Retired,
     pub(crate) rows: Rows<Row>,
     pub(crate) segments: HashMap<SegmentId, Segment>,
@@ -35,20 +39,29 @@ pub(crate) struct State<S> {
     spares: Vec<Spare<S>>,
     /// When each retired slot was let go of by the owner.
     retired_at: Box<[Duration]>,
-    /// Slots are overwritten before they can be reused.
-    scrub: bool,
+    /// Slots that nobody holds any more, and that must be overwritten before they can be reused.
+    /// `None` if the pool does not scrub.
+    dirty: Option<Vec<u32>>,
+    /// Slots that are being overwritten.
+    pub(super) scrubbing: usize,
     pub(super) waiters: usize,
+    /// Nothing is kept any more.
+    pub(super) closed: bool,
     /// The most slots that one attacher may hold.
     lease_limit: usize,
+    /// Allocations under the lock.
+    pub(super) allocations: u64,
     pub(super) failures: u64,
-    pub(super) not_granted: Vec<NotGranted>,
+    /// Each wish once.
+    pub(super) not_granted: Vec<Wish>,
+    pub(super) ahead: Ahead,
 }
 
 /// A spare, and the range of bytes it was made for.
 #[derive(Debug)]
 struct Spare<S> {
     place: Option<Slot>,
-    spare: Option<S>,
+    spare: Option<Arc<S>>,
 }
 
 /// A row, in the memory of whoever writes it.
@@ -67,20 +80,13 @@ impl AsRef<[AtomicU64]> for Row {
     }
 }
 
-/// A slot that was allocated.
+/// A slot that was allocated, as what a handle of it is made of.
 #[derive(Debug)]
-pub(crate) struct Granted<S> {
-    pub(crate) slot: Slot,
-    pub(crate) made: Made<S>,
-}
-
-/// What a handle of the slot is made of.
-#[derive(Debug)]
-pub(crate) enum Made<S> {
+pub(crate) enum Granted<S> {
     /// What was left when this very range was given back the last time.
-    Again(S),
-    /// The memory of its segment.
-    New(Arc<Map>),
+    Again(Arc<S>),
+    /// A range of a segment of which nothing was kept.
+    New(Slot, Arc<Map>),
 }
 
 impl<S> State<S> {
@@ -93,50 +99,67 @@ impl<S> State<S> {
         rows.insert(Row::Own(own_row));
         State {
             allocator: Allocator::new(max_slots, config.slot_alignment),
-            retired: Retired::new(max_slots),
+            adopted: Adopted::new(max_slots),
+            retired: Retired::new(max_slots + MAX_ADOPTED),
             rows,
             segments: HashMap::new(),
             attachers: Attachers::default(),
             server: None,
             spares: (0..max_slots).map(|_| Spare { place: None, spare: None }).collect(),
-            retired_at: vec![Duration::ZERO; max_slots as usize].into(),
-            scrub: config.scrub,
+            retired_at: vec![Duration::ZERO; (max_slots + MAX_ADOPTED) as usize].into(),
+            dirty: config.scrub.then(|| Vec::with_capacity(max_slots as usize)),
+            scrubbing: 0,
             waiters: 0,
+            closed: false,
             lease_limit: config.lease_limit(),
+            allocations: 0,
             failures: 0,
             not_granted: Vec::new(),
+            ahead: Ahead::default(),
         }
     }
 
+    /// The bytes of private memory that it needs for each slot.
+    pub(super) const BYTES_PER_SLOT: usize = Allocator::BYTES_PER_SLOT
+        + size_of::<Spare<S>>()
+        + size_of::<Duration>()
+        + 3 * size_of::<u32>(); // retired, dirty
+
     pub(super) fn grant(&mut self, slot: Slot) -> Granted<S> {
+        self.allocations += 1;
         let spare = &mut self.spares[slot.index as usize];
         if spare.place == Some(slot)
             && let Some(again) = spare.spare.take()
         {
-            return Granted { slot, made: Made::Again(again) };
+            return Granted::Again(again);
         }
         // The range of an old spare is somebody else's by now; it would keep its segment mapped.
         *spare = Spare { place: Some(slot), spare: None };
         // The allocator hands out ranges of segments that were added, and no others.
-        let map = self.segments[&slot.segment].map.clone();
-        Granted { slot, made: Made::New(map) }
+        Granted::New(slot, self.segments[&slot.segment].map.clone())
     }
 
     /// Whether the next slot of this size may need another segment, and one can be had. A loop
     /// over one size that has one slot at a time is not about to need more.
     pub(super) fn is_low(&self, len: usize, pool_size: usize) -> bool {
         let found = self.allocator.stats();
-        found.slots > 1 && found.reserved - found.in_use < len && pool_size - found.reserved >= len
+        found.slots > 1
+            && found.reserved - found.in_use < len
+            && pool_size.saturating_sub(found.reserved) >= len
     }
 
     /// Keeps a spare for a slot; gives back the one it replaces, to be dropped without the lock.
-    pub(super) fn keep(&mut self, slot: u32, spare: Option<S>) -> Option<S> {
+    /// A spare leads back to the pool: after closing, keeping it would keep the pool for ever.
+    pub(super) fn keep(&mut self, slot: u32, spare: Option<Arc<S>>) -> Option<Arc<S>> {
+        if self.closed || self.adopted.has(slot) {
+            return spare;
+        }
         std::mem::replace(&mut self.spares[slot as usize].spare, spare)
     }
 
     pub(super) fn retire(&mut self, slot: u32, published: bool, serials: &[AtomicU64]) {
         if !published || self.retired.retire(slot, serials, &self.rows) {
-            self.free(slot);
+            free(&mut self.allocator, &mut self.adopted, &mut self.dirty, slot);
         } else {
             self.retired_at[slot as usize] = coarse_now();
         }
@@ -144,25 +167,64 @@ impl<S> State<S> {
 
     /// Looks again at up to `limit` slots that others held.
     pub(crate) fn sweep(&mut self, limit: usize, serials: &[AtomicU64]) {
-        let State { allocator, retired, rows, segments, scrub, .. } = self;
-        retired.sweep(limit, serials, rows, |slot| free(allocator, segments, *scrub, slot));
+        let State { allocator, adopted, retired, rows, dirty, .. } = self;
+        retired.sweep(limit, serials, rows, |slot| free(allocator, adopted, dirty, slot));
     }
 
-    fn free(&mut self, slot: u32) {
-        free(&mut self.allocator, &self.segments, self.scrub, slot);
+    /// A slot that is in use.
+    pub(super) fn slot(&self, index: u32) -> Option<Slot> {
+        if !self.adopted.has(index) {
+            return self.allocator.slot(index);
+        }
+        let segment = self.adopted.segment(index)?;
+        let capacity = self.segments.get(&segment)?.len;
+        Some(Slot { index, segment, offset: 0, capacity })
+    }
+
+    /// Segments of adopted memory that nobody holds any more, to be dropped without the lock.
+    pub(super) fn forget_adopted(&mut self) -> Vec<Segment> {
+        if !self.adopted.any_gone() {
+            return Vec::new();
+        }
+        let gone = self.adopted.take_gone();
+        gone.iter().for_each(|id| self.attachers.forget(*id));
+        gone.iter().filter_map(|id| self.segments.remove(id)).collect()
     }
 
     pub(crate) fn sweep_all(&mut self, serials: &[AtomicU64]) {
         self.sweep(usize::MAX, serials);
     }
 
+    /// Whether some slots cannot be handed out before they are scrubbed.
+    pub(super) fn is_dirty(&self) -> bool {
+        self.dirty.as_ref().is_some_and(|dirty| !dirty.is_empty())
+    }
+
+    /// The slots to scrub, and their memory. They count as in use until they are freed.
+    pub(super) fn take_dirty(&mut self) -> Vec<(Slot, Arc<Map>)> {
+        let place = |index: u32| {
+            let slot = self.allocator.slot(index)?;
+            Some((slot, self.segments.get(&slot.segment)?.map.clone()))
+        };
+        let found: Vec<_> =
+            self.dirty.iter_mut().flat_map(|dirty| dirty.drain(..)).filter_map(place).collect();
+        self.scrubbing += found.len();
+        found
+    }
+
+    /// Slots of which this process has handles.
+    pub(super) fn own_slots(&self) -> usize {
+        let others = self.retired.len() + self.dirty.as_ref().map_or(0, Vec::len) + self.scrubbing;
+        (self.allocator.stats().slots as usize + self.adopted.len()).saturating_sub(others)
+    }
+
     /// Every spare there is.
-    pub(super) fn take_spares(&mut self) -> Vec<S> {
+    pub(super) fn take_spares(&mut self) -> Vec<Arc<S>> {
         self.spares.iter_mut().filter_map(|spare| spare.spare.take()).collect()
     }
 
     /// Spares of slots that are not in use: they keep segments mapped.
-    pub(super) fn drop_spares_of_unused(&mut self) -> Vec<S> {
+    pub(super) fn drop_spares_of_unused(&mut self) -> Vec<Arc<S>> {
         let allocator = &self.allocator;
         let unused = |index: &u32| allocator.slot(*index).is_none();
         let indices = (0..u32::try_from(self.spares.len()).unwrap_or(u32::MAX)).filter(unused);
@@ -170,21 +232,33 @@ impl<S> State<S> {
         indices.into_iter().filter_map(|index| self.spares[index as usize].spare.take()).collect()
     }
 
-    /// Who holds how many slots, and since when, counting only slots that the owner let go of.
+    /// Who holds how many slots, those first that hold most of what the owner let go of.
     pub(super) fn holders(&self) -> Vec<Holder> {
         let now = coarse_now();
         let peers: HashMap<RowId, &Peer> =
             self.attachers.attached().map(|(row, attacher)| (row, &attacher.peer)).collect();
-        let mut found: HashMap<RowId, Holder> = HashMap::new();
-        for slot in self.retired.iter() {
-            let age = now.saturating_sub(self.retired_at[slot as usize]);
-            for (row, ..) in self.rows.holders(slot) {
-                let holder = found.entry(row).or_insert_with(|| holder(peers.get(&row).copied()));
-                holder.retired_slots += 1;
-                holder.longest = holder.longest.max(age);
-            }
-        }
-        found.into_values().collect()
+        let holder = |(id, row)| self.holder(row, peers.get(&id).copied(), now);
+        let mut found: Vec<Holder> = self.rows.iter().filter_map(holder).collect();
+        found.sort_by_key(|holder| Reverse((holder.retired_slots, holder.slots)));
+        found
+    }
+
+    /// What is held in one row; that of this process has no peer.
+    fn holder(&self, row: &Row, peer: Option<&Peer>, now: Duration) -> Option<Holder> {
+        let retired = self.retired.iter().filter(|slot| rows::holds(row, *slot));
+        let ages = retired.map(|slot| now.saturating_sub(self.retired_at[slot as usize]));
+        let (retired_slots, longest) =
+            ages.fold((0, Duration::ZERO), |(slots, longest), age| (slots + 1, longest.max(age)));
+        let slots = match row {
+            Row::Own(_) => self.own_slots() + retired_slots,
+            Row::Peer(_) => self.allocator.in_use().filter(|slot| rows::holds(row, *slot)).count(),
+        };
+        let (pid, program) = match peer {
+            _ if slots == 0 => return None,
+            Some(peer) => (peer.pid, peer.program()),
+            None => (std::process::id().cast_signed(), "this process".to_owned()),
+        };
+        Some(Holder { pid, program, slots, retired_slots, longest })
     }
 
     /// Drops the rows of attachers that are gone, though the service thread has not heard yet.
@@ -199,44 +273,33 @@ impl<S> State<S> {
     pub(super) fn expel(&mut self, serials: &[AtomicU64]) {
         let mut held: HashMap<RowId, usize> = HashMap::new();
         for slot in self.retired.iter() {
-            self.rows.holders(slot).for_each(|(row, ..)| *held.entry(row).or_default() += 1);
+            self.rows.holders(slot).for_each(|row| *held.entry(row).or_default() += 1);
         }
         held.retain(|_, slots| *slots > self.lease_limit);
-        let over = |attacher: &Attacher| attacher.row.is_some_and(|row| held.contains_key(&row));
-        for attacher in self.attachers.take(over) {
+        for attacher in self.attachers.expel(&held, self.lease_limit) {
             attacher.row.and_then(|row| self.rows.remove(row));
         }
         self.sweep_all(serials);
     }
 }
 
-/// Frees a slot that nobody holds any more.
+/// Frees a slot that nobody holds any more, or puts it down for scrubbing, which is too long for
+/// the lock.
 fn free(
     allocator: &mut Allocator,
-    segments: &HashMap<SegmentId, Segment>,
-    scrub: bool,
+    adopted: &mut Adopted,
+    dirty: &mut Option<Vec<u32>>,
     index: u32,
 ) {
-    if scrub
-        && let Some(slot) = allocator.slot(index)
-        && let Some(segment) = segments.get(&slot.segment)
-    {
-        segment.scrub(slot.offset..slot.offset + slot.capacity);
+    match dirty {
+        _ if adopted.has(index) => adopted.free(index),
+        Some(dirty) => dirty.push(index),
+        None => allocator.free(index),
     }
-    allocator.free(index);
 }
 
 /// Cheap, and exact to a few milliseconds.
 fn coarse_now() -> Duration {
     let now = clock_gettime(ClockId::MonotonicCoarse);
     Duration::try_from(now).unwrap_or_default()
-}
-
-/// A holder of nothing yet; without a peer it is this process itself.
-fn holder(peer: Option<&Peer>) -> Holder {
-    let (pid, program) = match peer {
-        Some(peer) => (peer.pid, peer.program()),
-        None => (std::process::id().cast_signed(), "this process".to_owned()),
-    };
-    Holder { pid, program, retired_slots: 0, longest: Duration::ZERO }
 }

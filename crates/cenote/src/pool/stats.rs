@@ -24,14 +24,18 @@ pub struct PoolStats {
     pub waste_bytes: usize,
     /// Segments reserved.
     pub segments: usize,
-    /// Processes attached, without this one.
+    /// Connections of attached processes. A pool that this process opened by name, though it owns
+    /// it, counts: it leases by a row of its own, as anybody's.
     pub attachers: usize,
+    /// Whether the pool would notice that its socket was removed, and make it anew. That takes
+    /// inotify(7), which a system may have run out of; all else works without.
+    pub socket_watched: bool,
     /// Tensors allocated since the pool was made.
     pub allocations: u64,
-    /// Allocations that failed because the pool was full.
+    /// Allocations that failed, because the pool was full or could not grow.
     pub failures: u64,
     /// Bytes of other tensors that were copied into the pool (`stage`).
     pub bytes_copied: u64,
-    /// Wishes of the configuration that were not granted, one for each segment that was refused.
+    /// Wishes of the configuration that were not granted for some segment, each once.
     pub not_granted: Vec<Wish>,
 }

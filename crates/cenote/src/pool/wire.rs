@@ -3,7 +3,7 @@
 //! ```text
 //!   attacher → owner   Hello
 //!   owner → attacher   Welcome  + header, row, and a descriptor for each segment
-//!                      Refused
+//!                      Refused                        (also later: held too much)
 //!                      Segment  + its descriptor      (a new one)
 //!                      Gone                           (trimmed: it can be unmapped)
 //!   attacher → owner   More                           (I need segments that I do not have)
@@ -25,6 +25,9 @@ pub(crate) const MAX_SEGMENTS: usize = 128;
 /// The most slots that a pool has.
 pub(crate) const MAX_SLOTS: u32 = 1 << 20;
 
+/// The most pieces of memory that it shares beside those: they have slots, too.
+pub(crate) const MAX_ADOPTED: u32 = 64;
+
 /// What a packet is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
@@ -40,14 +43,19 @@ pub(crate) enum Kind {
     Subscribe = 8,
     Subscribed = 9,
     Mismatch = 10,
+    Who = 11,
+    Told = 12,
 }
 
 impl Kind {
     fn from_code(code: u32) -> Option<Kind> {
         use Kind::*;
-        [Hello, Welcome, Refused, Segment, Gone, More, Wake, Subscribe, Subscribed, Mismatch]
-            .into_iter()
-            .find(|kind| *kind as u32 == code)
+        [
+            Hello, Welcome, Refused, Segment, Gone, More, Wake, Subscribe, Subscribed, Mismatch,
+            Who, Told,
+        ]
+        .into_iter()
+        .find(|kind| *kind as u32 == code)
     }
 }
 
@@ -92,7 +100,7 @@ pub(crate) struct Welcome {
     pub(crate) head: Packet,
     pub(crate) uid: u64,
     pub(crate) max_slots: u32,
-    /// How many leases this attacher may hold.
+    /// How many slots this attacher may hold.
     pub(crate) max_leases: u32,
     /// Segments in use: their numbers and lengths, in the order of their descriptors.
     pub(crate) segments: u32,
@@ -115,7 +123,7 @@ impl Welcome {
         let bad = |what| Error::BadMessage { what };
         let welcome: Welcome = bytemuck::try_pod_read_unaligned(bytes)
             .map_err(|_| bad("the owner's answer has the wrong length"))?;
-        if welcome.max_slots == 0 || welcome.max_slots > MAX_SLOTS {
+        if welcome.max_slots == 0 || welcome.max_slots > MAX_SLOTS + MAX_ADOPTED {
             return Err(bad("the owner says an impossible number of slots"));
         }
         if welcome.segments as usize > MAX_SEGMENTS {
@@ -139,6 +147,8 @@ pub(crate) enum Refusal {
     Crowded = 2,
     /// The owner has no memory for another row.
     Memory = 3,
+    /// It was attached, and held too much.
+    Leases = 4,
 }
 
 impl Refusal {
@@ -146,11 +156,25 @@ impl Refusal {
         Packet { index: self as u32, ..Packet::new(Kind::Refused) }
     }
 
+    /// Tells an attacher that it held too many slots, and how many it may.
+    pub(crate) fn leases(held: usize, max: usize) -> Packet {
+        let word = |count| u64::from(u32::try_from(count).unwrap_or(u32::MAX));
+        Packet { len: word(held) << 32 | word(max), ..Refusal::Leases.packet() }
+    }
+
+    /// How many slots were held, and how many may be, if that is the reason.
+    #[allow(clippy::cast_possible_truncation, reason = "each half is a number")]
+    pub(crate) fn too_many(packet: Packet) -> Option<(u32, u32)> {
+        let numbers = ((packet.len >> 32) as u32, packet.len as u32);
+        (packet.index == Refusal::Leases as u32).then_some(numbers)
+    }
+
     pub(crate) fn why(code: u32) -> &'static str {
         match code {
             1 => "the pool belongs to another user, who has not let this one in",
             2 => "too many processes are attached",
             3 => "its owner has no memory for another attacher",
+            4 => "this process held too many slots",
             _ => "its owner does not say why",
         }
     }

@@ -7,8 +7,9 @@
 #![allow(unsafe_code, reason = "mmap(2) hands out raw memory")]
 
 use std::ffi::c_void;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::ptr::{self, NonNull};
+use std::sync::Arc;
 use std::{io, mem};
 
 use rustix::mm::{self, Advice, MapFlags, ProtFlags};
@@ -38,6 +39,8 @@ pub(crate) struct Map {
     len: usize,
     /// Writable shared pages are made private in a forked child.
     guard: Option<Guarded>,
+    /// The file that takes, where the map itself keeps it open.
+    fd: Option<Arc<OwnedFd>>,
 }
 
 // SAFETY: a mapping belongs to the process, not to a thread, and `Map` has no interior mutability.
@@ -57,7 +60,8 @@ impl Map {
 
     /// Maps the first `len` bytes of a file, shared with everybody who has it.
     ///
-    /// If it is writable, the caller keeps `fd` open for as long as the map lives.
+    /// If it is writable, the caller keeps `fd` open for as long as the map lives, or has the map do
+    /// that ([`Map::keeping`]).
     pub(crate) fn shared(
         fd: BorrowedFd<'_>,
         len: usize,
@@ -73,6 +77,12 @@ impl Map {
             map.guard = Some(Guarded::map(map.ptr, len, fd.as_raw_fd()));
         }
         Ok(map)
+    }
+
+    /// Keeps the file that is mapped open for as long as the map lives.
+    pub(crate) fn keeping(mut self, fd: Arc<OwnedFd>) -> Map {
+        self.fd = Some(fd);
+        self
     }
 
     /// Runs `map` where its result is aligned to `align`.
@@ -101,7 +111,7 @@ impl Map {
 
     fn adopt(ptr: *mut c_void, len: usize) -> io::Result<Map> {
         let ptr = NonNull::new(ptr.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
-        Ok(Map { ptr, len, guard: None })
+        Ok(Map { ptr, len, guard: None, fd: None })
     }
 
     /// Address space without memory, large enough to hold `len` bytes at a multiple of `align`.

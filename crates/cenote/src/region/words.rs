@@ -8,6 +8,7 @@
 #![allow(unsafe_code, reason = "mapped memory becomes atomics")]
 
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
 use std::{io, slice};
 
 use super::map::{Access, Map};
@@ -19,16 +20,13 @@ use crate::sync::AtomicU64;
 pub(crate) struct Words {
     map: Map,
     len: usize,
-    /// Kept open as long as the words are writable here: see [`Map::shared`].
-    _fd: Option<OwnedFd>,
 }
 
 impl Words {
     /// New words, all zero, and the file behind them, for others to map.
-    pub(crate) fn create(name: &str, len: usize) -> io::Result<(Words, OwnedFd)> {
-        let fd = memfd::create(name, byte_len(len)? as u64)?;
-        let kept = fd.try_clone()?;
-        Ok((Words::writable(kept, len)?, fd))
+    pub(crate) fn create(name: &str, len: usize) -> io::Result<(Words, Arc<OwnedFd>)> {
+        let fd = Arc::new(memfd::create(name, byte_len(len)? as u64)?);
+        Ok((Words::writable(&fd, len)?, fd))
     }
 
     /// New words, all zero, that this process only looks at: whoever gets the file writes them.
@@ -39,18 +37,19 @@ impl Words {
 
     /// The first `len` words of a file, which the caller has found to be large enough and sealed
     /// against shrinking.
-    pub(crate) fn writable(fd: OwnedFd, len: usize) -> io::Result<Words> {
+    pub(crate) fn writable(fd: &Arc<OwnedFd>, len: usize) -> io::Result<Words> {
         let map = Map::shared(fd.as_fd(), byte_len(len)?, 1, Access::Write)?;
-        Ok(Words { map, len, _fd: Some(fd) })
+        Ok(Words { map: map.keeping(fd.clone()), len })
     }
 
     /// As [`Words::writable`], but storing into them would fault.
     pub(crate) fn read_only(fd: &OwnedFd, len: usize) -> io::Result<Words> {
         let map = Map::shared(fd.as_fd(), byte_len(len)?, 1, Access::Read)?;
-        Ok(Words { map, len, _fd: None })
+        Ok(Words { map, len })
     }
 
     /// The words. Only those that were opened for it may be stored into.
+    #[inline]
     pub(crate) fn get(&self) -> &[AtomicU64] {
         const { assert!(cfg!(loom) || align_of::<AtomicU64>() == 8) };
         // SAFETY: the mapping has `len` words, lives as long as `self`, is aligned to pages, and

@@ -4,7 +4,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::error::{Error, Result};
-use crate::pool::attachment::{self, Attachment};
+use crate::pool::attach;
+use crate::pool::attachment::Attachment;
 use crate::pool::greeting::{Begun, Greeting};
 use crate::tensor::home::Spare;
 use crate::tensor::pool::{self, Known};
@@ -12,12 +13,15 @@ use crate::tensor::pool::{self, Known};
 /// How long an owner may take to answer.
 const ANSWER: Duration = Duration::from_secs(5);
 
+/// What has come of it, once something has.
+type Outcome = Option<Result<Arc<Attachment<Spare>>>>;
+
 /// A pool that is being attached to.
 #[derive(Debug)]
 pub(crate) struct Attaching {
     uid: u64,
     since: Instant,
-    outcome: Arc<Mutex<Option<Result<Arc<Attachment<Spare>>>>>>,
+    outcome: Arc<Mutex<Outcome>>,
     greeting: Option<Arc<Greeting>>,
 }
 
@@ -35,7 +39,7 @@ impl Attaching {
         let outcome = Arc::new(Mutex::new(None));
         let mut attaching =
             Attaching { uid, since: Instant::now(), outcome: outcome.clone(), greeting: None };
-        let begun = attachment::begin(uid, move |attached| {
+        let begun = attach::begin(uid, move |attached| {
             set(&outcome, attached);
             done();
         });
@@ -78,8 +82,6 @@ impl Attaching {
         Error::NoSuchPool { pool: format!("uid {:016x}", self.uid) }
     }
 }
-
-type Outcome = Option<Result<Arc<Attachment<Spare>>>>;
 
 fn outcome(shared: &Mutex<Outcome>) -> MutexGuard<'_, Outcome> {
     // Nothing under this lock panics.

@@ -16,6 +16,8 @@ use crate::os::fork;
 #[cfg(target_os = "linux")]
 use crate::pool::allocator::Slot;
 #[cfg(target_os = "linux")]
+use crate::region::Map;
+#[cfg(target_os = "linux")]
 use crate::tensor::home::Home;
 
 /// What all clones and views of a tensor share.
@@ -84,6 +86,16 @@ impl Buffer {
         &self.selection
     }
 
+    /// Whether nobody can change the bytes while they are read. A forked child has no lease, so what
+    /// it inherited may be reused.
+    pub(crate) fn is_stable(&self) -> bool {
+        #[cfg(target_os = "linux")]
+        if self.home.is_some() && self.epoch != fork::epoch() {
+            return false;
+        }
+        self.storage.stable
+    }
+
     #[cfg(target_os = "linux")]
     pub(crate) fn home(&self) -> Option<&Home> {
         self.home.as_ref()
@@ -133,6 +145,22 @@ impl Buffer {
         }
         self.set_published();
         Ok(fd.as_fd())
+    }
+
+    /// The file behind the bytes and a mapping of it to read, after making sure that the bytes stay
+    /// as they are, for everybody and for good. `None` if that cannot be.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn for_adoption(&self) -> Result<Option<(Arc<std::os::fd::OwnedFd>, Arc<Map>)>> {
+        use crate::error::Error;
+        use crate::pool::files;
+
+        let Ok(fd) = self.publish("adoption") else { return Ok(None) };
+        let error = |source| Error::os("sharing memory", source);
+        // A file that came from elsewhere may lack the seal, and may not take it.
+        let _ = crate::os::memfd::forbid_writing(fd);
+        let fd = fd.try_clone_to_owned().map_err(error)?;
+        let mapped = files::open_segment(&fd, self.storage.region.len() as u64);
+        Ok(mapped.ok().map(|map| (Arc::new(fd), map)))
     }
 
     /// Makes a buffer that came back to its pool like new. Only the pool has it, so whoever gets

@@ -116,7 +116,7 @@ impl Tensor {
 
     /// Copies the elements of `source`, which has the same shape, or the same size and format.
     /// Tells how many bytes that were.
-    fn fill_from(&mut self, source: &Tensor) -> Result<usize> {
+    pub(crate) fn fill_from(&mut self, source: &Tensor) -> Result<usize> {
         let mut copied = 0;
         for plane in 0..source.plane_count() {
             let from = source.samples(plane)?;

@@ -112,16 +112,13 @@ impl TensorDescriptor {
         Meta::from_words(&self.tail[start..start + usize::from(self.meta)])
     }
 
-    /// The same tensor, with metadata of a kind.
-    #[must_use]
-    pub(crate) fn with_meta(mut self, kind: u16, meta: &Meta) -> Self {
+    /// Adds metadata of a kind, to a descriptor that has none yet.
+    pub(crate) fn set_meta(&mut self, kind: u16, meta: &Meta) {
         let words = meta.as_words();
         let start = 2 * usize::from(self.ndim);
-        self.tail[start..].fill(0);
         self.tail[start..start + words.len()].copy_from_slice(words);
         self.kind = kind;
         self.meta = u16::try_from(words.len()).unwrap_or_default();
-        self
     }
 
     /// The words after the head that are in use.

@@ -1,7 +1,7 @@
 //! The way home of a pooled buffer: which slot of which pool it is, and who takes it back.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use crate::error::{Error, Result};
 use crate::memory::TensorMemory;
@@ -10,7 +10,7 @@ use crate::memory::storage::Storage;
 use crate::pool::allocator::{SegmentId, Slot};
 use crate::pool::attachment::Attachment;
 use crate::pool::owner::{Owner, Spared};
-use crate::pool::state::{Granted, Made};
+use crate::pool::state::Granted;
 use crate::region::{Access, Map, Region};
 use crate::tensor::buffer::{Buffer, Handle};
 
@@ -25,14 +25,27 @@ pub(crate) struct Home {
     pub(crate) slot: Slot,
     /// The serial under which the slot was leased. An owner's slot has the pool's.
     lease_serial: AtomicU64,
+    /// The bytes that were asked for, of a slot that was allocated.
+    len: AtomicUsize,
 }
 
-impl Spared for Spare {
+impl Spared for Buffer {
     fn slot(&self) -> Slot {
         // A spare has a home: it came from there.
         let nowhere =
             Slot { index: u32::MAX, segment: SegmentId(u32::MAX), offset: 0, capacity: 0 };
         self.home().map_or(nowhere, |home| home.slot)
+    }
+
+    fn len(&self) -> usize {
+        self.home().map_or(0, |home| home.len.load(Ordering::Relaxed))
+    }
+
+    fn owner(&self) -> Option<&Arc<Owner<Buffer>>> {
+        match &self.home()?.pool {
+            PoolRef::Allocated(owner) => Some(owner),
+            _ => None,
+        }
     }
 }
 
@@ -40,18 +53,24 @@ impl Spared for Spare {
 #[derive(Debug, Clone)]
 pub(crate) enum PoolRef {
     /// It allocated it.
-    Allocated(Arc<Owner<Spare>>),
+    Allocated(Arc<Owner<Buffer>>),
+    /// It is memory that the pool did not make.
+    Adopted(Arc<Owner<Buffer>>),
     /// It leased it from itself, by descriptor.
-    OwnLease(Arc<Owner<Spare>>),
+    OwnLease(Arc<Owner<Buffer>>),
     /// It leased it from another process.
     Leased(Arc<Attachment<Spare>>),
 }
 
 impl Home {
+    fn new(pool: PoolRef, slot: Slot, lease_serial: u64, len: usize) -> Home {
+        Home { pool, slot, lease_serial: AtomicU64::new(lease_serial), len: AtomicUsize::new(len) }
+    }
+
     /// The serial for a descriptor of the slot's content.
     pub(crate) fn publish(&self) -> u64 {
         match &self.pool {
-            PoolRef::Allocated(owner) => owner.publish(self.slot.index),
+            PoolRef::Allocated(owner) | PoolRef::Adopted(owner) => owner.publish(self.slot.index),
             _ => self.lease_serial.load(Ordering::Relaxed),
         }
     }
@@ -59,7 +78,9 @@ impl Home {
     /// An error in a forked child, which has neither slot nor lease.
     pub(crate) fn check_process(&self) -> Result<()> {
         match &self.pool {
-            PoolRef::Allocated(owner) | PoolRef::OwnLease(owner) => owner.check_process(),
+            PoolRef::Allocated(owner) | PoolRef::Adopted(owner) | PoolRef::OwnLease(owner) => {
+                owner.check_process()
+            }
             PoolRef::Leased(attachment) => attachment.check_process(),
         }
     }
@@ -67,14 +88,16 @@ impl Home {
     /// Whether others can attach to the pool: its owner lives.
     pub(crate) fn is_attachable(&self) -> bool {
         match &self.pool {
-            PoolRef::Allocated(_) | PoolRef::OwnLease(_) => true,
+            PoolRef::Allocated(_) | PoolRef::Adopted(_) | PoolRef::OwnLease(_) => true,
             PoolRef::Leased(attachment) => !attachment.is_gone(),
         }
     }
 
     pub(crate) fn uid(&self) -> u64 {
         match &self.pool {
-            PoolRef::Allocated(owner) | PoolRef::OwnLease(owner) => owner.entry.uid,
+            PoolRef::Allocated(owner) | PoolRef::Adopted(owner) | PoolRef::OwnLease(owner) => {
+                owner.entry.uid
+            }
             PoolRef::Leased(attachment) => attachment.entry.uid,
         }
     }
@@ -84,10 +107,17 @@ impl Home {
         self.slot == slot
     }
 
+    /// Notes how many bytes were asked for this time.
+    #[inline]
+    pub(crate) fn set_len(&self, len: usize) {
+        self.len.store(len, Ordering::Relaxed);
+    }
+
     /// Gives the slot back.
     pub(crate) fn give_back(&self, published: bool) {
         match &self.pool {
             PoolRef::Allocated(owner) => owner.give_back(self.slot.index, None, published),
+            PoolRef::Adopted(owner) => owner.give_back(self.slot.index, None, true),
             PoolRef::OwnLease(owner) => owner.release(self.slot.index),
             PoolRef::Leased(attachment) => attachment.release(self.slot.index, None),
         }
@@ -98,32 +128,42 @@ impl Home {
     pub(crate) fn recycle(buffer: Spare) {
         let Some(home) = buffer.home() else { return };
         let slot = home.slot.index;
-        match home.pool.clone() {
-            PoolRef::Allocated(owner) if buffer.is_published() => {
-                owner.give_back(slot, Some(buffer), true);
-            }
-            PoolRef::Allocated(owner) => owner.offer(buffer),
-            PoolRef::Leased(attachment) => attachment.release(slot, Some(buffer)),
+        match &home.pool {
+            PoolRef::Allocated(_) if buffer.is_published() => Owner::give_back_whole(buffer, true),
+            PoolRef::Allocated(_) => Owner::offer(buffer),
+            PoolRef::Adopted(owner) => owner.give_back(slot, None, true),
             PoolRef::OwnLease(owner) => owner.release(slot),
+            PoolRef::Leased(attachment) => {
+                let attachment = attachment.clone();
+                attachment.release(slot, Some(buffer));
+            }
         }
     }
 }
 
-/// The buffer of a slot that was just allocated.
+/// The buffer of a slot that was just allocated for `len` bytes.
 #[inline]
-pub(crate) fn allocated(owner: &Arc<Owner<Spare>>, granted: Granted<Spare>) -> Result<Handle> {
-    let Granted { slot, made } = granted;
-    let map = match made {
-        Made::Again(spare) => {
+pub(crate) fn allocated(
+    owner: &Arc<Owner<Buffer>>,
+    granted: Granted<Buffer>,
+    len: usize,
+) -> Result<Handle> {
+    match granted {
+        Granted::Again(spare) => {
             spare.renew();
-            return Ok(Handle::of(spare));
+            spare.home().iter().for_each(|home| home.set_len(len));
+            Ok(Handle::of(spare))
         }
-        Made::New(map) => map,
-    };
-    let range = slot.offset..slot.offset + slot.capacity;
-    let home =
-        Home { pool: PoolRef::Allocated(owner.clone()), slot, lease_serial: AtomicU64::new(0) };
-    region(map, range, Access::Write, home)
+        Granted::New(slot, map) => {
+            let pool = PoolRef::Allocated(owner.clone());
+            region(map, Home::new(pool, slot, 0, len))
+        }
+    }
+}
+
+/// The buffer of memory that a pool has adopted, read-only.
+pub(crate) fn adopted(owner: &Arc<Owner<Buffer>>, slot: Slot, map: Arc<Map>) -> Result<Handle> {
+    region(map, Home::new(PoolRef::Adopted(owner.clone()), slot, 0, 0))
 }
 
 /// The buffer of a slot that was just leased, read-only.
@@ -137,27 +177,28 @@ pub(crate) fn leased(
     if let Some(spare) = spare.filter(|spare| spare.lease_again(slot, serial)) {
         return Ok(Handle::of(spare));
     }
-    let range = slot.offset..slot.offset + slot.capacity;
-    region(map, range, Access::Read, Home { pool, slot, lease_serial: AtomicU64::new(serial) })
+    region(map, Home::new(pool, slot, serial, 0))
 }
 
-/// A pooled buffer over part of a segment.
+/// A pooled buffer over part of a segment: what was allocated can be written, what was leased not.
 #[allow(unsafe_code, reason = "slots of one segment share a mapping")]
-fn region(
-    map: Arc<Map>,
-    range: std::ops::Range<usize>,
-    access: Access,
-    home: Home,
-) -> Result<Handle> {
+fn region(map: Arc<Map>, home: Home) -> Result<Handle> {
+    let range = home.slot.offset..home.slot.offset + home.slot.capacity;
     let (start, end, len) = (range.start as i128, range.end as i128, map.len());
+    let access = match home.pool {
+        PoolRef::Allocated(_) => Access::Write,
+        PoolRef::Adopted(_) | PoolRef::OwnLease(_) | PoolRef::Leased(_) => Access::Read,
+    };
     // SAFETY: to write: the allocator hands out disjoint ranges, and this one was handed out to
     // `home` and comes back when the buffer is dropped, so nobody else has a region over it. To
-    // read: the slot is leased by `home`, so its owner does not reuse it, and its bytes do not
-    // change. The range is the slot's: in this process the allocator says so, elsewhere the
+    // read: the slot is leased by `home`, so its owner does not reuse it, or it is adopted, and
+    // sealed against writing: its bytes do not change. The range is the slot's: in this process the allocator says so, elsewhere the
     // owner's header, and the owner is trusted for the content of its bytes.
     let region = unsafe { Region::part(map, range, access) };
     let region = region.ok_or(Error::OutOfBuffer { start, end, len })?;
+    // Another process's owner can still write, and ought not to: that much is not trusted.
+    let stable = !matches!(home.pool, PoolRef::Leased(_));
     let storage =
-        Storage { region, memory: TensorMemory::Shm, stable: true, fd: None, _reservation: None };
+        Storage { region, memory: TensorMemory::Shm, stable, fd: None, _reservation: None };
     Ok(Handle::pooled(storage, Selection::given(TensorMemory::Shm, Origin::Pooled), home))
 }

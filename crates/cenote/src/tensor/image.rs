@@ -180,12 +180,10 @@ impl Tensor {
 
     /// All samples of one plane. They can be more than the elements of a packed image: an odd row
     /// of YUYV ends in the middle of a pair of pixels.
-    pub(super) fn samples(&self, plane: usize) -> Result<Tensor> {
+    pub(crate) fn samples(&self, plane: usize) -> Result<Tensor> {
         match (&self.far_planes, self.format) {
             (Some(far), _) if plane > 0 => Ok(far[plane - 1].clone()),
-            (None, Some(format)) => {
-                Ok(self.with_layout(plane_layouts(format, &self.layout)?[plane]))
-            }
+            (None, Some(format)) => Ok(self.with_layout(plane_at(format, &self.layout, plane)?)),
             _ => Ok(self.with_layout(self.layout)),
         }
     }
@@ -255,6 +253,10 @@ impl Tensor {
     fn check_image(&self, format: PixelFormat, layout: &Layout) -> Result<()> {
         let buffer = self.buffer.storage().region.len();
         layout.fits(buffer)?;
+        // The usual case, quickly: the one plane is the tensor itself.
+        if format.lies_as_shaped() {
+            return check_packed(format, layout);
+        }
         for plane in plane_layouts(format, layout)? {
             plane.fits(buffer)?;
         }
@@ -262,10 +264,40 @@ impl Tensor {
     }
 }
 
-/// The layout of one plane of a whole image.
+/// The layout of one plane of a whole image, which was checked to be one.
 pub(super) fn plane_at(format: PixelFormat, layout: &Layout, index: usize) -> Result<Layout> {
-    let planes = plane_layouts(format, layout)?;
-    planes.get(index).copied().ok_or_else(|| no_such_plane(Some(format), index))
+    let (width, height) = format.size_of(layout.shape())?;
+    let stride = row_stride(format, layout)?;
+    let planes = format.planes(width, height, stride)?;
+    let plane = planes.get(index).ok_or_else(|| no_such_plane(Some(format), index))?;
+    plane_layout(plane, layout.offset(), layout.item_size())
+}
+
+/// Checks that `layout` is rows of pixels that lie side by side.
+fn check_packed(format: PixelFormat, layout: &Layout) -> Result<()> {
+    let (width, _) = format.size_of(layout.shape())?;
+    let stride = row_stride(format, layout)?;
+    format.check_row_stride(width, stride)?;
+    let item = layout.item_size();
+    let expected = [stride, format.channels() * item, item];
+    let axes = layout.shape().iter().zip(layout.strides());
+    let packed = |((&len, &found), &expected): ((&usize, &isize), &usize)| {
+        len == 1 || usize::try_from(found) == Ok(expected)
+    };
+    if axes.zip(&expected).all(packed) { Ok(()) } else { Err(not_rows(format, layout)) }
+}
+
+fn row_stride(format: PixelFormat, layout: &Layout) -> Result<usize> {
+    let stride = layout.strides()[row_axis(format)];
+    usize::try_from(stride).map_err(|_| not_rows(format, layout))
+}
+
+fn not_rows(format: PixelFormat, layout: &Layout) -> Error {
+    Error::FormatLayout {
+        format: format.name(),
+        shape: layout.shape().into(),
+        strides: layout.strides().into(),
+    }
 }
 
 pub(super) fn no_such_plane(format: Option<PixelFormat>, index: usize) -> Error {
@@ -371,16 +403,11 @@ fn check_far_plane(format: PixelFormat, place: &Plane, plane: &Tensor) -> Result
 /// The layouts of the planes of an image, after checking that `layout` is one.
 fn plane_layouts(format: PixelFormat, layout: &Layout) -> Result<Vec<Layout>> {
     let (width, height) = format.size_of(layout.shape())?;
-    let not_rows = || Error::FormatLayout {
-        format: format.name(),
-        shape: layout.shape().into(),
-        strides: layout.strides().into(),
-    };
-    let stride = usize::try_from(layout.strides()[row_axis(format)]).map_err(|_| not_rows())?;
+    let stride = row_stride(format, layout)?;
     format.check_row_stride(width, stride)?;
     let regular = image_layout(format, layout.shape(), height, stride, layout.offset())?;
     if !same_elements(&regular, layout) {
-        return Err(not_rows());
+        return Err(not_rows(format, layout));
     }
     let planes = format.planes(width, height, stride)?;
     planes.iter().map(|plane| plane_layout(plane, layout.offset(), layout.item_size())).collect()

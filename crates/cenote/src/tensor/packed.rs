@@ -49,16 +49,20 @@ pub(crate) fn pack(tensor: &Tensor, kind: u16, meta: &[u64], words: &mut [u64]) 
     let (shape, rest) = words[HEAD..].split_at_mut(ndim);
     let (strides, rest) = rest.split_at_mut(ndim);
     shape.iter_mut().zip(layout.shape()).for_each(|(to, &from)| *to = from as u64);
-    strides.iter_mut().zip(layout.strides()).for_each(|(to, &from)| *to = from as i64 as u64);
+    strides
+        .iter_mut()
+        .zip(layout.strides())
+        .for_each(|(to, &from)| *to = (from as i64).cast_unsigned());
     rest[..meta.len()].copy_from_slice(meta);
     Ok(HEAD + 2 * ndim + meta.len())
 }
 
 /// Reads what [`pack`] wrote, or what a stranger says it did.
+#[allow(clippy::cast_possible_truncation, reason = "a word holds several numbers")]
 pub(crate) fn unpack(words: &[u64]) -> Result<Packed<'_>> {
     let bad = |what| Error::BadMessage { what };
     let (head, rest) = words.split_at_checked(HEAD).ok_or(bad("it is too short"))?;
-    let [_, _, slot_and_codes, device_and_lens] = [head[0], head[1], head[2], head[4]];
+    let (slot_and_codes, device_and_lens) = (head[2], head[4]);
     let ndim = usize::from((slot_and_codes >> 32) as u8);
     let meta = usize::from((device_and_lens >> 48) as u16);
     let (shape, rest) = rest.split_at_checked(ndim).ok_or(bad("its shape is cut"))?;

@@ -12,7 +12,8 @@ use crate::error::{Error, Holder, Result};
 use crate::layout::Layout;
 use crate::os::fork::PerProcess;
 use crate::os::peer::Peer;
-use crate::pool::attachment::{self, Attachment};
+use crate::pool::attach;
+use crate::pool::attachment::Attachment;
 use crate::pool::config::TensorPoolConfig;
 use crate::pool::directory;
 use crate::pool::host::Host;
@@ -21,6 +22,7 @@ use crate::pool::place::{Entry, Place};
 use crate::pool::serve;
 use crate::pool::stats::PoolStats;
 use crate::tensor::Tensor;
+use crate::tensor::buffer::{Buffer, Handle};
 use crate::tensor::descriptor::TensorDescriptor;
 use crate::tensor::home::{self, Home, PoolRef, Spare};
 use crate::tensor::packed::Packed;
@@ -85,7 +87,7 @@ enum Role {
 }
 
 /// Closes the pool when the last handle of the pool itself is gone; tensors may outlive it.
-struct Closing(Arc<Owner<Spare>>);
+struct Closing(Arc<Owner<Buffer>>);
 
 impl Drop for Closing {
     fn drop(&mut self) {
@@ -119,7 +121,7 @@ impl TensorPool {
     /// Attaches to a pool that another process owns, or that this one does.
     pub fn open(name: impl Into<PoolName>) -> Result<TensorPool> {
         let name = name.into().check()?;
-        let attachment = attachment::attach_by_name(&name, |uid| known().attached(uid))?;
+        let attachment = attach::by_name(&name, |uid| known().attached(uid))?;
         known().remember(&attachment);
         Ok(TensorPool { role: Role::Attached(attachment) })
     }
@@ -154,16 +156,24 @@ impl TensorPool {
         }
     }
 
-    /// Allocates a tensor. Its bytes are whatever the slot held before.
+    /// Allocates a tensor. Its bytes are whatever the slot held before; those of `Bool` tensors
+    /// are zeros, for not every byte is a `bool`.
     #[inline]
     pub fn alloc(&self, shape: &[usize], dtype: DType) -> Result<Tensor> {
         let owner = self.owner("alloc")?;
-        let layout = Layout::contiguous(shape, dtype.size())?;
-        let granted = owner.alloc(layout.nbytes())?;
-        Tensor::over(home::allocated(owner, granted)?, layout, dtype)
+        let mut layout = Layout::scalar(0, dtype.size());
+        let len = layout.pack(shape)?;
+        let buffer = home::allocated(owner, owner.alloc(len)?, len)?;
+        check_len(&buffer, len)?;
+        let mut tensor = Tensor::of(buffer, layout, dtype);
+        if dtype == DType::Bool {
+            tensor.clear()?;
+        }
+        Ok(tensor)
     }
 
-    /// Allocates a tensor, and waits for a slot if the pool is full.
+    /// Allocates a tensor, and waits for a slot if the pool is full, or for memory if it cannot
+    /// grow.
     pub fn alloc_timeout(
         &self,
         shape: &[usize],
@@ -172,8 +182,13 @@ impl TensorPool {
     ) -> Result<Tensor> {
         let owner = self.owner("alloc_timeout")?;
         let layout = Layout::contiguous(shape, dtype.size())?;
-        let granted = owner.alloc_timeout(layout.nbytes(), timeout)?;
-        Tensor::over(home::allocated(owner, granted)?, layout, dtype)
+        let len = layout.nbytes();
+        let granted = owner.alloc_timeout(len, timeout)?;
+        let mut tensor = Tensor::over(home::allocated(owner, granted, len)?, layout, dtype)?;
+        if dtype == DType::Bool {
+            tensor.clear()?;
+        }
+        Ok(tensor)
     }
 
     /// A copy of any tensor in this pool, so that it can be sent on. Counted, in
@@ -184,7 +199,7 @@ impl TensorPool {
         let owner = self.owner("stage")?;
         let (layout, len) = tensor.copy_layout()?;
         let granted = owner.alloc(len)?;
-        let staged = Tensor::over(home::allocated(owner, granted)?, layout, tensor.dtype)?;
+        let staged = Tensor::over(home::allocated(owner, granted, len)?, layout, tensor.dtype)?;
         let (staged, bytes) = staged.filled_from(tensor)?;
         owner.count_copy(bytes);
         copies::count(CopyReason::Staged, bytes);
@@ -200,6 +215,17 @@ impl TensorPool {
             }
             _ => Tensor::from_descriptor(descriptor),
         }
+    }
+
+    /// The same tensor, in this pool without being copied: its shared memory becomes part of it.
+    /// `None` if that cannot be, because the memory is not sealed or not all there, or there is too
+    /// much of the kind.
+    pub(crate) fn adopt(&self, tensor: &Tensor) -> Result<Option<Tensor>> {
+        let owner = self.owner("adopt")?;
+        let Some((fd, map)) = tensor.buffer.for_adoption()? else { return Ok(None) };
+        let Some(slot) = owner.adopt(fd, map.clone())? else { return Ok(None) };
+        let buffer = home::adopted(owner, slot, map)?;
+        Ok(Some(Tensor { buffer, ..tensor.clone() }))
     }
 
     /// Lets nobody else in; tensors live on.
@@ -220,12 +246,13 @@ impl TensorPool {
         Ok(self.owner("stats")?.stats())
     }
 
-    /// Who holds tensors that the owner has let go of.
+    /// Who holds tensors of this pool: this process, and those attached to it. Those come first
+    /// that hold most of what the owner has let go of.
     pub fn holders(&self) -> Result<Vec<Holder>> {
         Ok(self.owner("holders")?.holders())
     }
 
-    fn owner(&self, op: &'static str) -> Result<&Arc<Owner<Spare>>> {
+    fn owner(&self, op: &'static str) -> Result<&Arc<Owner<Buffer>>> {
         match &self.role {
             Role::Owner(owner) => {
                 owner.0.check_process()?;
@@ -251,6 +278,13 @@ impl fmt::Debug for TensorPool {
 }
 
 impl Tensor {
+    /// Makes the bytes of a new tensor zeros.
+    #[cold]
+    fn clear(&mut self) -> Result<()> {
+        self.map_mut()?.as_mut_bytes()?.fill(0);
+        Ok(())
+    }
+
     /// The words that stand for this tensor, if it is in a pool.
     ///
     /// From then on nobody can write its bytes, here or elsewhere.
@@ -263,6 +297,11 @@ impl Tensor {
     /// Whether others can attach to the pool that it is in; `None` if it is in none.
     pub(crate) fn is_attachable(&self) -> Option<bool> {
         self.buffer.home().map(Home::is_attachable)
+    }
+
+    /// The same view of another tensor's buffer, which has the same bytes.
+    pub(crate) fn over_buffer_of(&self, other: &Tensor) -> Tensor {
+        Tensor { buffer: other.buffer.clone(), ..self.clone() }
     }
 
     pub(crate) fn has_far_planes(&self) -> bool {
@@ -291,7 +330,7 @@ impl Tensor {
             Some(Known::Owned(owner)) => lease_own(&owner, descriptor),
             Some(Known::Attached(attachment)) => lease_from(&attachment, descriptor),
             None => {
-                let attachment = attachment::attach_by_uid(descriptor.pool)?;
+                let attachment = attach::by_uid(descriptor.pool)?;
                 known().remember(&attachment);
                 lease_from(&attachment, descriptor)
             }
@@ -307,12 +346,12 @@ pub(crate) fn lease_packed(
     ring: Option<u64>,
     unchanged: impl Fn() -> bool,
 ) -> Result<Tensor> {
-    let &Packed { slot, serial, ref content, .. } = packed;
+    let &Packed { slot, serial, content, .. } = packed;
     let attachment = match pool {
         Known::Owned(owner) => {
             let (place, map) = owner.lease(slot, serial)?;
             let buffer = home::leased(PoolRef::OwnLease(owner.clone()), place, serial, map, None)?;
-            return Tensor::described(buffer, place.offset, content.clone());
+            return Tensor::described(buffer, place.offset, content);
         }
         Known::Attached(attachment) => attachment,
     };
@@ -322,7 +361,17 @@ pub(crate) fn lease_packed(
     };
     let pool = PoolRef::Leased(attachment.clone());
     let buffer = home::leased(pool, place, serial, map, spare)?;
-    Tensor::described(buffer, place.offset, content.clone())
+    Tensor::described(buffer, place.offset, content)
+}
+
+/// All that a packed layout of so many bytes needs of its buffer.
+#[inline]
+fn check_len(buffer: &Handle, needed: usize) -> Result<()> {
+    let len = buffer.storage().region.len();
+    if needed <= len {
+        return Ok(());
+    }
+    Err(Error::OutOfBuffer { start: 0, end: needed as i128, len })
 }
 
 fn lease_from(attachment: &Arc<Attachment<Spare>>, wanted: &TensorDescriptor) -> Result<Tensor> {
@@ -333,7 +382,7 @@ fn lease_from(attachment: &Arc<Attachment<Spare>>, wanted: &TensorDescriptor) ->
     Tensor::described(buffer, place.offset, checked)
 }
 
-fn lease_own(owner: &Arc<Owner<Spare>>, wanted: &TensorDescriptor) -> Result<Tensor> {
+fn lease_own(owner: &Arc<Owner<Buffer>>, wanted: &TensorDescriptor) -> Result<Tensor> {
     let checked = wanted.read()?;
     let (place, map) = owner.lease(wanted.slot, wanted.serial)?;
     let pool = PoolRef::OwnLease(owner.clone());
@@ -344,14 +393,14 @@ fn lease_own(owner: &Arc<Owner<Spare>>, wanted: &TensorDescriptor) -> Result<Ten
 /// The pools that this process owns or is attached to.
 #[derive(Default)]
 struct KnownPools {
-    owned: HashMap<u64, Weak<Owner<Spare>>>,
+    owned: HashMap<u64, Weak<Owner<Buffer>>>,
     attached: HashMap<u64, Weak<Attachment<Spare>>>,
 }
 
 /// A pool that this process owns or is attached to.
 #[derive(Debug, Clone)]
 pub(crate) enum Known {
-    Owned(Arc<Owner<Spare>>),
+    Owned(Arc<Owner<Buffer>>),
     Attached(Arc<Attachment<Spare>>),
 }
 
@@ -362,6 +411,11 @@ impl Known {
             Known::Owned(owner) => !owner.inherited(),
             Known::Attached(attachment) => attachment.is_usable(),
         }
+    }
+
+    /// Whether leases may be had soon, though not now.
+    pub(crate) fn may_be_dying(&self) -> bool {
+        matches!(self, Known::Attached(attachment) if attachment.may_be_dying())
     }
 
     /// Whether its owner lives and can be asked for segments.
@@ -379,7 +433,7 @@ impl Known {
 }
 
 impl KnownPools {
-    fn remember_owned(&mut self, owner: &Arc<Owner<Spare>>) {
+    fn remember_owned(&mut self, owner: &Arc<Owner<Buffer>>) {
         self.forget_gone();
         self.owned.insert(owner.entry.uid, Arc::downgrade(owner));
     }

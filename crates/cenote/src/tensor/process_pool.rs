@@ -25,13 +25,18 @@ pub(crate) fn black(width: usize, height: usize, format: PixelFormat) -> Result<
 /// Write access to `tensor`, which becomes a copy in the process's pool if need be.
 pub(crate) fn make_mut(tensor: &mut Tensor) -> Result<TensorMapMut<'_>> {
     if tensor.map_mut().is_err() {
-        let (layout, len) = tensor.copy_layout()?;
-        let room = alloc(&[len], DType::U8)?.reinterpreted(layout, tensor.dtype)?;
-        let (copy, bytes) = room.filled_from(tensor)?;
-        copies::count(CopyReason::MakeMut, bytes);
-        *tensor = copy;
+        *tensor = copy(tensor, CopyReason::MakeMut)?;
     }
     tensor.map_mut()
+}
+
+/// A packed copy in the process's pool.
+pub(crate) fn copy(tensor: &Tensor, reason: CopyReason) -> Result<Tensor> {
+    let (layout, len) = tensor.copy_layout()?;
+    let room = alloc(&[len], DType::U8)?.reinterpreted(layout, tensor.dtype)?;
+    let (copy, bytes) = room.filled_from(tensor)?;
+    copies::count(reason, bytes);
+    Ok(copy)
 }
 
 /// A tensor in the process's pool, with whatever its memory held before.
@@ -100,7 +105,7 @@ mod linux {
         ///
         /// let tensor = TensorPool::of_process()?.alloc(&[480, 640], DType::U8)?;
         /// let descriptor = tensor.descriptor()?; // for any process of this user
-        /// # drop(tensor); std::fs::remove_dir_all(&dir)?;
+        /// # drop(tensor); TensorPool::close_of_process(); std::fs::remove_dir_all(&dir)?;
         /// # Ok::<(), Box<dyn std::error::Error>>(())
         /// ```
         pub fn of_process() -> Result<TensorPool> {
@@ -110,6 +115,13 @@ mod linux {
                 Some(pool) => Ok(pool.clone()),
                 None => Ok(pool.insert(make()?).clone()),
             }
+        }
+
+        /// Lets go of the pool that [`of_process`](TensorPool::of_process) made, if it did. Others
+        /// no longer find it; what was allocated from it stays as it is. The next call of
+        /// `of_process` makes another. This happens by itself when the process exits.
+        pub fn close_of_process() {
+            close();
         }
 
         /// Allocates an image. Its bytes are whatever the slot held before.

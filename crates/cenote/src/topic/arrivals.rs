@@ -3,7 +3,6 @@
 
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
-use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
@@ -20,9 +19,8 @@ use crate::pool::greeting::{self, Answer, Begun, Greeting};
 use crate::pool::place::{Entry, Place};
 use crate::pool::service::{self, Served, Watch};
 use crate::pool::wire::{Kind, Packet};
-use crate::sync::Ordering;
 use crate::tensor::pool::{self, Known};
-use crate::topic::bell::Bell;
+use crate::topic::bell::News;
 use crate::topic::signature::Signature;
 use crate::topic::source::{Gone, Source};
 use crate::topic::wire::{self, Mismatch, Subscribe, Subscribed};
@@ -47,9 +45,7 @@ pub(crate) struct Arrivals {
     /// The uid of the same object's publisher, which is not greeted.
     own: u64,
     epoch: u64,
-    bell: Arc<Bell>,
-    /// There is something to take in.
-    any: AtomicBool,
+    pub(crate) news: Arc<News>,
     state: Mutex<State>,
     answered: Condvar,
 }
@@ -109,7 +105,7 @@ impl Arrivals {
         signature: Signature,
         history: usize,
         own: u64,
-        bell: &Arc<Bell>,
+        news: &Arc<News>,
     ) -> Arc<Arrivals> {
         Arc::new(Arrivals {
             topic: topic.to_owned(),
@@ -118,8 +114,7 @@ impl Arrivals {
             history: history as u64,
             own,
             epoch: fork::epoch(),
-            bell: bell.clone(),
-            any: AtomicBool::new(false),
+            news: news.clone(),
             state: Mutex::default(),
             answered: Condvar::new(),
         })
@@ -152,12 +147,12 @@ impl Arrivals {
     /// Whether there is something to take in.
     #[inline]
     pub(crate) fn any(&self) -> bool {
-        self.any.load(Ordering::Acquire)
+        self.news.any()
     }
 
     pub(crate) fn take(&self) -> Vec<Source> {
         let mut state = self.state();
-        self.any.store(false, Ordering::Relaxed);
+        self.news.clear();
         std::mem::take(&mut state.ready)
     }
 
@@ -263,10 +258,9 @@ impl Arrivals {
                 state.met.remove(&uid);
             }
         }
-        self.any.store(true, Ordering::Release);
         drop(state);
         self.answered.notify_all();
-        self.bell.ring_anyway();
+        self.news.tell();
     }
 
     fn understand(
@@ -289,7 +283,7 @@ impl Arrivals {
             }
             _ => return Err(Error::BadMessage { what: "a publisher's answer is none" }),
         }
-        Source::other(uid, pool, answer, &self.bell)
+        Source::other(uid, pool, answer, &self.news)
     }
 
     fn try_again_soon(self: &Arc<Self>) {

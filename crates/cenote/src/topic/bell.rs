@@ -2,6 +2,7 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::AtomicBool;
 
 use rustix::event::{EventfdFlags, eventfd};
 
@@ -20,8 +21,8 @@ impl Bell {
         Ok(Bell { fd, armed: AtomicU64::new(0) })
     }
 
-    /// From here on, until disarmed, ringing is heard. Follow this with a `SeqCst` fence, and look
-    /// again before sleeping.
+    /// From here on, until disarmed, ringing is heard. Follow this with a `SeqCst` fence, as that of
+    /// [`row::arm`](super::row::arm), and look again before sleeping.
     pub(crate) fn arm(&self, armed: bool) {
         self.armed.store(u64::from(armed), Ordering::Relaxed);
     }
@@ -42,6 +43,40 @@ impl Bell {
     /// Makes it quiet again.
     pub(crate) fn hush(&self) {
         let _ = rustix::io::read(&self.fd, &mut [0; 8]);
+    }
+}
+
+/// Something that is not a message: a publisher came or went.
+#[derive(Debug)]
+pub(crate) struct News {
+    pub(crate) bell: Bell,
+    any: AtomicBool,
+}
+
+impl News {
+    pub(crate) fn new() -> io::Result<News> {
+        Ok(News { bell: Bell::new()?, any: AtomicBool::new(false) })
+    }
+
+    /// Has whoever receives look.
+    pub(crate) fn tell(&self) {
+        self.set();
+        self.bell.ring_anyway();
+    }
+
+    /// Has whoever receives look, the next time it does.
+    pub(crate) fn set(&self) {
+        self.any.store(true, Ordering::Release);
+    }
+
+    #[inline]
+    pub(crate) fn any(&self) -> bool {
+        self.any.load(Ordering::Acquire)
+    }
+
+    /// What there is is about to be looked at.
+    pub(crate) fn clear(&self) {
+        self.any.store(false, Ordering::Relaxed);
     }
 }
 

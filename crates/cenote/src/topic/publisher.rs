@@ -20,16 +20,20 @@ use crate::os::packet;
 use crate::pool::host::{Guest, Host};
 use crate::pool::wire::{Kind, Packet};
 use crate::region::Words;
-use crate::sync::{Ordering, fence};
+use crate::sync::Ordering;
 use crate::tensor::{Tensor, TensorPool};
-use crate::topic::bell::Bell;
+use crate::topic::bell::News;
 use crate::topic::config::{Policy, TopicConfig};
+use crate::topic::listing::{self, Line};
 use crate::topic::message::Message;
 use crate::topic::name::TopicName;
-use crate::topic::ring::{Reader, Shape, Shipped, Writer};
+use crate::topic::ring::{Shipped, Writer};
+use crate::topic::row::{self, Row};
 use crate::topic::signature::Signature;
+use crate::topic::spot::Ring;
+use crate::topic::stage::AdoptedTensors;
 use crate::topic::stats::Staged;
-use crate::topic::wire::{Mismatch, Subscribe, Subscribed, read, row};
+use crate::topic::wire::{Mismatch, Subscribe, Subscribed, read};
 
 /// How often a publisher that waits looks by itself.
 const LOOK_AGAIN: Duration = Duration::from_millis(1);
@@ -44,17 +48,16 @@ pub(crate) struct Publisher {
     pub(crate) pool: TensorPool,
     policy: Policy,
     signature: Signature,
-    shape: Shape,
-    first: u64,
-    ring: Words,
-    ring_fd: OwnedFd,
+    ring: Arc<Ring>,
+    ring_fd: Arc<OwnedFd>,
     epoch: u64,
     state: Mutex<State>,
     /// Subscribers came, went, or took something.
     changed: Condvar,
     /// Wakes whoever receives through the same object.
-    own: OnceLock<Arc<Bell>>,
+    own: OnceLock<Arc<News>>,
     pub(crate) staged: Staged,
+    adopted: Mutex<AdoptedTensors>,
     closed: AtomicBool,
 }
 
@@ -93,15 +96,13 @@ impl Subscriber {
     /// The sequence of the message that it takes next. What it says is believed only as far as it
     /// can be true.
     fn cursor(&self, next: u64) -> u64 {
-        let taken = self.row.get()[row::TAKEN].load(Ordering::Acquire);
+        let taken = Row::new(self.row.get()).taken();
         self.start.wrapping_add(taken.min(next.wrapping_sub(self.start)))
     }
 
     /// Sends a byte if it sleeps and was not told yet. A full socket has bytes for it already.
     fn wake(&mut self) {
-        let armed = self.row.get()[row::ARMED].load(Ordering::Relaxed);
-        if armed != 0 && armed != self.woken {
-            self.woken = armed;
+        if Row::new(self.row.get()).is_to_be_woken(&mut self.woken) {
             let _ = packet::send(self.connection.as_fd(), &[0], &[]);
         }
     }
@@ -117,12 +118,13 @@ impl Publisher {
         let shape = config.ring(T::max_words())?;
         let error = |source| Error::os("reserving a ring", source);
         let reservation = Budget::reserve(shape.words() * size_of::<u64>())?;
-        let (ring, ring_fd) = Words::create("cenote-ring", shape.words()).map_err(error)?;
+        let (words, ring_fd) = Words::create("cenote-ring", shape.words()).map_err(error)?;
         reservation.settle();
         memfd::forbid_writing(&ring_fd).map_err(error)?;
-        Writer::new(ring.get(), shape).start(config.first_sequence);
+        let first = config.first_sequence;
+        Writer::new(words.get(), shape).start(first);
         let state = State {
-            next: config.first_sequence,
+            next: first,
             held: (0..config.depth).map(|_| None).collect(),
             words: vec![0; shape.payload()].into(),
             subscribers: Vec::new(),
@@ -135,15 +137,14 @@ impl Publisher {
             pool,
             policy: config.policy,
             signature: T::signature(),
-            shape,
-            first: config.first_sequence,
-            ring,
+            ring: Arc::new(Ring { words, shape, first }),
             ring_fd,
             epoch: fork::epoch(),
             state: Mutex::new(state),
             changed: Condvar::new(),
             own: OnceLock::new(),
             staged: Staged::default(),
+            adopted: Mutex::default(),
             closed: AtomicBool::new(false),
         }))
     }
@@ -151,6 +152,11 @@ impl Publisher {
     fn state(&self) -> MutexGuard<'_, State> {
         // No code under this lock panics between two halves of a change.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn adopted(&self) -> MutexGuard<'_, AdoptedTensors> {
+        // Insertions and removals are whole.
+        self.adopted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn check_process(&self) -> Result<()> {
@@ -161,7 +167,7 @@ impl Publisher {
     }
 
     fn writer(&self) -> Writer<'_> {
-        Writer::new(self.ring.get(), self.shape)
+        Writer::new(self.ring.words.get(), self.ring.shape)
     }
 
     /// Sends a message; `policy` says what to do if a subscriber is in the way.
@@ -177,7 +183,7 @@ impl Publisher {
 
     /// How many messages were sent.
     pub(crate) fn sent(&self) -> u64 {
-        self.state().next.wrapping_sub(self.first)
+        self.state().next.wrapping_sub(self.ring.first)
     }
 
     /// What to do by default if a subscriber is in the way.
@@ -196,18 +202,16 @@ impl Publisher {
         let State { next, held, words, subscribers, .. } = &mut *state;
         let (sequence, len) = (*next, write(words)?);
         let writer = self.writer();
-        let oldest = sequence.wrapping_sub(self.shape.depth);
+        let oldest = sequence.wrapping_sub(self.ring.shape.depth);
         writer.retract(oldest);
         writer.publish::<Shipped>(sequence, &words[..len]);
         *next = sequence.wrapping_add(1);
-        let place = (sequence.wrapping_sub(self.first) % self.shape.depth) as usize;
+        let place = (sequence.wrapping_sub(self.ring.first) % self.ring.shape.depth) as usize;
         let old = std::mem::replace(&mut held[place], tensor.cloned());
-        // Pairs with that of whoever arms: either it sees the message, or this sees the arm.
-        fence(Ordering::SeqCst);
         subscribers.iter_mut().for_each(Subscriber::wake);
         drop(state);
         if let Some(own) = self.own.get() {
-            own.ring();
+            own.bell.ring();
         }
         Ok(old)
     }
@@ -252,14 +256,15 @@ impl Publisher {
             return state;
         }
         state.waiters += 1;
-        self.writer().set_waiting(true);
-        fence(Ordering::SeqCst);
+        self.writer().wait::<Shipped>();
         if self.slowest(&state).is_some() {
             let woken = self.changed.wait_timeout(state, LOOK_AGAIN);
             state = woken.unwrap_or_else(PoisonError::into_inner).0;
         }
         state.waiters -= 1;
-        self.writer().set_waiting(state.waiters > 0);
+        if state.waiters == 0 {
+            self.writer().stop_waiting();
+        }
         state
     }
 
@@ -267,8 +272,8 @@ impl Publisher {
     /// whoever receives through the same object.
     #[allow(clippy::option_option, reason = "local")]
     fn slowest<'s>(&self, state: &'s State) -> Option<Option<&'s Subscriber>> {
-        let full = |cursor: u64| state.next.wrapping_sub(cursor) >= self.shape.depth;
-        let own = state.own_taken.map(|taken| self.first.wrapping_add(taken));
+        let full = |cursor: u64| state.next.wrapping_sub(cursor) >= self.ring.shape.depth;
+        let own = state.own_taken.map(|taken| self.ring.first.wrapping_add(taken));
         if own.is_some_and(full) {
             return Some(None);
         }
@@ -300,29 +305,21 @@ impl Publisher {
 
 /// Receiving through the same object.
 impl Publisher {
-    /// Has `bell` rung at every message.
-    pub(crate) fn ring_at(&self, bell: &Arc<Bell>) {
-        let _ = self.own.set(bell.clone());
+    /// Has the bell of `news` rung at every message.
+    pub(crate) fn ring_at(&self, news: &Arc<News>) {
+        let _ = self.own.set(news.clone());
     }
 
-    pub(crate) fn reader(&self) -> Reader<'_> {
-        Reader::new(self.ring.get(), self.shape)
-    }
-
-    pub(crate) fn first(&self) -> u64 {
-        self.first
-    }
-
-    pub(crate) fn payload(&self) -> usize {
-        self.shape.payload()
+    pub(crate) fn ring(&self) -> &Arc<Ring> {
+        &self.ring
     }
 
     /// The tensor of message `sequence`, if it is still in the ring.
     pub(crate) fn held(&self, sequence: u64) -> Option<Tensor> {
         let state = self.state();
-        let place = (sequence.wrapping_sub(self.first) % self.shape.depth) as usize;
+        let place = (sequence.wrapping_sub(self.ring.first) % self.ring.shape.depth) as usize;
         let back = state.next.wrapping_sub(sequence);
-        state.held[place].clone().filter(|_| (1..=self.shape.depth).contains(&back))
+        state.held[place].clone().filter(|_| (1..=self.ring.shape.depth).contains(&back))
     }
 }
 
@@ -352,15 +349,16 @@ impl Publisher {
         if known || state.subscribers.len() >= MAX_SUBSCRIBERS || state.lingers.is_some() {
             return Err(());
         }
-        let back = state.next.wrapping_sub(self.reader().oldest(self.first)).min(wish.history);
+        let back =
+            state.next.wrapping_sub(self.ring.reader().oldest(self.ring.first)).min(wish.history);
         let start = state.next.wrapping_sub(back);
         let answer = Subscribed {
             head: Packet::new(Kind::Subscribed),
             uid: self.pool.uid(),
-            first: self.first,
+            first: self.ring.first,
             start,
-            depth: self.shape.depth,
-            payload: self.shape.payload() as u64,
+            depth: self.ring.shape.depth,
+            payload: self.ring.shape.payload() as u64,
             waits: u64::from(self.waits()),
         };
         let fds = [self.ring_fd.as_fd(), row_fd.as_fd()];
@@ -391,7 +389,6 @@ impl Publisher {
         if !state.subscribers.is_empty() {
             state.lingers = Some(self.clone());
         }
-        fence(Ordering::SeqCst);
         state.subscribers.iter_mut().for_each(Subscriber::wake);
     }
 }
@@ -405,6 +402,16 @@ impl Host for Publisher {
         let answer = Mismatch::new(self.signature);
         let _ = packet::send(guest.connection.as_fd(), bytemuck::bytes_of(&answer), &[]);
         Err(())
+    }
+
+    fn describe(&self) -> Vec<u8> {
+        let state = self.state();
+        let line = |one: &Subscriber| {
+            let behind = state.next.wrapping_sub(one.cursor(state.next));
+            Line::new(one.pid, &one.program, behind)
+        };
+        let sent = state.next.wrapping_sub(self.ring.first);
+        listing::answer_bytes(self.signature, sent, state.subscribers.iter().map(line))
     }
 
     fn woken(&self) {

@@ -2,51 +2,63 @@
 //!
 //! ```text
 //!   | HEAD … | WAITING  CLOSED … |  entry 0  |  entry 1  | …       words in a sealed memfd
-//!                                  STATE LEN payload …
+//!                                  END LEN payload … | BEGIN payload … | payload … |    by cache lines
 //! ```
 //!
-//! Each entry is a sequence lock (Boehm, "Can Seqlocks Get Along With Programming Language Memory
-//! Models?", MSPC 2012). Its state tells which message it holds, or that it is being written; a reader
-//! that meets the latter has "nothing yet" and never waits. The message with sequence `s` is in entry
-//! `s mod entries`, the number of entries is a power of two, and all arithmetic wraps.
+//! Each entry is a sequence lock with two counters (Lamport, "Concurrent Reading and Writing", CACM 1977;
+//! Boehm, "Can Seqlocks Get Along With Programming Language Memory Models?", MSPC 2012). BEGIN names the
+//! message that is or was being written, END the one that is complete; a reader that does not find its
+//! own at END has "nothing yet" and never waits. The message with sequence `s` is in entry `s mod
+//! entries`, the number of entries is a power of two, and all arithmetic wraps.
 //!
 //! ```text
 //!   writer                               reader
-//!   W1  state := writing(s)              A1  state == ready(s)?      (acquire)
+//!   W1  begin := s                       A1  end == s?               (acquire)
 //!   W2  release fence                    A2  read the payload        (relaxed)
 //!   W3  write the payload    (relaxed)   A3  acquire fence
-//!   W4  state := ready(s)    (release)   A4  state == ready(s) still?
+//!   W4  end := s             (release)   A4  begin == s still?
 //!   W5  head := s + 1        (release)
+//!   W6  SeqCst fence
 //! ```
+//!
+//! Readers spin on END. So what is beside it in its cache line is written last, with it: a line that is
+//! taken away while it is half written has to come back.
 //!
 //! A1 that reads W4 sees W3. A2 that reads any word of a later W3 has A4 see the W1 before it, through
 //! W2 and A3, and throws the payload away. A reader that leases a slot which the payload names makes
 //! the check of A4 once more, after its lease (`pool/lease.rs`, R3): W1 is the O1 of that protocol.
+//! W6 is for those who sleep: the T2 of `row.rs`.
 
 use crate::sync::{AtomicU64, Ordering, fence};
 
 /// The sequence of the next message. Readers need it to find where to begin.
 const HEAD: usize = 0;
 /// Non-zero: the publisher waits for readers, and wants to be woken when one advances.
-const WAITING: usize = LINE;
+const WAITING: usize = 2 * LINE;
 /// Non-zero: nothing more will come.
-const CLOSED: usize = LINE + 1;
-/// Where the entries start. What seldom changes has a cache line of its own, for readers look at it.
-const ENTRIES: usize = 2 * LINE;
+const CLOSED: usize = 2 * LINE + 1;
+/// Where the entries start. What seldom changes has cache lines of its own, for readers look at it.
+const ENTRIES: usize = 4 * LINE;
 
-const STATE: usize = 0;
+/// The first line of an entry: END, LEN, and payload.
+const END: usize = 0;
 const LEN: usize = 1;
 const PAYLOAD: usize = 2;
+/// The second: BEGIN, and more payload.
+const BEGIN: usize = LINE;
+const MORE: usize = BEGIN + 1;
+/// The words of an entry that are not payload.
+const OVERHEAD: usize = PAYLOAD + 1;
 
-/// Words in a cache line.
-const LINE: usize = 8;
+/// Words in a cache line; processors fetch them by twos. A model has fewer.
+const LINE: usize = if cfg!(all(test, loom)) { PAYLOAD + 1 } else { 8 };
 
 /// How large a ring is: known to both sides before either touches it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Shape {
     /// A power of two.
     entries: u64,
-    /// Of each entry, a multiple of a cache line.
+    /// Of each entry, a multiple of two cache lines.
     stride: usize,
     /// How many messages are kept, at most one for each entry.
     pub(crate) depth: u64,
@@ -55,16 +67,17 @@ pub(crate) struct Shape {
 impl Shape {
     /// The most messages that a ring keeps.
     pub(crate) const MAX_DEPTH: usize = 1 << 16;
-    /// The most words of one message: 64 KiB, and what is left of the last cache line, so that the
+    /// The most words of one message: 64 KiB, and what is left of the last cache lines, so that the
     /// largest ring is what its own [`payload`](Shape::payload) says.
-    pub(crate) const MAX_PAYLOAD: usize = (1_usize << 13).next_multiple_of(LINE) + LINE - PAYLOAD;
+    pub(crate) const MAX_PAYLOAD: usize =
+        (1_usize << 13).next_multiple_of(2 * LINE) + 2 * LINE - OVERHEAD;
 
     /// A ring for `depth` messages of up to `payload` words. `None` if that is out of all bounds.
     pub(crate) fn new(depth: usize, payload: usize) -> Option<Shape> {
         if !(1..=Self::MAX_DEPTH).contains(&depth) || payload > Self::MAX_PAYLOAD {
             return None;
         }
-        let stride = (PAYLOAD + payload).next_multiple_of(LINE);
+        let stride = (OVERHEAD + payload).next_multiple_of(2 * LINE);
         Some(Shape { entries: depth.next_power_of_two() as u64, stride, depth: depth as u64 })
     }
 
@@ -76,9 +89,10 @@ impl Shape {
 
     /// The most words of one message.
     pub(crate) fn payload(&self) -> usize {
-        self.stride - PAYLOAD
+        self.stride - OVERHEAD
     }
 
+    #[inline]
     fn entry<'a>(&self, words: &'a [AtomicU64], sequence: u64) -> &'a [AtomicU64] {
         let index = (sequence & (self.entries - 1)) as usize;
         let start = ENTRIES + index * self.stride;
@@ -86,14 +100,10 @@ impl Shape {
     }
 }
 
-/// The state of an entry that holds message `sequence`.
-fn ready(sequence: u64) -> u64 {
-    sequence.wrapping_mul(2).wrapping_add(2)
-}
-
-/// The state of an entry while message `sequence` is written to it.
-fn writing(sequence: u64) -> u64 {
-    ready(sequence).wrapping_sub(1)
+/// The parts of an entry that payload is in: the part that readers need not spin beside, and the other.
+#[inline]
+fn payload_of(entry: &[AtomicU64]) -> (&[AtomicU64], &[AtomicU64]) {
+    (&entry[PAYLOAD..BEGIN], &entry[MORE..])
 }
 
 /// The parts of the protocol that a model can take away to show that they are needed.
@@ -104,6 +114,10 @@ pub(crate) trait Orderings {
     const READ_FENCE: bool = true;
     /// W4.
     const PUBLISH: Ordering = Ordering::Release;
+    /// W6.
+    const WAKE_FENCE: bool = true;
+    /// S2 of `row.rs`, when a publisher sleeps.
+    const WAIT_FENCE: bool = true;
 }
 
 /// The protocol with nothing taken away.
@@ -129,7 +143,9 @@ impl<'a> Writer<'a> {
     pub(crate) fn start(&self, first: u64) {
         for sequence in 0..self.shape.entries {
             let older = first.wrapping_add(sequence).wrapping_sub(self.shape.entries);
-            self.shape.entry(self.words, older)[STATE].store(ready(older), Ordering::Relaxed);
+            let entry = self.shape.entry(self.words, older);
+            entry[BEGIN].store(older, Ordering::Relaxed);
+            entry[END].store(older, Ordering::Relaxed);
         }
         self.words[HEAD].store(first, Ordering::Release);
     }
@@ -137,34 +153,47 @@ impl<'a> Writer<'a> {
     /// Takes message `sequence` out, so that no reader can begin to use it.
     pub(crate) fn retract(&self, sequence: u64) {
         let next = sequence.wrapping_add(self.shape.entries);
-        self.shape.entry(self.words, sequence)[STATE].store(writing(next), Ordering::Relaxed);
+        self.shape.entry(self.words, sequence)[BEGIN].store(next, Ordering::Relaxed);
     }
 
-    /// Publishes message `sequence`: that after the last one.
+    /// Publishes message `sequence`: that after the last one. Look afterwards who sleeps.
     #[inline]
     pub(crate) fn publish<O: Orderings>(&self, sequence: u64, payload: &[u64]) {
         let entry = self.shape.entry(self.words, sequence);
-        entry[STATE].store(writing(sequence), Ordering::Relaxed);
+        entry[BEGIN].store(sequence, Ordering::Relaxed);
         if O::WRITE_FENCE {
             fence(Ordering::Release);
         }
         // A payload that is too long is cut here, and noticed by whoever made it.
+        let (first, more) = payload_of(entry);
+        let (to_first, to_more) = payload.split_at(payload.len().min(first.len()));
+        more.iter().zip(to_more).for_each(|(to, from)| to.store(*from, Ordering::Relaxed));
+        first.iter().zip(to_first).for_each(|(to, from)| to.store(*from, Ordering::Relaxed));
         entry[LEN].store(payload.len() as u64, Ordering::Relaxed);
-        for (to, from) in entry[PAYLOAD..].iter().zip(payload) {
-            to.store(*from, Ordering::Relaxed);
-        }
-        entry[STATE].store(ready(sequence), O::PUBLISH);
+        entry[END].store(sequence, O::PUBLISH);
         self.words[HEAD].store(sequence.wrapping_add(1), Ordering::Release);
+        if O::WAKE_FENCE {
+            fence(Ordering::SeqCst);
+        }
     }
 
-    /// Says that nothing more will come.
+    /// Says that nothing more will come. Look afterwards who sleeps.
     pub(crate) fn close(&self) {
         self.words[CLOSED].store(1, Ordering::Release);
+        fence(Ordering::SeqCst);
     }
 
-    /// Asks readers for a sign when they advance, or no longer.
-    pub(crate) fn set_waiting(&self, waiting: bool) {
-        self.words[WAITING].store(u64::from(waiting), Ordering::Relaxed);
+    /// Asks readers for a sign when they advance. Look afterwards how far they are, before sleeping.
+    pub(crate) fn wait<O: Orderings>(&self) {
+        self.words[WAITING].store(1, Ordering::Relaxed);
+        if O::WAIT_FENCE {
+            fence(Ordering::SeqCst);
+        }
+    }
+
+    /// Needs no sign any more.
+    pub(crate) fn stop_waiting(&self) {
+        self.words[WAITING].store(0, Ordering::Relaxed);
     }
 }
 
@@ -188,6 +217,7 @@ pub(crate) struct Reader<'a> {
 
 impl<'a> Reader<'a> {
     /// Over the words of a ring, of which there must be [`Shape::words`].
+    #[inline]
     pub(crate) fn new(words: &'a [AtomicU64], shape: Shape) -> Self {
         Reader { words: &words[..shape.words()], shape }
     }
@@ -205,6 +235,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Whether nothing more will come.
+    #[inline]
     pub(crate) fn is_closed(&self) -> bool {
         self.words[CLOSED].load(Ordering::Acquire) != 0
     }
@@ -218,15 +249,16 @@ impl<'a> Reader<'a> {
     #[inline]
     pub(crate) fn read<O: Orderings>(&self, sequence: u64, payload: &mut [u64]) -> Found {
         let entry = self.shape.entry(self.words, sequence);
-        let found = state(entry[STATE].load(Ordering::Acquire), sequence);
+        let found = end(entry[END].load(Ordering::Acquire), sequence);
         if found != Found::Message(0) {
             return found;
         }
         let len = entry[LEN].load(Ordering::Relaxed);
         let len = usize::try_from(len).unwrap_or(usize::MAX).min(payload.len());
-        for (to, from) in payload[..len].iter_mut().zip(&entry[PAYLOAD..]) {
-            *to = from.load(Ordering::Relaxed);
-        }
+        let (first, more) = payload_of(entry);
+        let (to_first, to_more) = payload[..len].split_at_mut(len.min(first.len()));
+        to_first.iter_mut().zip(first).for_each(|(to, from)| *to = from.load(Ordering::Relaxed));
+        to_more.iter_mut().zip(more).for_each(|(to, from)| *to = from.load(Ordering::Relaxed));
         if O::READ_FENCE {
             fence(Ordering::Acquire);
         }
@@ -236,24 +268,25 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Whether message `sequence` is still there. Ordered by a fence of the caller's.
+    /// Whether message `sequence`, which was seen, is still there. Ordered by a fence of the caller's.
     #[inline]
     pub(crate) fn has(&self, sequence: u64) -> bool {
         let entry = self.shape.entry(self.words, sequence);
-        entry[STATE].load(Ordering::Relaxed) == ready(sequence)
+        entry[BEGIN].load(Ordering::Relaxed) == sequence
     }
 
     /// Whether there is a message `sequence`, without looking at it.
     #[inline]
     pub(crate) fn peek(&self, sequence: u64) -> Found {
         let entry = self.shape.entry(self.words, sequence);
-        state(entry[STATE].load(Ordering::Acquire), sequence)
+        end(entry[END].load(Ordering::Acquire), sequence)
     }
 }
 
-/// What a state says about message `sequence`.
-fn state(found: u64, sequence: u64) -> Found {
-    match found.wrapping_sub(ready(sequence)).cast_signed() {
+/// What the END of an entry says about message `sequence`. (It may still be taken out meanwhile.)
+#[inline]
+fn end(found: u64, sequence: u64) -> Found {
+    match found.wrapping_sub(sequence).cast_signed() {
         0 => Found::Message(0),
         ..0 => Found::Nothing,
         _ => Found::Passed,
@@ -288,10 +321,8 @@ mod tests {
                 for n in 0..40_u64 {
                     let sequence = first.wrapping_add(n);
                     assert_eq!(reader.peek(sequence), Found::Nothing, "{depth} {first} {n}");
+                    writer.retract(sequence.wrapping_sub(shape.depth));
                     writer.publish::<Shipped>(sequence, &[n]);
-                    if n >= shape.depth {
-                        writer.retract(sequence.wrapping_sub(shape.depth));
-                    }
                     let kept = (n + 1).min(shape.depth);
                     for back in 0..kept {
                         assert_eq!(
@@ -300,7 +331,8 @@ mod tests {
                         );
                     }
                     let before = sequence.wrapping_sub(kept);
-                    assert_eq!(reader.peek(before) == Found::Passed, n >= shape.depth);
+                    let found = reader.read::<Shipped>(before, &mut [0]);
+                    assert!(n < shape.depth || found == Found::Passed);
                     assert_eq!(reader.oldest(first), sequence.wrapping_add(1).wrapping_sub(kept));
                 }
             }
@@ -311,7 +343,7 @@ mod tests {
     fn an_entry_that_is_being_written_is_nothing_yet() {
         let shape = Shape::new(4, 1).unwrap();
         let words = ring(shape, 0);
-        shape.entry(&words, 0)[STATE].store(writing(0), Ordering::Relaxed);
+        shape.entry(&words, 0)[BEGIN].store(0, Ordering::Relaxed);
         assert_eq!(Reader::new(&words, shape).peek(0), Found::Nothing);
         assert_eq!(read(&words, shape, 0), None);
     }
@@ -349,7 +381,8 @@ mod loom_tests {
     /// Two messages through a ring of one entry; a reader that reads anything reads it whole.
     fn torn<O: Orderings + 'static>() {
         loom::model(|| {
-            let shape = Shape { entries: 1, stride: PAYLOAD + 2, depth: 1 };
+            // Its two words are in two lines.
+            let shape = Shape { entries: 1, stride: 2 * LINE, depth: 1 };
             let words: Arc<Vec<AtomicU64>> =
                 Arc::new((0..shape.words()).map(|_| AtomicU64::new(0)).collect());
             Writer::new(&words, shape).start(0);

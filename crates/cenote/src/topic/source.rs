@@ -8,26 +8,25 @@ use crate::error::{Error, Result};
 use crate::os::fork::GuardedSocket;
 use crate::os::packet;
 use crate::os::peer::Peer;
-use crate::pool::attachment::check_file;
+use crate::pool::files;
 use crate::pool::greeting::Answer;
 use crate::pool::service::{self, Served, Watch};
 use crate::pool::wire::{Kind, Packet};
 use crate::region::Words;
-use crate::sync::{Ordering, fence};
+use crate::sync::Ordering;
 use crate::tensor::pool::Known;
-use crate::topic::bell::Bell;
+use crate::topic::bell::News;
 use crate::topic::publisher::Publisher;
-use crate::topic::ring::{Found, Reader, Shape, Shipped};
-use crate::topic::wire::{self, Subscribed, row};
+use crate::topic::ring::{Found, Reader, Shipped};
+use crate::topic::row::{self, Row};
+use crate::topic::spot::{Ring, Spot};
+use crate::topic::wire::{self, Subscribed};
 
 /// Where messages come from.
 #[derive(Debug)]
 pub(crate) struct Source {
     pub(crate) from: From,
-    /// The sequence that the ring began with.
-    first: u64,
-    /// That of the next message to take.
-    pub(crate) cursor: u64,
+    pub(crate) spot: Arc<Spot>,
     /// How many were passed, taken or missed.
     passed: u64,
     /// The next message is there, but its tensor could not be had yet when last looked at.
@@ -53,8 +52,6 @@ pub(crate) struct Other {
     pub(crate) gone: Arc<Gone>,
     /// The pool of the publisher, if its messages are tensors.
     pub(crate) pool: Option<Known>,
-    shape: Shape,
-    ring: Words,
     row: Words,
     /// It waits for its subscribers.
     waits: bool,
@@ -75,8 +72,9 @@ pub(crate) enum Next {
 impl Source {
     /// What the same object sends, from the beginning.
     pub(crate) fn own(publisher: Arc<Publisher>) -> Source {
-        let first = publisher.first();
-        Source { from: From::Own(publisher), first, cursor: first, passed: 0, stuck: false }
+        let ring = publisher.ring().clone();
+        let spot = Arc::new(Spot::new(ring.clone(), ring.first));
+        Source { from: From::Own(publisher), spot, passed: 0, stuck: false }
     }
 
     /// A publisher that has answered. Everything it says is checked.
@@ -84,7 +82,7 @@ impl Source {
         uid: u64,
         pool: Option<Known>,
         answer: Answer,
-        bell: &Arc<Bell>,
+        news: &Arc<News>,
     ) -> Result<Source> {
         let bad = |what| Error::BadMessage { what };
         let subscribed: Subscribed = wire::read(&answer.bytes)?;
@@ -95,22 +93,19 @@ impl Source {
         if subscribed.uid != uid {
             return Err(bad("a publisher of another name"));
         }
-        check_file(&ring, (shape.words() * size_of::<u64>()) as u64)?;
-        check_file(&row, (row::WORDS * size_of::<u64>()) as u64)?;
-        let error = |source| Error::os("mapping shared memory", source);
         let other = Other {
             uid,
-            gone: Gone::watch(&answer.peer, &answer.connection, bell)?,
+            gone: Gone::watch(&answer.peer, &answer.connection, news)?,
             peer: answer.peer,
             connection: answer.connection,
-            shape,
-            ring: Words::read_only(&ring, shape.words()).map_err(error)?,
-            row: Words::writable(row, row::WORDS).map_err(error)?,
+            row: files::open_row(row, row::WORDS)?,
             waits: subscribed.waits != 0,
             pool,
         };
-        let (first, cursor) = (subscribed.first, subscribed.start);
-        Ok(Source { from: From::Other(other), first, cursor, passed: 0, stuck: false })
+        let words = files::open_header(&ring, shape.words())?;
+        let ring = Ring { words, shape, first: subscribed.first };
+        let spot = Arc::new(Spot::new(Arc::new(ring), subscribed.start));
+        Ok(Source { from: From::Other(other), spot, passed: 0, stuck: false })
     }
 
     /// Tells when its publisher is gone, if that is somebody else.
@@ -121,25 +116,26 @@ impl Source {
         }
     }
 
+    #[inline]
     pub(crate) fn reader(&self) -> Reader<'_> {
-        match &self.from {
-            From::Own(publisher) => publisher.reader(),
-            From::Other(other) => Reader::new(other.ring.get(), other.shape),
-        }
+        self.spot.ring.reader()
+    }
+
+    #[inline]
+    pub(crate) fn cursor(&self) -> u64 {
+        self.spot.cursor()
     }
 
     /// The most words of a message.
+    #[inline]
     pub(crate) fn payload(&self) -> usize {
-        match &self.from {
-            From::Own(publisher) => publisher.payload(),
-            From::Other(other) => other.shape.payload(),
-        }
+        self.spot.ring.shape.payload()
     }
 
     /// Looks for the next message. It is not taken yet.
     #[inline]
     pub(crate) fn next(&mut self, words: &mut [u64]) -> Next {
-        match self.reader().read::<Shipped>(self.cursor, words) {
+        match self.reader().read::<Shipped>(self.cursor(), words) {
             Found::Message(len) => Next::Message(len),
             Found::Nothing if self.has_ended() => Next::End,
             Found::Nothing => Next::Nothing,
@@ -153,12 +149,12 @@ impl Source {
         if self.stuck {
             return false;
         }
-        self.reader().peek(self.cursor) != Found::Nothing || self.has_ended()
+        self.reader().peek(self.cursor()) != Found::Nothing || self.has_ended()
     }
 
     /// Goes on to the oldest message that may still be there; tells how many are lost.
     fn catch_up(&mut self) -> u64 {
-        let behind = self.reader().oldest(self.first).wrapping_sub(self.cursor);
+        let behind = self.reader().oldest(self.spot.ring.first).wrapping_sub(self.cursor());
         // This one is lost, whatever the head says, and a head that says nonsense is not believed.
         let lost = if behind > 1 && behind < u64::MAX / 2 { behind } else { 1 };
         self.advance(lost);
@@ -167,7 +163,7 @@ impl Source {
 
     /// Skips all but the newest message; tells how many that was.
     pub(crate) fn skip_to_newest(&mut self) -> u64 {
-        let ahead = self.reader().head().wrapping_sub(self.cursor);
+        let ahead = self.reader().head().wrapping_sub(self.cursor());
         let skipped = if ahead > 1 && ahead < u64::MAX / 2 { ahead - 1 } else { 0 };
         if skipped > 0 {
             self.advance(skipped);
@@ -178,12 +174,12 @@ impl Source {
     /// Passes `count` messages.
     #[inline]
     pub(crate) fn advance(&mut self, count: u64) {
-        self.cursor = self.cursor.wrapping_add(count);
+        self.spot.set_cursor(self.cursor().wrapping_add(count));
         self.passed = self.passed.wrapping_add(count);
         match &self.from {
             From::Own(publisher) if publisher.waits() => publisher.set_own_taken(self.passed),
             From::Own(_) => {}
-            From::Other(other) => other.tell(self.passed),
+            From::Other(other) => other.tell(&self.spot.ring, self.passed),
         }
     }
 
@@ -192,29 +188,28 @@ impl Source {
     fn has_ended(&self) -> bool {
         let From::Other(other) = &self.from else { return false };
         let ended = other.gone.is_true() || self.reader().is_closed();
-        ended && self.reader().peek(self.cursor) == Found::Nothing
+        ended && self.reader().peek(self.cursor()) == Found::Nothing
     }
 
-    /// Asks for a byte when there is something new, each time with another `number`; 0 for no more.
-    pub(crate) fn arm(&self, number: u64) {
-        if let From::Other(other) = &self.from {
-            other.row.get()[row::ARMED].store(number, Ordering::Relaxed);
-        }
+    /// Whether its publisher is gone: when all is taken, so is this.
+    pub(crate) fn is_gone(&self) -> bool {
+        matches!(&self.from, From::Other(other) if other.gone.is_true())
     }
 }
 
 impl Other {
+    /// What this subscriber tells the publisher.
+    pub(crate) fn row(&self) -> Row<'_> {
+        Row::new(self.row.get())
+    }
+
     /// Publishes how far this subscriber has come, and wakes a publisher that waits for that.
     #[inline]
-    fn tell(&self, passed: u64) {
-        self.row.get()[row::TAKEN].store(passed, Ordering::Release);
-        if self.waits {
-            // Pairs with that of the publisher: either it sees the store, or this sees it wait.
-            fence(Ordering::SeqCst);
-            if Reader::new(self.ring.get(), self.shape).is_waited_for() {
-                let wake = Packet::new(Kind::Wake);
-                let _ = packet::send(self.connection.as_fd(), bytemuck::bytes_of(&wake), &[]);
-            }
+    fn tell(&self, ring: &Ring, passed: u64) {
+        self.row().take::<row::Shipped>(passed, self.waits);
+        if self.waits && ring.reader().is_waited_for() {
+            let wake = Packet::new(Kind::Wake);
+            let _ = packet::send(self.connection.as_fd(), bytemuck::bytes_of(&wake), &[]);
         }
     }
 
@@ -230,17 +225,17 @@ impl Other {
 #[derive(Debug)]
 pub(crate) struct Gone {
     gone: AtomicBool,
-    bell: Arc<Bell>,
+    news: Arc<News>,
     watches: Mutex<Vec<Watch>>,
 }
 
 impl Gone {
     /// Watches for the end of a connection, or of the process at its other end.
-    fn watch(peer: &Peer, connection: &Arc<GuardedSocket>, bell: &Arc<Bell>) -> Result<Arc<Gone>> {
+    fn watch(peer: &Peer, connection: &Arc<GuardedSocket>, news: &Arc<News>) -> Result<Arc<Gone>> {
         let error = |source| Error::os("watching a socket", source);
         let gone = Arc::new(Gone {
             gone: AtomicBool::new(false),
-            bell: bell.clone(),
+            news: news.clone(),
             watches: Mutex::default(),
         });
         let served: Weak<dyn Served> = Arc::downgrade(&(gone.clone() as Arc<dyn Served>));
@@ -268,6 +263,12 @@ impl Served for Gone {
         self.gone.store(true, Ordering::Release);
         let watches = std::mem::take(&mut *self.watches());
         drop(watches);
-        self.bell.ring_anyway();
+        self.news.tell();
+    }
+}
+
+impl Drop for Source {
+    fn drop(&mut self) {
+        self.spot.leave();
     }
 }

@@ -1,39 +1,69 @@
 //! What happens to a tensor before it can be sent.
 
+use std::sync::Weak;
+
 use crate::error::Result;
+use crate::memory::TensorMemory;
 use crate::tensor::Tensor;
 use crate::topic::publisher::Publisher;
 use crate::topic::stats::StagedBecause;
 
-impl Publisher {
-    /// The tensor that takes the place of one that other processes cannot see; `None` if they can.
-    pub(super) fn stage(&self, tensor: &Tensor) -> Result<Option<Tensor>> {
-        match tensor.sendable() {
-            Sendable::AsItIs => Ok(None),
-            Sendable::Copied(why) => {
-                let staged = self.pool.stage(tensor)?;
-                self.staged.count(why, staged.nbytes());
-                Ok(Some(staged))
-            }
-        }
+/// Memory that was adopted, for as long as the tensor lives that brought it: it may be sent again.
+#[derive(Debug, Default)]
+pub(crate) struct AdoptedTensors(Vec<Adoption>);
+
+#[derive(Debug)]
+struct Adoption {
+    /// Of the buffer that was adopted.
+    identity: u64,
+    alive: Weak<()>,
+    adopted: Tensor,
+}
+
+impl AdoptedTensors {
+    /// Takes out what will not be sent again, to be dropped elsewhere.
+    fn take_dead(&mut self) -> Vec<Adoption> {
+        self.0.extract_if(.., |adoption| adoption.alive.strong_count() == 0).collect()
+    }
+
+    fn find(&self, identity: u64) -> Option<&Tensor> {
+        self.0.iter().find(|adoption| adoption.identity == identity).map(|found| &found.adopted)
     }
 }
 
-/// How a tensor gets to other processes.
-pub(crate) enum Sendable {
-    AsItIs,
-    Copied(StagedBecause),
-}
+impl Publisher {
+    /// The tensor that takes the place of one that other processes cannot see; `None` if they can.
+    pub(super) fn stage(&self, tensor: &Tensor) -> Result<Option<Tensor>> {
+        let why = match tensor.is_attachable() {
+            _ if tensor.has_far_planes() => StagedBecause::FarPlanes,
+            Some(true) => return Ok(None),
+            Some(false) => StagedBecause::OwnerGone,
+            None if tensor.memory() == TensorMemory::Shm => match self.adopt(tensor)? {
+                Some(adopted) => return Ok(Some(adopted)),
+                None => StagedBecause::NotAdopted,
+            },
+            None => StagedBecause::Heap,
+        };
+        let staged = self.pool.stage(tensor)?;
+        self.staged.count(why, staged.nbytes());
+        Ok(Some(staged))
+    }
 
-impl Tensor {
-    fn sendable(&self) -> Sendable {
-        if self.has_far_planes() {
-            return Sendable::Copied(StagedBecause::FarPlanes);
+    /// Makes shared memory part of the publisher's pool, once.
+    fn adopt(&self, tensor: &Tensor) -> Result<Option<Tensor>> {
+        let mut adopted = self.adopted();
+        let dead = adopted.take_dead();
+        let identity = tensor.buffer_identity();
+        if let Some(found) = adopted.find(identity.id()) {
+            return Ok(Some(tensor.over_buffer_of(found)));
         }
-        match self.is_attachable() {
-            Some(true) => Sendable::AsItIs,
-            Some(false) => Sendable::Copied(StagedBecause::OwnerGone),
-            None => Sendable::Copied(StagedBecause::Heap),
+        let made = self.pool.adopt(tensor)?;
+        if let Some(made) = &made {
+            let (identity, alive) = (identity.id(), identity.weak());
+            adopted.0.push(Adoption { identity, alive, adopted: made.clone() });
         }
+        drop(adopted);
+        drop(dead);
+        Ok(made)
     }
 }

@@ -8,22 +8,20 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub enum StagedBecause {
     /// It is on the heap, where no other process sees it.
     Heap,
-    /// Its shared memory cannot be given to others: it is not sealed, or not all there.
-    NotSealed,
+    /// Its shared memory could not be adopted: it cannot be sealed, is not all there, or the topic has
+    /// adopted as much as it can.
+    NotAdopted,
     /// Its planes are in several buffers.
     FarPlanes,
     /// It came from a pool whose owner is dead: nobody could attach to it any more.
     OwnerGone,
-    /// The topic's pool has adopted as much memory as it can.
-    TooManyAdopted,
 }
 
-const REASONS: [StagedBecause; 5] = [
+const REASONS: [StagedBecause; 4] = [
     StagedBecause::Heap,
-    StagedBecause::NotSealed,
+    StagedBecause::NotAdopted,
     StagedBecause::FarPlanes,
     StagedBecause::OwnerGone,
-    StagedBecause::TooManyAdopted,
 ];
 
 /// How often, and how much, was copied for one reason.

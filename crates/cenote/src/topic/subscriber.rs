@@ -17,21 +17,23 @@ use rustix::io::Errno;
 
 use crate::error::{Error, Result};
 use crate::os::fork;
-use crate::sync::{Ordering, fence};
 use crate::tensor::Tensor;
 use crate::tensor::attaching::{Attaching, Progress};
 use crate::tensor::packed::Packed;
 use crate::tensor::pool::{self, Known};
 use crate::topic::arrivals::Arrivals;
-use crate::topic::bell::Bell;
+use crate::topic::bell::{Bell, News};
 use crate::topic::message::{Message, Tensors, Unread};
 use crate::topic::publisher::Publisher;
+use crate::topic::row;
 use crate::topic::source::{From, Next, Other, Source};
+use crate::topic::spot::Spots;
 
 /// How many messages that cannot be had are passed over before others have their turn.
 const TRIES: usize = 64;
 
-/// When to look again for a message whose segment is on its way, or whose pool does not answer.
+/// When to look again for a message whose segment is on its way, whose pool does not answer, or whose
+/// publisher is dying.
 const LOOK_AGAIN: Duration = Duration::from_millis(1);
 
 /// As good as for ever, and not too much for the kernel.
@@ -44,8 +46,9 @@ pub(crate) struct Subscriber {
     epoch: u64,
     /// Over all connections, and the bell.
     epoll: OwnedFd,
-    bell: Arc<Bell>,
+    news: Arc<News>,
     arrivals: Arc<Arrivals>,
+    spots: Spots,
     receiving: Mutex<Receiving>,
 }
 
@@ -59,7 +62,8 @@ struct Receiving {
     /// Messages that were overwritten, or could not be had.
     missed: u64,
     received: u64,
-    /// A message could not be taken because its segment is not here yet. Nobody rings for that.
+    /// A message could not be taken because its segment is not here yet, or its pool's owner is not
+    /// dead yet. Nobody rings for that.
     awaits_segment: bool,
     /// Why the last one could not be had.
     last_loss: Option<Error>,
@@ -80,16 +84,18 @@ struct Pools {
 
 impl Subscriber {
     /// Makes it, without any publisher yet.
-    pub(crate) fn new(topic: &str, arrivals: Arc<Arrivals>, bell: Arc<Bell>) -> Result<Subscriber> {
+    pub(crate) fn new(topic: &str, arrivals: Arc<Arrivals>) -> Result<Subscriber> {
         let error = |source| Error::os("making an epoll instance", source);
         let epoll = epoll::create(CreateFlags::CLOEXEC).map_err(error)?;
-        epoll::add(&epoll, &*bell, EventData::new_u64(BELL), EventFlags::IN).map_err(error)?;
+        let news = arrivals.news.clone();
+        epoll::add(&epoll, &news.bell, EventData::new_u64(BELL), EventFlags::IN).map_err(error)?;
         Ok(Subscriber {
             topic: topic.to_owned(),
             epoch: fork::epoch(),
             epoll,
-            bell,
+            news,
             arrivals,
+            spots: Spots::default(),
             receiving: Mutex::default(),
         })
     }
@@ -112,16 +118,28 @@ impl Subscriber {
 
     /// Also receives what the same object sends.
     pub(crate) fn add_own(&self, publisher: Arc<Publisher>) {
-        publisher.ring_at(&self.bell);
+        publisher.ring_at(&self.news);
         if publisher.waits() {
             publisher.set_own_taken(0); // from here on it waits for us, too
         }
-        self.receiving().sources.push(Source::own(publisher));
+        self.add(&mut self.receiving(), Source::own(publisher));
+    }
+
+    fn add(&self, receiving: &mut Receiving, source: Source) {
+        self.spots.add(&source.spot);
+        receiving.sources.push(source);
     }
 
     /// The next message, if there is one.
     #[inline]
     pub(crate) fn recv<T: Message>(&self) -> Option<T> {
+        if self.spots.are_quiet() && !self.arrivals.any() {
+            return None;
+        }
+        self.recv_locked()
+    }
+
+    fn recv_locked<T: Message>(&self) -> Option<T> {
         if self.inherited() {
             return None;
         }
@@ -129,7 +147,7 @@ impl Subscriber {
         if self.arrivals.any() {
             self.take_in(&mut receiving);
         }
-        let found = receiving.take(&self.bell);
+        let found = receiving.take(&self.news);
         if found.is_none() && receiving.watched {
             return self.rearm(receiving);
         }
@@ -150,7 +168,7 @@ impl Subscriber {
             source.skip_to_newest();
         }
         let mut newest = None;
-        while let Some(message) = receiving.take(&self.bell) {
+        while let Some(message) = receiving.take(&self.news) {
             newest = Some(message);
         }
         if receiving.watched {
@@ -185,9 +203,7 @@ impl Subscriber {
     fn arm(&self) -> bool {
         let mut receiving = self.receiving();
         receiving.waiters += 1;
-        receiving.arm(&self.bell);
-        // Pairs with that of whoever sends: either it sees the arm, or this sees the message.
-        fence(Ordering::SeqCst);
+        receiving.arm(&self.news.bell);
         !self.arrivals.any() && !receiving.sources.iter().any(Source::is_ready)
     }
 
@@ -199,14 +215,13 @@ impl Subscriber {
         receiving.waiters -= 1;
         if receiving.waiters == 0 {
             if !receiving.watched {
-                receiving.disarm(&self.bell);
+                receiving.disarm(&self.news.bell);
             }
             return;
         }
-        receiving.arm(&self.bell);
-        fence(Ordering::SeqCst);
+        receiving.arm(&self.news.bell);
         if self.arrivals.any() || receiving.sources.iter().any(Source::is_ready) {
-            self.bell.ring_anyway();
+            self.news.bell.ring_anyway();
         }
     }
 
@@ -229,7 +244,7 @@ impl Subscriber {
         let receiving = self.receiving();
         for event in events {
             match { event.data }.u64() {
-                BELL => self.bell.hush(),
+                BELL => self.news.bell.hush(),
                 uid => receiving
                     .others()
                     .filter(|other| other.uid == uid)
@@ -241,19 +256,16 @@ impl Subscriber {
     /// Before saying "nothing" to somebody who then sleeps on the descriptor: quiet, arm, look again.
     #[cold]
     fn rearm<T: Message>(&self, mut receiving: MutexGuard<'_, Receiving>) -> Option<T> {
-        self.bell.hush();
+        self.news.bell.hush();
         receiving.others().for_each(|other| other.hush());
-        receiving.arm(&self.bell);
-        fence(Ordering::SeqCst);
+        receiving.arm(&self.news.bell);
         if self.arrivals.any() {
             self.take_in(&mut receiving);
-            receiving.arm(&self.bell);
-            fence(Ordering::SeqCst);
         }
-        let found = receiving.take(&self.bell);
+        let found = receiving.take(&self.news);
         if found.is_some() || receiving.awaits_segment {
             // There may be more, and nobody would be told.
-            self.bell.ring_anyway();
+            self.news.bell.ring_anyway();
         }
         found
     }
@@ -263,8 +275,9 @@ impl Subscriber {
         self.check_process()?;
         let mut receiving = self.receiving();
         if !mem::replace(&mut receiving.watched, true) {
-            receiving.arm(&self.bell);
-            self.bell.ring_anyway(); // for what is there already
+            self.spots.look_always();
+            receiving.arm(&self.news.bell);
+            self.news.bell.ring_anyway(); // for what is there already
         }
         Ok(self.epoll.as_fd())
     }
@@ -278,10 +291,10 @@ impl Subscriber {
                 // Without it there is no waking; polling still works.
                 let _ = epoll::add(&self.epoll, &*other.connection, data, EventFlags::IN);
             }
-            receiving.sources.push(source);
+            self.add(receiving, source);
         }
         if receiving.waiters > 0 || receiving.watched {
-            receiving.arm(&self.bell);
+            receiving.arm(&self.news.bell);
         }
     }
 
@@ -323,28 +336,35 @@ impl Receiving {
         })
     }
 
+    /// Has everybody wake us. Look afterwards, before sleeping.
     fn arm(&mut self, bell: &Bell) {
         self.armed = self.armed.wrapping_add(1).max(1);
         bell.arm(true);
-        self.sources.iter().for_each(|source| source.arm(self.armed));
+        row::arm::<row::Shipped>(self.others().map(Other::row), self.armed);
     }
 
     fn disarm(&mut self, bell: &Bell) {
         bell.arm(false);
-        self.sources.iter().for_each(|source| source.arm(0));
+        self.others().for_each(|other| other.row().disarm());
     }
 
     /// Takes the next message of the publisher whose turn it is, or of one after it.
     #[inline]
-    fn take<T: Message>(&mut self, bell: &Arc<Bell>) -> Option<T> {
+    fn take<T: Message>(&mut self, news: &Arc<News>) -> Option<T> {
         let mut looked = 0;
         self.awaits_segment = false;
         while looked < self.sources.len() {
-            let at = (self.turn + looked) % self.sources.len();
-            match self.take_from(at, bell) {
+            let mut at = self.turn + looked;
+            while at >= self.sources.len() {
+                at -= self.sources.len();
+            }
+            match self.take_from(at, news) {
                 Took::Message(message) => {
                     self.turn = at + 1;
                     self.received += 1;
+                    if self.sources[at].is_gone() {
+                        news.set(); // its end is to be noticed
+                    }
                     return Some(message);
                 }
                 Took::Nothing => looked += 1,
@@ -354,7 +374,7 @@ impl Receiving {
         None
     }
 
-    fn take_from<T: Message>(&mut self, at: usize, bell: &Arc<Bell>) -> Took<T> {
+    fn take_from<T: Message>(&mut self, at: usize, news: &Arc<News>) -> Took<T> {
         let Receiving { sources, words, pools, missed, last_loss, awaits_segment, .. } = self;
         let source = &mut sources[at];
         source.stuck = false;
@@ -372,7 +392,7 @@ impl Receiving {
                     continue;
                 }
             };
-            let mut tensors = Lender { source, pools, bell, awaits_segment };
+            let mut tensors = Lender { source, pools, news, awaits_segment };
             match T::read(&words[..len], &mut tensors) {
                 Ok(message) => {
                     source.advance(1);
@@ -404,13 +424,13 @@ enum Took<T> {
 struct Lender<'a> {
     source: &'a Source,
     pools: &'a mut Pools,
-    bell: &'a Arc<Bell>,
+    news: &'a Arc<News>,
     awaits_segment: &'a mut bool,
 }
 
 impl Tensors for Lender<'_> {
     fn tensor(&mut self, packed: &Packed<'_>) -> Result<Tensor, Unread> {
-        let cursor = self.source.cursor;
+        let cursor = self.source.cursor();
         let other = match &self.source.from {
             // Its publisher has a handle.
             From::Own(publisher) => {
@@ -420,8 +440,13 @@ impl Tensors for Lender<'_> {
         };
         let pool = match &other.pool {
             Some(pool) if packed.pool == other.uid => pool,
-            _ => self.pools.get(packed.pool, self.bell)?,
+            _ => self.pools.get(packed.pool, self.news)?,
         };
+        // What it sent before it died can be had as soon as it is dead.
+        if !pool.is_usable() && pool.may_be_dying() {
+            *self.awaits_segment = true;
+            return Err(Unread::Later);
+        }
         let trusted = pool.is_of(&other.peer).then_some(other.uid);
         let reader = self.source.reader();
         let leased = pool::lease_packed(pool, packed, trusted, || reader.has(cursor));
@@ -438,11 +463,11 @@ impl Tensors for Lender<'_> {
 }
 
 impl Pools {
-    /// The pool with this uid. One that this process has nothing to do with yet is attached to; `bell`
-    /// rings when that is done.
-    fn get(&mut self, uid: u64, bell: &Arc<Bell>) -> Result<&Known, Unread> {
-        if !self.found.get(&uid).is_some_and(Known::is_usable) {
-            let known = self.look_for(uid, bell)?;
+    /// The pool with this uid. One that this process has nothing to do with yet is attached to; the
+    /// bell rings when that is done.
+    fn get(&mut self, uid: u64, news: &Arc<News>) -> Result<&Known, Unread> {
+        if !self.found.get(&uid).is_some_and(|known| known.is_usable() || known.may_be_dying()) {
+            let known = self.look_for(uid, news)?;
             self.found.retain(|_, known| known.is_usable());
             self.found.insert(uid, known);
         }
@@ -450,14 +475,14 @@ impl Pools {
     }
 
     #[cold]
-    fn look_for(&mut self, uid: u64, bell: &Arc<Bell>) -> Result<Known, Unread> {
+    fn look_for(&mut self, uid: u64, news: &Arc<News>) -> Result<Known, Unread> {
         if let Some(known) = pool::find(uid) {
             self.attaching.remove(&uid);
             return Ok(known);
         }
         let begin = || {
-            let bell = bell.clone();
-            Attaching::begin(uid, move || bell.ring_anyway())
+            let news = news.clone();
+            Attaching::begin(uid, move || news.bell.ring_anyway())
         };
         let attaching = self.attaching.entry(uid).or_insert_with(begin);
         if attaching.is_idle() {

@@ -77,12 +77,3 @@ pub(crate) fn read<P: Pod>(bytes: &[u8]) -> Result<P> {
     bytemuck::try_pod_read_unaligned(bytes)
         .map_err(|_| Error::BadMessage { what: "it has the wrong length" })
 }
-
-/// The words of a subscription's row, which the subscriber writes and the publisher reads.
-pub(crate) mod row {
-    /// Non-zero: the subscriber sleeps, or is about to. A different number each time.
-    pub(crate) const ARMED: usize = 0;
-    /// How many messages it has passed. On a cache line of its own.
-    pub(crate) const TAKEN: usize = 8;
-    pub(crate) const WORDS: usize = 16;
-}

@@ -26,7 +26,9 @@ const TARGETS: [Target; 4] = [
     ("what_owners_say", owners),
 ];
 
-const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW);
+/// Of a row, which is written; and of all else, which is not.
+const ROW_SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW);
+const SEALS: SealFlags = ROW_SEALS.union(SealFlags::FUTURE_WRITE);
 
 /// Says when a target has had its time.
 struct Clock {
@@ -279,7 +281,7 @@ impl Liar {
             random: Random(seed),
             welcomes: vec![welcome.encode(), packet(REFUSED, 1, 0)],
             pushes: vec![packet(SEGMENT, 2, 4096), packet(GONE, 0, 0), packet(GONE, 1, 0)],
-            fds: vec![header, memfd(128, SEALS), memfd(4096, SEALS), memfd(65536, SEALS)],
+            fds: vec![header, memfd(128, ROW_SEALS), memfd(4096, SEALS), memfd(65536, SEALS)],
         }
     }
 

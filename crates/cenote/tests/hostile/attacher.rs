@@ -40,11 +40,11 @@ fn alone(pool: &TensorPool) {
 
 fn lengths() {
     let pool = pool(8);
-    let valid = [hello(), vec![0xff; 80]].concat();
-    for len in (0..=64).chain([65, 100, 104]) {
+    let valid = [hello(), vec![0xff; 280]].concat();
+    for len in (0..=64).chain([65, 255, 256, 257, 300]) {
         let raw = Raw::connect(pool.name());
         raw.send(&valid[..len], &[]).unwrap();
-        if (24..=64).contains(&len) {
+        if (24..=256).contains(&len) {
             assert!(Attached::welcomed(raw).is_some(), "{len}");
         } else {
             assert!(raw.is_hung_up(), "{len}");

@@ -6,9 +6,10 @@ use super::Test;
 use super::attacher::works;
 use crate::stranger::process::{self, Peer};
 use crate::stranger::wire::{Attached, Pretender, Raw, hello, path_of};
-use crate::stranger::{all_are, eventually, filled, pool, pools_dir, unhex, unique};
+use crate::stranger::{Holdings, all_are, eventually, filled, pool, pools_dir, unhex, unique};
 
 pub(crate) const TESTS: &[Test] = &[
+    ("a_pool_takes_few_descriptors", few),
     ("thousands_of_connections_without_a_hello", silent),
     ("thousands_of_connections_with_a_hello", greeting),
     ("a_storm_of_connections_while_others_attach", storm),
@@ -209,4 +210,12 @@ fn holder() {
     // At once: a full pool looks for the dead itself.
     let all: Vec<Tensor> = (0..16).map(|_| filled(&pool, 100, 2)).collect();
     assert!(all.iter().all(|tensor| all_are(tensor, 2)));
+}
+
+/// Its header, its directory and its socket; and one for each segment, of which these have none.
+fn few() {
+    let before = Holdings::now();
+    let pools: Vec<TensorPool> = (0..20).map(|_| pool(4)).collect();
+    let now = Holdings::now();
+    assert!(now.fds <= before.fds + 3 * pools.len(), "{before:?} before, {now:?} after");
 }

@@ -1,10 +1,13 @@
 //! Owners that lie to those who attach.
+#![allow(unsafe_code, reason = "a mapping that is older than the seals of its file")]
 
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use cenote::{Error, Tensor, TensorDescriptor, TensorPool};
 use rustix::fs::{MemfdFlags, SealFlags};
+use rustix::mm::{MapFlags, ProtFlags};
 
 use super::Test;
 use crate::stranger::wire::{
@@ -21,19 +24,56 @@ pub(crate) const TESTS: &[Test] = &[
     ("an_owner_that_never_answers", silence),
     ("garbage_pushed_after_the_welcome", pushes),
     ("a_segment_declared_gone_under_a_lease_stays", gone),
+    ("whoever_is_expelled_is_told_why", expelled),
     ("a_header_that_changes_under_its_readers", header),
     ("an_owner_that_never_stops_talking_delays_nobody", chatter),
 ];
 
-const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW);
+/// Of a row, which is written; and of all else, which is not.
+const ROW_SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW);
+const SEALS: SealFlags = ROW_SEALS.union(SealFlags::FUTURE_WRITE);
 const UID: u64 = 0xbad0_0000_0000_0001;
 const SLOTS: u32 = 8;
 const LEN: u64 = 64 << 10;
 
 /// All that an owner sends, before somebody changes it.
 pub(crate) struct Answer {
-    pub(crate) welcome: Welcome,
-    pub(crate) fds: Vec<OwnedFd>,
+    welcome: Welcome,
+    fds: Vec<OwnedFd>,
+    /// The header, mapped before it was sealed.
+    header: Mapping,
+}
+
+/// Words that can be written although their file is sealed.
+struct Mapping {
+    at: *mut AtomicU64,
+    words: usize,
+}
+
+// SAFETY: the words are atomic, and there for as long as the mapping lives.
+unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    fn of(fd: &OwnedFd, words: usize) -> Mapping {
+        let prot = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: the kernel chooses the place; the file is longer than this, and stays so.
+        let at = unsafe {
+            rustix::mm::mmap(std::ptr::null_mut(), words * 8, prot, MapFlags::SHARED, fd, 0)
+        };
+        Mapping { at: at.unwrap().cast(), words }
+    }
+
+    fn words(&self) -> &[AtomicU64] {
+        // SAFETY: so many words are mapped, and only ever accessed as atomics.
+        unsafe { std::slice::from_raw_parts(self.at, self.words) }
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: nobody has a reference any more.
+        unsafe { rustix::mm::munmap(self.at.cast(), self.words * 8) }.unwrap();
+    }
 }
 
 impl Answer {
@@ -41,8 +81,8 @@ impl Answer {
         let words = (LEASES + SLOTS as usize) as u64 * 8;
         let segment = memfd(LEN, SealFlags::empty());
         rustix::io::pwrite(&segment, &vec![6; usize::try_from(LEN).unwrap()], 0).unwrap();
-        rustix::fs::fcntl_add_seals(&segment, SEALS | SealFlags::FUTURE_WRITE).unwrap();
-        let header = memfd(words + u64::from(SLOTS) * 3 * 8, SEALS);
+        rustix::fs::fcntl_add_seals(&segment, SEALS).unwrap();
+        let header = memfd(words + u64::from(SLOTS) * 3 * 8, SealFlags::empty());
         for slot in 0..SLOTS as usize {
             let at = (LEASES + slot) as u64 * 8;
             rustix::io::pwrite(&header, &2_u64.to_ne_bytes(), at).unwrap();
@@ -51,9 +91,11 @@ impl Answer {
             let place = place.map(u64::to_ne_bytes).concat();
             rustix::io::pwrite(&header, &place, words + slot as u64 * 3 * 8).unwrap();
         }
+        let mapping = Mapping::of(&header, LEASES + SLOTS as usize);
+        rustix::fs::fcntl_add_seals(&header, SEALS).unwrap();
         let welcome =
             Welcome { uid, max_slots: SLOTS, max_leases: 4, count: 1, segments: vec![(0, LEN)] };
-        Answer { welcome, fds: vec![header, memfd(words, SEALS), segment] }
+        Answer { welcome, fds: vec![header, memfd(words, ROW_SEALS), segment], header: mapping }
     }
 
     pub(crate) fn send(&self, to: &Raw) {
@@ -115,7 +157,7 @@ fn welcomes() {
         |a| a.welcome.uid ^= 1,
         |a| a.welcome.max_slots = 0,
         |a| a.welcome.max_slots = u32::MAX,
-        |a| a.welcome.max_slots = (1 << 20) + 1,
+        |a| a.welcome.max_slots = (1 << 20) + 65,
         |a| a.welcome.max_slots = 1 << 20,
         |a| a.welcome.count = 0,
         |a| a.welcome.count = 2,
@@ -215,6 +257,15 @@ fn files() {
     assert!(answered(&answer).is_err());
     let mut answer = Answer::honest(UID);
     answer.fds[1] = answer.fds[0].try_clone().unwrap();
+    assert!(answered(&answer).is_err());
+    // Header and segments that somebody else could write.
+    for place in [0, 2] {
+        let mut answer = Answer::honest(UID);
+        answer.fds[place] = memfd(1 << 20, ROW_SEALS);
+        let error = answered(&answer).unwrap_err();
+        assert!(error.to_string().contains("not sealed against writing"), "{error}");
+    }
+    let mut answer = Answer::honest(UID);
     answer.fds[2] = answer.fds[0].try_clone().unwrap();
     answer.welcome.segments[0].1 = 64;
     let pool = answered(&answer).unwrap();
@@ -284,7 +335,7 @@ fn pushes() {
     let push = |raw: &Raw| {
         answer.send(raw);
         let good = memfd(4096, SEALS);
-        let bad = memfd(4096, SealFlags::empty());
+        let bad = memfd(4096, ROW_SEALS);
         let send = |bytes: &[u8], fds: &[&OwnedFd]| {
             let fds: Vec<_> = fds.iter().map(|fd| fd.as_fd()).collect();
             let _ = raw.send(bytes, &fds);
@@ -342,16 +393,28 @@ fn gone() {
     assert!(all_are(&tensor, 6), "its bytes stay for as long as they are held");
 }
 
+fn expelled() {
+    let answer = Answer::honest(UID);
+    let act = |raw: &Raw| {
+        answer.send(raw);
+        let _ = raw.send(&packet(REFUSED, 4, 9 << 32 | 4), &[]);
+    };
+    let pool = against(UID, act, |name| TensorPool::open(name).unwrap());
+    eventually("the owner is gone", || !pool.is_alive());
+    let error = pool.import(&descriptor(UID, 0, 0)).unwrap_err();
+    assert!(matches!(error, Error::Expelled { held: 9, max: 4, .. }), "{error}");
+    assert!(error.to_string().contains("`max_leases` allows 4"), "{error}");
+}
+
 fn header() {
     let answer = Answer::honest(UID);
     let stop = std::sync::atomic::AtomicBool::new(false);
     let act = |raw: &Raw| {
         answer.send(raw);
         let mut random = Random(5);
-        while !stop.load(std::sync::atomic::Ordering::Relaxed) {
-            let slot = random.below(LEASES + SLOTS as usize) as u64;
-            let serial = random.next() % 4;
-            rustix::io::pwrite(&answer.fds[0], &serial.to_ne_bytes(), slot * 8).unwrap();
+        while !stop.load(Ordering::Relaxed) {
+            let words = answer.header.words();
+            words[random.below(words.len())].store(random.next() % 4, Ordering::Relaxed);
         }
     };
     // The segment of slot 7 never comes, which would be waited for.
@@ -367,7 +430,7 @@ fn header() {
                 Err(error) => panic!("{error}"),
             }
         }
-        stop.store(true, std::sync::atomic::Ordering::Relaxed);
+        stop.store(true, Ordering::Relaxed);
         assert!(leased + refused == 20_000 && refused > 0);
     });
 }
@@ -378,7 +441,7 @@ fn chatter() {
     let stop = std::sync::atomic::AtomicBool::new(false);
     let act = |raw: &Raw| {
         answer.send(raw);
-        while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+        while !stop.load(Ordering::Relaxed) {
             let _ = raw.send(&packet(GONE, 77, 0), &[]);
         }
     };
@@ -390,7 +453,7 @@ fn chatter() {
             super::attacher::works(&pool(4));
             assert!(start.elapsed() < Duration::from_secs(3), "it took {:?}", start.elapsed());
         }
-        stop.store(true, std::sync::atomic::Ordering::Relaxed);
+        stop.store(true, Ordering::Relaxed);
         drop(loud);
     });
     let _ = Tensor::from_descriptor(&descriptor(UID, 0, 0));

@@ -4,10 +4,11 @@ use cenote::{DType, Error, Tensor, TensorPool};
 
 use super::Test;
 use super::attacher::works;
-use crate::stranger::wire::Attached;
+use crate::stranger::wire::{Attached, REFUSED, SEGMENT, kind, packet};
 use crate::stranger::{Random, all_are, eventually, filled, pool};
 
 pub(crate) const TESTS: &[Test] = &[
+    ("whoever_holds_too_much_is_told_how_much", told),
     ("garbage_in_a_row_only_holds_slots", garbage),
     ("garbage_that_changes_all_the_time_only_holds_slots", restless),
     ("a_row_with_holes_punched_into_it_is_zeros", punched),
@@ -31,6 +32,20 @@ fn all_free(pool: &TensorPool) {
     assert_eq!(pool.stats().unwrap().retired, 0);
 }
 
+fn told() {
+    let pool = pool(SLOTS);
+    let attached = Attached::to(pool.name());
+    attached.write_row(|slot| u64::from(slot < 12));
+    drop(published(&pool, SLOTS));
+    // It has half of the slots to hold; only a full pool looks.
+    let _all = published(&pool, SLOTS);
+    let (bytes, _) = attached.raw.recv().unwrap();
+    // It got the first segment before.
+    let bytes = if kind(&bytes) == SEGMENT { attached.raw.recv().unwrap().0 } else { bytes };
+    assert_eq!(bytes, packet(REFUSED, 4, 12 << 32 | 8));
+    assert!(attached.raw.is_hung_up());
+}
+
 fn garbage() {
     let mut random = Random(1);
     let words: [&mut dyn FnMut(usize) -> u64; 5] = [
@@ -52,9 +67,11 @@ fn garbage() {
         let rest: Vec<Tensor> = (0..SLOTS / 2).map(|_| filled(&pool, 10, 0)).collect();
         let error = pool.alloc(&[1], DType::U8).unwrap_err();
         let Error::PoolFull { holders, .. } = &error else { panic!("{error}") };
-        assert_eq!(holders.len(), 1, "{error}");
+        // The stranger, who lives in this process, and this process itself.
+        assert_eq!(holders.len(), 2, "{error}");
         assert_eq!(holders[0].pid, std::process::id().cast_signed());
-        assert_eq!(holders[0].retired_slots, SLOTS / 2);
+        assert_eq!((holders[0].slots, holders[0].retired_slots), (SLOTS, SLOTS / 2));
+        assert_eq!((holders[1].slots, holders[1].retired_slots), (SLOTS / 2, 0));
         drop((attached, rest));
         all_free(&pool);
     }

@@ -5,7 +5,10 @@ use std::path::{Path, PathBuf};
 use super::{Test, command, directory};
 use crate::stranger::process::Peer;
 
-pub(crate) const TESTS: &[Test] = &[("a_pool_that_outgrows_its_cgroup_gets_an_error", outgrows)];
+pub(crate) const TESTS: &[Test] = &[
+    ("a_pool_that_outgrows_its_cgroup_gets_an_error", outgrows),
+    ("a_pool_that_outgrows_its_cgroup_waits_and_makes_room", waits),
+];
 
 const LIMIT: &str = "67108864";
 
@@ -13,8 +16,8 @@ const LIMIT: &str = "67108864";
 struct Cgroup(PathBuf);
 
 impl Cgroup {
-    fn new() -> Cgroup {
-        let name = format!("cenote-isolation-{}", std::process::id());
+    fn new(name: &str) -> Cgroup {
+        let name = format!("cenote-isolation-{}-{name}", std::process::id());
         let v1 = Path::new("/sys/fs/cgroup/memory");
         let (parent, file) = if v1.join("memory.limit_in_bytes").exists() {
             (v1, "memory.limit_in_bytes")
@@ -47,7 +50,7 @@ impl Drop for Cgroup {
 }
 
 fn outgrows() {
-    let cgroup = Cgroup::new();
+    let cgroup = Cgroup::new("error");
     let dir = directory("cgroup", 0o700);
     let mut owner = Peer::run(&mut command(&dir));
     cgroup.add(owner.pid());
@@ -59,11 +62,32 @@ fn outgrows() {
         assert!(count.parse::<usize>().unwrap() >= 35, "{answer}");
         assert_eq!(owner.ask("drop"), "ok");
     }
+    // What a pool needs to know of its slots is memory, too.
+    let answer = owner.ask("slots many 1048576");
+    assert!(answer.contains("control group"), "{answer}");
     let tensor = owner.ask("alloc 1000000 4");
     let mut reader = Peer::run(&mut command(&dir));
     cgroup.add(reader.pid());
     assert_eq!(reader.ask(&format!("import {tensor}")), "ok");
     assert_eq!(reader.ask("check 4"), "true");
     reader.finish();
+    owner.finish();
+}
+
+/// The pool may have more than there is memory.
+fn waits() {
+    let cgroup = Cgroup::new("room");
+    let dir = directory("cgroup-room", 0o700);
+    let mut owner = Peer::run(&mut command(&dir));
+    cgroup.add(owner.pid());
+    assert_eq!(owner.ask("default big"), "ok");
+    let answer = owner.ask("fill 6000000");
+    assert!(answer.contains("control group"), "{answer}");
+    // What is given back serves those who wait, though the pool cannot grow.
+    assert_eq!(owner.ask("wait 6000000"), "ok");
+    // Memory of the wrong sizes makes room for what needs another.
+    assert_eq!(owner.ask("drop"), "ok");
+    assert_eq!(owner.ask("some 40000000"), "ok");
+    assert!(owner.ask("some 80000000").contains("control group"));
     owner.finish();
 }

@@ -3,11 +3,12 @@
 use std::path::Path;
 use std::process::Command;
 
-use super::{Test, directory, program};
+use super::{Test, command, directory, program};
 use crate::stranger::eventually;
 use crate::stranger::process::{Peer, ROLE};
 
 pub(crate) const TESTS: &[Test] = &[
+    ("a_pool_without_inotify_works_and_says_so", unwatched),
     ("a_tiny_dev_shm_changes_nothing", tiny),
     ("two_containers_that_share_a_directory_share_a_pool", containers),
 ];
@@ -71,4 +72,21 @@ fn containers() {
     // A process that is dying closes one socket after the other.
     eventually("its place is free", || next.ask("new ours") == "ok");
     assert_eq!(std::fs::read_dir(shared.join("default/pools")).unwrap().count(), 1);
+}
+
+/// In a user namespace of its own, which may have no instance of inotify.
+fn unwatched() {
+    let dir = directory("unwatched", 0o700);
+    let mut ordinary = Peer::run(&mut command(&dir));
+    assert_eq!(ordinary.ask("new ordinary"), "ok");
+    assert_eq!(ordinary.ask("watched"), "true");
+    let script = "echo 0 > /proc/sys/user/max_inotify_instances; exec \"$1\"";
+    let mut inner = Command::new("unshare");
+    inner.args(["-U", "-r", "/bin/sh", "-euc", script, "sh"]).arg(program());
+    let mut owner = Peer::run(inner.env(ROLE, "child").env("CENOTE_DIR", &dir));
+    assert_eq!(owner.ask("new poor"), "ok");
+    assert_eq!(owner.ask("watched"), "false");
+    let tensor = owner.ask("alloc 1000 4");
+    assert_eq!(ordinary.ask(&format!("import {tensor}")), "ok");
+    assert_eq!(ordinary.ask("check 4"), "true");
 }

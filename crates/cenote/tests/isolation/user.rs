@@ -18,6 +18,7 @@ pub(crate) const TESTS: &[Test] = &[
     ("members_of_a_group_are_let_in_and_others_are_not", group),
     ("a_mode_lets_in_whom_it_says", mode),
     ("directories_open_for_the_first_pool_that_others_may_attach_to", widened),
+    ("what_is_closed_to_a_user_hides_nothing_else_from_him", hidden),
     ("directories_that_are_closed_to_those_a_pool_is_for_are_an_error", closed),
     ("group_access_needs_a_directory", group_without_dir),
     ("a_default_directory_that_is_not_ours_alone_is_refused", default_dir),
@@ -150,6 +151,25 @@ fn widened() {
         // Nor does the next pool of the user's own close them again.
         assert_eq!(owner.ask("new another"), "ok");
         assert!(lets_in(&dir, "ours", NOBODY, &[GROUP]));
+    }
+}
+
+fn hidden() {
+    let dir = directory("hidden", 0o755);
+    let mut owner = Peer::run(&mut command(&dir));
+    assert_eq!(owner.ask("mode ours 666"), "ok");
+    let tensor = owner.ask("alloc 1000 3");
+    let topics = dir.join("default/topics");
+    std::fs::create_dir_all(topics.join("private")).unwrap();
+    for closed in [topics.join("private"), topics] {
+        std::fs::set_permissions(&closed, PermissionsExt::from_mode(0o700)).unwrap();
+        let mut other = Peer::run(as_nobody(&mut command(&dir), NOBODY, &[]));
+        assert_eq!(other.ask("open ours"), "ok");
+        other.finish();
+        let mut other = Peer::run(as_nobody(&mut command(&dir), NOBODY, &[]));
+        assert_eq!(other.ask(&format!("import {tensor}")), "ok");
+        assert_eq!(other.ask("check 3"), "true");
+        other.finish();
     }
 }
 

@@ -4,7 +4,10 @@ use std::process::{Command, ExitCode};
 use libtest_mimic::{Arguments, Failed, Trial};
 
 mod nursery;
+mod publishing;
 mod scene;
+mod speaker;
+mod subscribing;
 mod sweep;
 mod tracer;
 mod victim;

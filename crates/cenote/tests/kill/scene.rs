@@ -7,8 +7,11 @@ use std::time::{Duration, Instant};
 use cenote::{DType, Error, Tensor, TensorPool};
 
 use super::nursery::{Nursery, Victim};
+use super::publishing::{LettingIn, Publishing};
+use super::subscribing::{Awaited, Greeting, PassingOn, Subscribing};
 use super::tracer::Stop;
 use super::victim::{LEN, SLOTS, all_are, config, filled, hex, unhex};
+use crate::stranger::wire::{Attached, MORE, SEGMENT, kind, packet};
 
 /// Whose instructions are counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,6 +31,16 @@ pub(crate) trait Scene {
 
     fn thread(&self) -> Which {
         Which::Main
+    }
+
+    /// How many instructions are taken of an operation that is long.
+    fn sample(&self) -> usize {
+        1500
+    }
+
+    /// One point in so many may be missed, by victims that take another path each time.
+    fn one_missed_in(&self) -> usize {
+        20
     }
 
     /// Sets the victim's service thread going.
@@ -59,7 +72,24 @@ pub(crate) const SCENES: &[Named] = &[
     ("owner_closes", || Reading::scene("close")),
     ("owner_welcomes", || Box::new(Welcoming(Reading::new("serve"), None))),
     ("owner_makes_its_socket_anew", || Box::new(Restoring(Reading::new("serve")))),
+    ("owner_answers_for_more", || Box::new(Asking(Reading::new("serve"), None))),
+    ("attacher_loses_its_owner", || Box::new(Orphaned::new())),
     ("owner_drops_a_row", || Box::new(Bereaved(Reading::new("serve"), Nursery::new(), 0))),
+    ("publisher_sends_first", || Box::new(Publishing::new("send-first", 0))),
+    ("publisher_sends", || Box::new(Publishing::new("send", 3))),
+    ("publisher_sends_to_a_sleeper", || Box::new(Publishing::to_a_sleeper("send", 3))),
+    ("publisher_waits", || Box::new(Publishing::late("send-blocked", 2))),
+    ("publisher_leaves", || Box::new(Publishing::late("leave", 2))),
+    ("publisher_lets_in", || Box::new(LettingIn::default())),
+    ("subscriber_subscribes", || Box::new(Subscribing::new("subscribe"))),
+    ("subscriber_finds_nothing", || Box::new(Subscribing::new("recv-nothing"))),
+    ("subscriber_receives", || Box::new(Subscribing::new("recv"))),
+    ("subscriber_sleeps", || Box::new(Subscribing::new("recv-sleeping"))),
+    ("subscriber_drops", || Box::new(Subscribing::new("drop-received"))),
+    ("subscriber_leaves", || Box::new(Subscribing::new("unsubscribe"))),
+    ("subscriber_is_waited_for", || Box::new(Awaited::new())),
+    ("subscriber_greets", || Box::new(Greeting::new())),
+    ("forwarder_receives_and_sends", || Box::new(PassingOn::new())),
 ];
 
 /// This process owns a pool, another reads from it, and the victim attaches.
@@ -134,7 +164,7 @@ impl Scene for Owning {
 }
 
 /// All of `slots` tensors can be had, no two share bytes, and there is not one more.
-fn check_capacity(pool: &TensorPool, slots: usize) {
+pub(crate) fn check_capacity(pool: &TensorPool, slots: usize) {
     let value = |index: usize| u8::try_from(index).unwrap();
     let mut all: Vec<Tensor> = (0..slots).map(|index| filled(pool, value(index))).collect();
     assert!(matches!(pool.alloc(&[LEN], DType::U8), Err(Error::PoolFull { .. })));
@@ -153,7 +183,7 @@ fn slot(tensor: &Tensor) -> [u8; 4] {
     descriptor.as_bytes()[20..24].try_into().unwrap()
 }
 
-fn wait_until(done: impl Fn() -> bool) {
+pub(crate) fn wait_until(done: impl Fn() -> bool) {
     let start = Instant::now();
     while !done() {
         assert!(start.elapsed() < Duration::from_secs(10), "it does not come to rest");
@@ -298,7 +328,7 @@ fn check_eights(found: cenote::Result<Tensor>) {
 }
 
 /// Lets a victim go on to its next mark.
-fn proceed(victim: &Victim<'_>) {
+pub(crate) fn proceed(victim: &Victim<'_>) {
     victim.main.resume();
     assert_eq!(victim.main.wait(), Stop::Marker);
 }
@@ -407,6 +437,74 @@ impl Scene for Bereaved {
 
     fn after(&mut self, said: &[String]) {
         self.0.after(said);
+    }
+}
+
+/// The victim's service thread is asked for segments by a stranger that has none.
+struct Asking(Reading, Option<Attached>);
+
+impl Scene for Asking {
+    fn before(&mut self) -> String {
+        self.0.before()
+    }
+
+    fn prepared(&mut self, victim: &mut Victim<'_>) {
+        self.0.prepared(victim);
+        self.1 = Some(Attached::to(NAME));
+    }
+
+    fn thread(&self) -> Which {
+        Which::Service
+    }
+
+    fn trigger(&mut self) {
+        self.1.as_ref().unwrap().raw.send(&packet(MORE, 0, 0), &[]).unwrap();
+    }
+
+    fn after(&mut self, said: &[String]) {
+        // All of a segment or nothing, and then the end.
+        let stranger = self.1.take().unwrap();
+        let (bytes, fds) = stranger.raw.recv().unwrap_or_default();
+        assert!(bytes.is_empty() || (kind(&bytes) == SEGMENT && fds.len() == 1), "{bytes:?}");
+        assert!(stranger.raw.is_hung_up());
+        self.0.after(said);
+    }
+}
+
+/// The victim's service thread learns that the owner of what it holds is dead.
+struct Orphaned {
+    owner: Nursery,
+    pid: libc::pid_t,
+    held: Option<Tensor>,
+}
+
+impl Orphaned {
+    fn new() -> Orphaned {
+        Orphaned { owner: Nursery::new(), pid: 0, held: None }
+    }
+}
+
+impl Scene for Orphaned {
+    fn before(&mut self) -> String {
+        self.pid = self.owner.fork_reader();
+        let text = self.owner.ask(&format!("own {NAME}"));
+        self.held = Some(Tensor::from_descriptor(&unhex(&text)).unwrap());
+        format!("hold {text}")
+    }
+
+    fn thread(&self) -> Which {
+        Which::Service
+    }
+
+    fn trigger(&mut self) {
+        self.owner.kill(self.pid);
+    }
+
+    fn after(&mut self, _said: &[String]) {
+        assert!(all_are(self.held.as_ref().unwrap(), 7));
+        check_succession();
+        assert!(all_are(self.held.as_ref().unwrap(), 7));
+        self.held = None;
     }
 }
 

@@ -3,6 +3,7 @@
 
 use std::io;
 use std::mem::offset_of;
+use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use libc::{c_long, c_uint, c_void, pid_t};
@@ -91,6 +92,15 @@ impl Thread {
         usize::try_from(self.request(libc::PTRACE_PEEKUSER, PC, 0)).unwrap()
     }
 
+    /// Where the kernel's code is that tells the time without a system call.
+    pub(crate) fn clock(&self) -> Range<usize> {
+        let maps = std::fs::read_to_string(format!("/proc/{}/maps", self.tid)).unwrap();
+        let range = maps.lines().find(|line| line.ends_with("[vdso]"));
+        let ends = range.and_then(|line| line.split_once(' ')?.0.split_once('-'));
+        let number = |text| usize::from_str_radix(text, 16).unwrap();
+        ends.map_or(0..0, |(start, end)| number(start)..number(end))
+    }
+
     /// Whether the instruction at `address` is a system call.
     pub(crate) fn is_syscall(&self, address: usize) -> bool {
         let code = self.request(libc::PTRACE_PEEKTEXT, address, 0);
@@ -139,6 +149,12 @@ fn stop(status: i32) -> Stop {
         (_, libc::SIGTRAP) => Stop::Trap,
         (_, signal) => Stop::Signal(signal),
     }
+}
+
+/// Whether the first thread of a process sleeps.
+pub(crate) fn sleeps(pid: pid_t) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('S'))
 }
 
 /// Kills a process, by its id.

@@ -4,6 +4,7 @@ use std::io::Write;
 
 use cenote::{DType, Tensor, TensorDescriptor, TensorPool, TensorPoolConfig};
 
+use super::speaker;
 use super::tracer::mark;
 
 /// Bytes of a tensor: one fills a quarter of a segment.
@@ -81,6 +82,7 @@ pub(crate) fn run(task: &str) {
         ["second-pool", name, text] => second_pool(name, text),
         ["forward", text] => forward(text),
         ["wait", name] => wait(name),
+        ["hold", text] => hold(text),
         ["create", name] => operation(|| TensorPool::new(name, config()).unwrap()),
         ["alloc", name] => alloc(name),
         ["grow", name] => grow(name),
@@ -93,12 +95,12 @@ pub(crate) fn run(task: &str) {
         ["trim", name] => trim(name),
         ["close", name] => close(name),
         ["serve", name] => serve(name),
-        _ => panic!("no such task: {task}"),
+        _ => speaker::run(&words),
     }
 }
 
 /// What is between the two marks is what counts.
-fn operation<T>(work: impl FnOnce() -> T) {
+pub(crate) fn operation<T>(work: impl FnOnce() -> T) {
     mark();
     let done = std::hint::black_box(work());
     mark();
@@ -109,9 +111,14 @@ fn operation<T>(work: impl FnOnce() -> T) {
 fn reader() {
     let mut pool = None;
     let mut tensors: Vec<(Tensor, u8)> = Vec::new();
+    let mut owned = Vec::new();
     while let Some(line) = hear() {
         let words: Vec<&str> = line.split(' ').collect();
         let answer = match words[..] {
+            ["own", name] => {
+                owned.push(owner(name));
+                continue;
+            }
             ["open", name] => TensorPool::open(name).map(|opened| pool = Some(opened)),
             ["import", text, value] => Tensor::from_descriptor(&unhex(text))
                 .map(|tensor| tensors.push((tensor, value.parse().unwrap()))),
@@ -168,6 +175,11 @@ fn forward(text: &str) {
 /// Leaves it to the service thread.
 fn wait(name: &str) {
     let _pool = TensorPool::open(name).unwrap();
+    mark();
+}
+
+fn hold(text: &str) {
+    let _held = Tensor::from_descriptor(&unhex(text)).unwrap();
     mark();
 }
 

@@ -1,3 +1,5 @@
+mod meeting;
+
 use std::io::{BufRead, BufReader, Write};
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin, ChildStdout, Command, ExitCode, Stdio};
@@ -9,6 +11,9 @@ use cenote::{
     TensorPoolConfig,
 };
 use libtest_mimic::{Arguments, Trial};
+
+#[path = "room.rs"]
+mod room;
 
 /// Tells a child what to do.
 const ROLE: &str = "CENOTE_POOL_ROLE";
@@ -54,9 +59,9 @@ pub(crate) fn main() -> ExitCode {
         std::env::set_var("CENOTE_DIR", &dir.0);
     }
     let trial = |&(name, test): &Test| {
-        // The emulator cannot fork a process that has threads.
-        let unavailable =
-            name.contains("child") && std::env::var_os("CENOTE_TEST_EMULATED").is_some();
+        // The emulator cannot fork a process that has threads, and has descriptors of its own.
+        let beyond_it = name.contains("child") || name.contains("cannot_be_made");
+        let unavailable = beyond_it && std::env::var_os("CENOTE_TEST_EMULATED").is_some();
         if unavailable {
             println!("NOT AVAILABLE under emulation: {name}");
         }
@@ -66,7 +71,8 @@ pub(crate) fn main() -> ExitCode {
         })
         .with_ignored_flag(unavailable)
     };
-    libtest_mimic::run(&args, TESTS.iter().map(trial).collect()).exit_code()
+    let tests = TESTS.iter().chain(meeting::TESTS).chain(room::TESTS);
+    libtest_mimic::run(&args, tests.map(trial).collect()).exit_code()
 }
 
 /// A directory of our own, removed in the end.
@@ -126,12 +132,12 @@ struct Peer {
 
 impl Peer {
     fn start(role: &str) -> Peer {
-        let mut child = Command::new(std::env::current_exe().unwrap())
-            .env(ROLE, role)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
+        Peer::run(Command::new(std::env::current_exe().unwrap()).env(ROLE, role))
+    }
+
+    /// Starts a command that is this program, in a role.
+    fn run(command: &mut Command) -> Peer {
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let to = child.stdin.take().unwrap();
         let from = BufReader::new(child.stdout.take().unwrap());
         Peer { child, to, from }
@@ -178,6 +184,13 @@ fn child(role: &str) {
             (_, "drop", None, None) => {
                 tensors.clear();
                 "ok".to_owned()
+            }
+            (_, "attachers", None, None) => pools[0].stats().unwrap().attachers.to_string(),
+            (_, "alive", None, None) => pools[0].is_alive().to_string(),
+            (_, how @ ("fork" | "clone"), None, None) => meeting::fork_and_wait(how),
+            (_, "bools", None, None) => {
+                let seen = reply(tensors[0].map().unwrap().as_slice::<bool>().map(drop));
+                format!("{seen}; copied: {:?}", tensors[0].to_vec::<bool>().unwrap())
             }
             (_, "try_alloc", None, None) => reply(pools[0].alloc(&[1], DType::U8).map(drop)),
             other => panic!("{other:?}"),
@@ -247,7 +260,6 @@ fn own_import() {
     assert!(all_are(&same, 3));
     assert_eq!(pool.holders().unwrap()[0].program, "this process");
     drop(same);
-    drop(pool.alloc(&[1], DType::U8).unwrap());
     assert_eq!(pool.stats().unwrap().retired, 0);
     let mut written = filled(&pool, 10, 1);
     written.descriptor().unwrap();

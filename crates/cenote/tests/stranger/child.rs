@@ -1,5 +1,7 @@
 //! A child that uses pools as any program would, told what to do line by line.
 
+use std::time::Duration;
+
 use cenote::{DType, PoolAccess, Tensor, TensorDescriptor, TensorPool, TensorPoolConfig};
 
 use super::process::{reply, serve};
@@ -26,6 +28,7 @@ impl Things {
                 let max_slots = slots.parse().unwrap();
                 self.make(name, TensorPoolConfig { max_slots, ..TensorPoolConfig::small() })
             }
+            ["default", name] => self.make(name, TensorPoolConfig::default()),
             ["group", name, gid] => {
                 let access = PoolAccess::Group(gid.parse().unwrap());
                 self.make(name, TensorPoolConfig { access, ..TensorPoolConfig::small() })
@@ -46,12 +49,28 @@ impl Things {
                 "ok".to_owned()
             }
             ["one"] => reply(self.pools[0].alloc(&[10], DType::U8)),
+            ["some", len] => reply(self.pools[0].alloc(&[len.parse().unwrap()], DType::U8)),
+            ["wait", len] => self.wait(len.parse().unwrap()),
             ["fill", len] => self.fill(len.parse().unwrap()),
             ["attachers"] => self.pools[0].stats().unwrap().attachers.to_string(),
+            ["watched"] => self.pools[0].stats().unwrap().socket_watched.to_string(),
             ["trim"] => reply(self.pools[0].trim()),
             ["alive"] => self.pools[0].is_alive().to_string(),
             _ => panic!("{words:?}"),
         }
+    }
+
+    /// Waits for a tensor while another thread lets go of one.
+    fn wait(&mut self, len: usize) -> String {
+        let dropped = self.tensors.pop();
+        std::thread::scope(|scope| {
+            scope.spawn(move || {
+                std::thread::sleep(Duration::from_millis(150));
+                drop(dropped);
+            });
+            let long = Duration::from_secs(60);
+            reply(self.pools[0].alloc_timeout(&[len], DType::U8, long))
+        })
     }
 
     fn make(&mut self, name: &str, config: TensorPoolConfig) -> String {

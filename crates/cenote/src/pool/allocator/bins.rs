@@ -81,6 +81,13 @@ impl Bins {
         self.lowest(row, *self.steps.get(row)?)
     }
 
+    /// A block of the largest class that has any.
+    pub(super) fn last(&self) -> Option<BlockId> {
+        let row = self.rows.checked_ilog2()? as usize;
+        let step = self.steps.get(row)?.checked_ilog2()? as usize;
+        self.head(Class(row * STEPS + step))
+    }
+
     fn lowest(&self, row: usize, steps: u8) -> Option<BlockId> {
         self.head(Class(row * STEPS + steps.trailing_zeros() as usize))
     }

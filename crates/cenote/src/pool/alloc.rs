@@ -1,0 +1,319 @@
+//! Allocating, waiting, and giving back.
+//!
+//! Most allocations take what was let go of last, without the lock. Others take a slot from the
+//! allocator under it. Only a pool that seems full looks further, and says why it failed when
+//! nothing helped.
+
+use std::sync::{Arc, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::error::{Error, Result, Shortage};
+use crate::pool::allocator::{Full, Slot};
+use crate::pool::growth::Grown;
+use crate::pool::hot::Hot;
+use crate::pool::owner::{Owner, Spared};
+use crate::pool::segment;
+use crate::pool::state::{Granted, State};
+use crate::sync::Ordering;
+
+/// How many retired slots an allocation looks at again.
+const SWEEP: usize = 4;
+
+/// How many of them one does that waits.
+const SWEEP_WAITING: usize = 1024;
+
+/// How often a waiting allocation looks again by itself.
+const LOOK_AGAIN: Duration = Duration::from_millis(1);
+
+/// How often it tries everything: asking for memory takes long, and what was refused just now will
+/// be refused again.
+const TRY_AGAIN: Duration = Duration::from_millis(100);
+
+/// Why there is no slot.
+#[derive(Debug)]
+enum Lack {
+    /// The pool is full.
+    Room(Full),
+    /// It could grow, but the system refused.
+    Memory(Error),
+}
+
+impl<S: Spared> Owner<S> {
+    /// A slot of at least `len` bytes. The caller has seen that this process owns the pool.
+    #[inline]
+    pub(crate) fn alloc(&self, len: usize) -> Result<Granted<S>> {
+        if let Some(spare) = self.hot.take() {
+            if spare.len() == len {
+                self.hot_allocations.fetch_add(1, Ordering::Relaxed);
+                return Ok(Granted::Again(spare));
+            }
+            self.take_back(spare);
+        }
+        self.alloc_locked(len, SWEEP).or_else(|full| self.alloc_or_fail(len, full))
+    }
+
+    #[cold]
+    fn alloc_or_fail(&self, len: usize, full: Full) -> Result<Granted<S>> {
+        self.alloc_hard(len, full).map_err(|lack| self.failed(len, lack))
+    }
+
+    /// Like [`Owner::alloc`], but waits for a slot.
+    pub(crate) fn alloc_timeout(&self, len: usize, timeout: Duration) -> Result<Granted<S>> {
+        let deadline = Instant::now().checked_add(timeout);
+        self.cool();
+        match self.alloc_locked(len, SWEEP).or_else(|full| self.alloc_hard(len, full)) {
+            Ok(granted) => Ok(granted),
+            Err(lack) if !self.config.fits(len) => Err(self.failed(len, lack)),
+            Err(_) => self.alloc_waiting(len, deadline),
+        }
+    }
+
+    fn alloc_waiting(&self, len: usize, deadline: Option<Instant>) -> Result<Granted<S>> {
+        let _waiting = Waiting::new(self);
+        let mut try_all_at = Instant::now() + TRY_AGAIN;
+        loop {
+            let now = Instant::now();
+            let over = deadline.is_some_and(|deadline| now >= deadline);
+            let found = self.alloc_locked(len, SWEEP_WAITING);
+            let found = match found {
+                Err(full) if over || now >= try_all_at => {
+                    try_all_at = now + TRY_AGAIN;
+                    self.alloc_hard(len, full)
+                }
+                found => found.map_err(Lack::Room),
+            };
+            match found {
+                Ok(granted) => return Ok(granted),
+                Err(lack) if over => return Err(self.failed(len, lack)),
+                Err(_) => {
+                    let left = deadline.map_or(LOOK_AGAIN, |deadline| deadline - now);
+                    self.wait_for_return(left.min(LOOK_AGAIN));
+                }
+            }
+        }
+    }
+
+    fn alloc_locked(&self, len: usize, sweep: usize) -> Result<Granted<S>, Full> {
+        let mut state = self.swept(sweep);
+        let slot = state.allocator.alloc(len)?;
+        Ok(self.grant(state, slot, len))
+    }
+
+    /// Everything that can be done before saying that the pool is full.
+    #[cold]
+    fn alloc_hard(&self, len: usize, mut full: Full) -> Result<Granted<S>, Lack> {
+        self.cool();
+        for effort in [State::sweep_all, State::reap, State::expel] {
+            effort(&mut self.state(), self.serials());
+            self.scrub();
+            let mut state = self.state();
+            match state.allocator.alloc(len) {
+                Ok(slot) => return Ok(self.grant(state, slot, len)),
+                Err(still) => full = still,
+            }
+        }
+        match full {
+            Full::Bytes => self.alloc_growing(len),
+            Full::Slots => Err(Lack::Room(full)),
+        }
+    }
+
+    /// Allocates after adding a segment, unless somebody else just has.
+    fn alloc_growing(&self, len: usize) -> Result<Granted<S>, Lack> {
+        let _growing = self.growing.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            match self.alloc_locked(len, 0) {
+                Err(Full::Bytes) => {}
+                done => return done.map_err(Lack::Room),
+            }
+            let refused = match self.add_segment(len, |step| [step.most, step.least]) {
+                Ok(Grown::More) => continue,
+                Ok(Grown::No) => Lack::Room(Full::Bytes),
+                Err(error) => Lack::Memory(error),
+            };
+            // Segments without a slot in use may stand in the way of one that fits: in the size of
+            // the pool, or in the memory there is. But not one that will do as it is.
+            let mut state = self.state();
+            match state.allocator.alloc(len) {
+                Ok(slot) => return Ok(self.grant(state, slot, len)),
+                Err(_) if self.config.fits(len) && self.trim_locked(state) > 0 => {}
+                Err(_) => return Err(refused),
+            }
+        }
+    }
+
+    fn grant(&self, mut state: MutexGuard<'_, State<S>>, slot: Slot, len: usize) -> Granted<S> {
+        let granted = state.grant(slot);
+        if matches!(granted, Granted::New(..)) {
+            self.show_place(slot);
+        }
+        let low = state.is_low(len, self.config.pool_size);
+        drop(state);
+        if low {
+            self.grow_soon(len);
+        }
+        granted
+    }
+
+    /// Counts a failure, once, and says why and who holds what.
+    fn failed(&self, len: usize, lack: Lack) -> Error {
+        let mut state = self.state();
+        state.failures += 1;
+        let full = match lack {
+            Lack::Room(full) => full,
+            Lack::Memory(error) => return error,
+        };
+        let stats = state.allocator.stats();
+        let free = self.config.pool_size.saturating_sub(stats.in_use);
+        let unreserved = self.config.pool_size.saturating_sub(stats.reserved);
+        let why = match full {
+            _ if !self.config.fits(len) => Shortage::TooLarge,
+            Full::Slots => Shortage::Slots,
+            Full::Bytes if free < len => Shortage::Bytes,
+            Full::Bytes => {
+                let longest = state.allocator.longest_hole().max(unreserved);
+                Shortage::Fragmented { free, longest }
+            }
+        };
+        Error::PoolFull {
+            pool: self.entry.name.clone(),
+            asked: len,
+            why,
+            slots: (stats.slots as usize, self.config.max_slots),
+            bytes: (stats.in_use, self.config.pool_size),
+            holders: state.holders(),
+        }
+    }
+}
+
+/// Waiting.
+impl<S: Spared> Owner<S> {
+    /// Sleeps until a slot is given back here, or for a moment: what others give back is only
+    /// seen by looking.
+    fn wait_for_return(&self, moment: Duration) {
+        let state = self.state();
+        drop(self.returned.wait_timeout(state, moment).unwrap_or_else(PoisonError::into_inner));
+    }
+
+    /// Wakes somebody who waits, if anybody does.
+    pub(crate) fn notify_returned(&self) {
+        // A notification is a system call. Should this look come too early, a waiter looks again
+        // by itself in a moment.
+        if self.is_waited_for() {
+            self.returned.notify_one();
+        }
+    }
+}
+
+/// An allocation that waits: what is given back meanwhile goes to the allocator, where it is seen.
+struct Waiting<'a, S: Spared>(&'a Owner<S>);
+
+impl<'a, S: Spared> Waiting<'a, S> {
+    fn new(owner: &'a Owner<S>) -> Self {
+        let mut state = owner.state();
+        state.waiters += 1;
+        owner.set_waiting(true);
+        let spare = owner.hot.shut();
+        drop(state);
+        spare.into_iter().for_each(|spare| owner.take_back(spare));
+        Waiting(owner)
+    }
+}
+
+impl<S: Spared> Drop for Waiting<'_, S> {
+    fn drop(&mut self) {
+        let mut state = self.0.state();
+        state.waiters -= 1;
+        if state.waiters == 0 {
+            self.0.set_waiting(false);
+            self.0.open_hot(&state);
+        }
+    }
+}
+
+/// Giving back.
+impl<S: Spared> Owner<S> {
+    /// Takes back a spare whose slot was never published, for the next to ask.
+    #[inline]
+    pub(crate) fn offer(spare: Arc<S>) {
+        // Either way it is a spare that nobody else has now.
+        if let Ok(Some(spare)) | Err(spare) = Hot::put(spare, Self::place_for) {
+            Self::give_back_whole(spare, false);
+        }
+    }
+
+    /// Where the pool of a spare keeps it at hand. A forked child has none.
+    #[inline]
+    fn place_for(spare: &S) -> Option<&Hot<S>> {
+        spare.owner().filter(|owner| !owner.inherited()).map(|owner| &owner.hot)
+    }
+
+    /// Takes back a slot, and what a handle of it was made of.
+    pub(crate) fn give_back_whole(spare: Arc<S>, published: bool) {
+        // The spare may be all that keeps the pool, and goes into it.
+        if let Some(owner) = spare.owner().cloned() {
+            owner.give_back(spare.slot().index, Some(spare), published);
+        }
+    }
+
+    /// Gives back what is hot the long way, so that its slot counts as free.
+    pub(super) fn cool(&self) {
+        self.hot.take().into_iter().for_each(|spare| self.take_back(spare));
+    }
+
+    /// As [`Owner::give_back`], for a spare that was hot.
+    pub(super) fn take_back(&self, spare: Arc<S>) {
+        self.give_back(spare.slot().index, Some(spare), false);
+    }
+
+    /// Takes back a slot that no handle of this process has any more. `published` says whether
+    /// any descriptor of it was made.
+    pub(crate) fn give_back(&self, slot: u32, spare: Option<Arc<S>>, published: bool) {
+        if self.inherited() {
+            return;
+        }
+        let mut state = self.state();
+        let spare = state.keep(slot, spare);
+        state.retire(slot, published, self.serials());
+        let (wake, dirty) = (state.waiters > 0, state.is_dirty());
+        let gone = state.forget_adopted();
+        drop(state);
+        drop((spare, gone));
+        if dirty {
+            self.scrub();
+        }
+        if wake {
+            self.returned.notify_one();
+        }
+    }
+
+    /// The state, after looking again at up to `limit` slots that others held.
+    pub(super) fn swept(&self, limit: usize) -> MutexGuard<'_, State<S>> {
+        let mut state = self.state();
+        state.sweep(limit, self.serials());
+        let gone = state.forget_adopted();
+        if state.is_dirty() || !gone.is_empty() {
+            drop(state);
+            drop(gone);
+            self.scrub();
+            state = self.state();
+        }
+        state
+    }
+
+    /// Overwrites what nobody holds any more and then frees it. Whoever comes while another thread
+    /// does so waits: what it needs may be among it.
+    fn scrub(&self) {
+        if !self.config.scrub {
+            return;
+        }
+        let _scrubbing = self.scrubbing.lock().unwrap_or_else(PoisonError::into_inner);
+        let dirty = self.state().take_dirty();
+        for (slot, map) in &dirty {
+            segment::scrub(map.clone(), slot.offset..slot.offset + slot.capacity);
+        }
+        let mut state = self.state();
+        state.scrubbing -= dirty.len();
+        dirty.iter().for_each(|(slot, _)| state.allocator.free(slot.index));
+    }
+}

@@ -1,0 +1,254 @@
+//! A lock for sections of a few instructions, in which nobody waits and no caller's code runs.
+//!
+//! Leaving is a plain store, where a lock that wakes its waiters needs an atomic exchange: half the
+//! price of taking and leaving a lock that nobody else wants. Whoever finds it taken looks again,
+//! soon at first, and then sleeps in between: a real-time thread must not starve the holder.
+//!
+//! # Contract
+//! The value is reached through the one [`LockGuard`] there is, which exists from the exchange that
+//! took the latch to the store that frees it. [`hold`](Lock::hold) takes it without a guard, over a
+//! fork, and gives no access.
+#![allow(unsafe_code, reason = "gives out the value that the latch protects")]
+
+#[cfg(not(all(test, loom)))]
+pub(crate) use shipped::{Lock, LockGuard};
+
+/// In models of what stands on it, loom's own lock takes its place: the latch has a model of its own.
+#[cfg(all(test, loom))]
+pub(crate) use modelled::{Lock, LockGuard};
+
+use std::time::Duration;
+
+use super::{AtomicU32, Ordering, spin_loop, yield_now};
+
+const FREE: u32 = 0;
+const TAKEN: u32 = 1;
+
+/// Looks at a latch before a waiter lets others run, and before it sleeps.
+const SPINS: u32 = 64;
+const YIELDS: u32 = 8;
+const NAP: Duration = Duration::from_micros(50);
+
+/// The bare lock.
+#[derive(Debug)]
+struct Latch(AtomicU32);
+
+#[cfg_attr(all(test, loom), allow(dead_code))]
+impl Latch {
+    #[inline]
+    fn take(&self) {
+        if !self.try_take() {
+            self.wait();
+        }
+    }
+
+    #[inline]
+    fn try_take(&self) -> bool {
+        // Acquire: what the last holder wrote is seen.
+        self.0.compare_exchange(FREE, TAKEN, Ordering::Acquire, Ordering::Relaxed).is_ok()
+    }
+
+    #[cold]
+    fn wait(&self) {
+        let mut looks = 0_u32;
+        while self.0.load(Ordering::Relaxed) == TAKEN || !self.try_take() {
+            looks = looks.saturating_add(1);
+            pause(looks);
+        }
+    }
+
+    #[inline]
+    fn free(&self) {
+        self.0.store(FREE, Ordering::Release);
+    }
+}
+
+/// Waits the longer, the more looks there were.
+pub(crate) fn pause(looks: u32) {
+    if cfg!(all(test, loom)) || (SPINS..SPINS + YIELDS).contains(&looks) {
+        yield_now();
+    } else if looks < SPINS {
+        spin_loop();
+    } else {
+        std::thread::sleep(NAP);
+    }
+}
+
+#[cfg(not(all(test, loom)))]
+mod shipped {
+    use std::cell::UnsafeCell;
+    use std::fmt;
+    use std::ops::{Deref, DerefMut};
+
+    use super::{AtomicU32, FREE, Latch};
+
+    /// A value behind a latch.
+    pub(crate) struct Lock<T> {
+        latch: Latch,
+        value: UnsafeCell<T>,
+    }
+
+    // SAFETY: one guard at a time reaches the value, so sharing the lock is sending the value.
+    unsafe impl<T: Send> Sync for Lock<T> {}
+
+    impl<T> Lock<T> {
+        pub(crate) const fn new(value: T) -> Lock<T> {
+            Lock { latch: Latch(AtomicU32::new(FREE)), value: UnsafeCell::new(value) }
+        }
+
+        #[inline]
+        pub(crate) fn lock(&self) -> LockGuard<'_, T> {
+            self.latch.take();
+            LockGuard { lock: self }
+        }
+
+        /// Takes the lock and keeps it without a guard, until [`let_go`](Lock::let_go).
+        #[cfg(target_os = "linux")]
+        pub(crate) fn hold(&self) {
+            std::mem::forget(self.lock());
+        }
+
+        /// Undoes [`hold`](Lock::hold).
+        ///
+        /// # Safety
+        /// The lock is held by `hold`, and this is the only call to undo that.
+        #[cfg(target_os = "linux")]
+        pub(crate) unsafe fn let_go(&self) {
+            self.latch.free();
+        }
+    }
+
+    impl<T> fmt::Debug for Lock<T> {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.debug_struct("Lock").field("latch", &self.latch).finish_non_exhaustive()
+        }
+    }
+
+    /// The right to the value; ends with the guard.
+    #[derive(Debug)]
+    pub(crate) struct LockGuard<'a, T> {
+        lock: &'a Lock<T>,
+    }
+
+    // SAFETY: a shared guard gives out shared references to the value only.
+    unsafe impl<T: Sync> Sync for LockGuard<'_, T> {}
+
+    impl<T> Deref for LockGuard<'_, T> {
+        type Target = T;
+
+        #[inline]
+        fn deref(&self) -> &T {
+            // SAFETY: the latch is taken for this guard, so nobody else reaches the value.
+            unsafe { &*self.lock.value.get() }
+        }
+    }
+
+    impl<T> DerefMut for LockGuard<'_, T> {
+        #[inline]
+        fn deref_mut(&mut self) -> &mut T {
+            // SAFETY: as in `deref`, and `&mut self` is the only way to this guard.
+            unsafe { &mut *self.lock.value.get() }
+        }
+    }
+
+    impl<T> Drop for LockGuard<'_, T> {
+        #[inline]
+        fn drop(&mut self) {
+            self.lock.latch.free();
+        }
+    }
+}
+
+#[cfg(all(test, loom))]
+mod modelled {
+    use loom::sync::{Mutex, MutexGuard};
+
+    pub(crate) type LockGuard<'a, T> = MutexGuard<'a, T>;
+
+    #[derive(Debug)]
+    pub(crate) struct Lock<T>(Mutex<T>);
+
+    impl<T> Lock<T> {
+        pub(crate) fn new(value: T) -> Lock<T> {
+            Lock(Mutex::new(value))
+        }
+
+        pub(crate) fn lock(&self) -> LockGuard<'_, T> {
+            self.0.lock().unwrap()
+        }
+    }
+}
+
+#[cfg(all(test, loom))]
+mod loom_tests {
+    use std::sync::Arc;
+
+    use loom::cell::UnsafeCell;
+    use loom::{model, thread};
+
+    use super::*;
+
+    struct Counter {
+        latch: Latch,
+        count: UnsafeCell<u32>,
+    }
+
+    // SAFETY: the threads of the model look at the count while they have the latch. That this is
+    // enough is what loom checks.
+    unsafe impl Sync for Counter {}
+
+    impl Counter {
+        fn increment(&self) -> u32 {
+            self.latch.take();
+            let count = self.count.with_mut(|count| {
+                // SAFETY: the pointer is good for the length of the closure.
+                let count = unsafe { &mut *count };
+                *count += 1;
+                *count
+            });
+            self.latch.free();
+            count
+        }
+    }
+
+    #[test]
+    fn a_latch_has_one_holder_who_sees_what_the_last_one_did() {
+        model(|| {
+            let latch = Latch(AtomicU32::new(FREE));
+            let counter = Arc::new(Counter { latch, count: UnsafeCell::new(0) });
+            let other = Arc::clone(&counter);
+            let other = thread::spawn(move || other.increment());
+            let (mine, theirs) = (counter.increment(), other.join().unwrap());
+            assert_eq!((mine + theirs, counter.increment()), (3, 3));
+        });
+    }
+}
+
+#[cfg(not(loom))]
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn threads_that_wait_for_each_other_lose_no_update() {
+        let lock = Lock::new(0_u64);
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| (0..10_000).for_each(|_| *lock.lock() += 1));
+            }
+        });
+        assert_eq!(*lock.lock(), 80_000);
+    }
+
+    #[test]
+    fn whoever_waits_long_gets_it_all_the_same() {
+        let lock = Lock::new(1);
+        let guard = lock.lock();
+        std::thread::scope(|scope| {
+            let waiter = scope.spawn(|| *lock.lock());
+            std::thread::sleep(Duration::from_millis(5));
+            drop(guard);
+            assert_eq!(waiter.join().unwrap(), 1);
+        });
+    }
+}

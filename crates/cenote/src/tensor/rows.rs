@@ -1,0 +1,41 @@
+//! The rows of a tensor of two axes, the second of which lies side by side: points of a cloud.
+
+use std::ops::Range;
+
+#[cfg(feature = "ndarray")]
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+use crate::layout::Layout;
+use crate::tensor::{TensorMap, TensorMapMut};
+
+impl TensorMap<'_> {
+    /// The bytes of one row.
+    pub(crate) fn row(&self, index: usize) -> Result<&[u8]> {
+        Ok(&self.bytes[place(self.layout, index)?])
+    }
+}
+
+impl TensorMapMut<'_> {
+    /// The bytes of one row.
+    pub(crate) fn row_mut(&mut self, index: usize) -> Result<&mut [u8]> {
+        Ok(&mut self.bytes[place(&self.layout, index)?])
+    }
+
+    /// The same buffer, seen as elements of another type. An error if they do not lie in it.
+    #[cfg(feature = "ndarray")]
+    pub(crate) fn reinterpreted(self, layout: Layout, dtype: DType) -> Result<Self> {
+        layout.fits(self.bytes.len())?;
+        Ok(TensorMapMut { layout, dtype, format: None, ..self })
+    }
+}
+
+fn place(layout: &Layout, index: usize) -> Result<Range<usize>> {
+    let shape = layout.shape();
+    let missing = || Error::BadIndex { index: [index, 0].into(), shape: shape.into() };
+    let start = layout.offset_of(&[index, 0]).ok_or_else(missing)?;
+    let last = layout.offset_of(&[index, shape[1] - 1]).ok_or_else(missing)?;
+    // Backwards or with gaps it would not be a row.
+    let end = last + layout.item_size();
+    let len = shape[1] * layout.item_size();
+    if start.checked_add(len) == Some(end) { Ok(start..end) } else { Err(layout.not_contiguous()) }
+}

@@ -1,0 +1,82 @@
+//! Waiting for several topics at once.
+
+use std::fmt;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::buffer::spare_capacity;
+use rustix::event::Timespec;
+use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
+use rustix::io::Errno;
+
+use crate::error::{Error, Result};
+use crate::topic::message::Message;
+use crate::topic::{Parts, Topic};
+
+/// Waits for several [`Topic`]s at once, whatever they carry.
+///
+/// ```
+/// use std::time::Duration;
+/// use cenote::{Topic, WaitSet};
+/// # let dir = std::env::temp_dir().join(format!("cenote-wait-doc-{}", std::process::id()));
+/// # std::fs::create_dir_all(&dir)?; unsafe { std::env::set_var("CENOTE_DIR", &dir) };
+///
+/// let (speed, pose): (Topic<f32>, Topic<[f64; 3]>) = (Topic::new("speed")?, Topic::new("pose")?);
+/// let mut set = WaitSet::new()?;
+/// let (speeds, poses) = (set.add(&speed)?, set.add(&pose)?);
+///
+/// pose.send(&[1.0, 2.0, 3.0])?;
+/// while !set.wait(Some(Duration::from_secs(1)))?.contains(&poses) {}
+/// assert_eq!(pose.recv(), Some([1.0, 2.0, 3.0]));
+/// # let _ = speeds; drop((set, speed, pose)); std::fs::remove_dir_all(&dir)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct WaitSet {
+    epoll: OwnedFd,
+    /// Their descriptors must stay open. The place is the key.
+    topics: Vec<Arc<Parts>>,
+}
+
+impl fmt::Debug for WaitSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.topics.iter().map(|parts| parts.name.as_str())).finish()
+    }
+}
+
+impl WaitSet {
+    /// A set of no topics.
+    pub fn new() -> Result<WaitSet> {
+        let error = |source| Error::os("making an epoll instance", source);
+        Ok(WaitSet {
+            epoll: epoll::create(CreateFlags::CLOEXEC).map_err(error)?,
+            topics: Vec::new(),
+        })
+    }
+
+    /// Adds a topic, which begins to subscribe; gives the key that stands for it.
+    pub fn add<T: Message>(&mut self, topic: &Topic<T>) -> Result<usize> {
+        let fd = topic.fd()?;
+        let key = self.topics.len();
+        let data = EventData::new_u64(key as u64);
+        epoll::add(&self.epoll, fd, data, EventFlags::IN)
+            .map_err(|source| Error::os("adding a topic to a wait set", source))?;
+        self.topics.push(topic.parts.clone());
+        Ok(key)
+    }
+
+    /// Waits until some topics may have something; gives their keys. None if it took too long; `None`
+    /// for a timeout waits for ever.
+    ///
+    /// Call [`recv`](Topic::recv) on each until it gives `None`: what is not taken is told again.
+    pub fn wait(&self, timeout: Option<Duration>) -> Result<Vec<usize>> {
+        let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
+        let mut events = Vec::with_capacity(self.topics.len().max(1));
+        match epoll::wait(&self.epoll, spare_capacity(&mut events), timeout.as_ref()) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(source) => return Err(Error::os("waiting for topics", source)),
+        }
+        let key = |event: &epoll::Event| usize::try_from({ event.data }.u64()).ok();
+        Ok(events.iter().filter_map(key).collect())
+    }
+}

@@ -1,0 +1,20 @@
+//! Images: pixels of every format, parts, copies, and what another process sees of them.
+#![allow(clippy::unwrap_used, reason = "a panic fails the test")]
+
+#[cfg(not(target_os = "linux"))]
+fn main() {}
+
+#[cfg(target_os = "linux")]
+fn main() -> std::process::ExitCode {
+    domain::run("image", &[linux::TESTS, linux::MORE_TESTS])
+}
+
+#[cfg(target_os = "linux")]
+#[allow(dead_code, reason = "other tests use the rest")]
+mod domain;
+#[cfg(target_os = "linux")]
+#[path = "image/linux.rs"]
+mod linux;
+#[cfg(target_os = "linux")]
+#[allow(dead_code, reason = "other tests use the rest")]
+mod stranger;

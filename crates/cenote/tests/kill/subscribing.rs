@@ -1,0 +1,200 @@
+//! Who is there when a subscriber dies, and what must hold for them afterwards.
+
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use cenote::{Policy, Tensor, Topic};
+
+use super::nursery::Victim;
+use super::publishing::{Listener, SAMPLE, check_heard, succeed};
+use super::scene::{Scene, Which, check_capacity, proceed, wait_until};
+use super::speaker::{DEPTH, FIRST, PATIENCE, send, topic};
+use super::victim::SLOTS;
+
+/// The topic that this process publishes.
+const NAME: &str = "survivor";
+
+/// The one that a forwarder publishes.
+const NEXT: &str = "next";
+
+/// This process publishes, another subscribes, and so does the victim.
+pub(crate) struct Subscribing {
+    task: &'static str,
+    publisher: Topic<Tensor>,
+    listener: Listener,
+}
+
+impl Subscribing {
+    pub(crate) fn new(task: &'static str) -> Subscribing {
+        let publisher = topic(NAME, DEPTH, Policy::KeepLast);
+        publisher.advertise().unwrap();
+        let listener = Listener::new(NAME);
+        assert_eq!(publisher.wait_for_subscribers(1, PATIENCE).unwrap(), 1);
+        Subscribing { task, publisher, listener }
+    }
+
+    /// The others hear all, and every slot that is not in the ring can be had.
+    fn check(&mut self) {
+        self.listener.listen();
+        [1, 2, 3].iter().for_each(|&value| send(&self.publisher, value));
+        check_heard(&self.listener.hear_all());
+        wait_until(|| self.publisher.stats().subscribers == 1);
+        // Pushes out what the victim may have been sent.
+        send(&self.publisher, FIRST);
+        check_capacity(self.publisher.pool().unwrap(), SLOTS - DEPTH);
+    }
+}
+
+impl Scene for Subscribing {
+    fn before(&mut self) -> String {
+        format!("{} {NAME}", self.task)
+    }
+
+    fn prepared(&mut self, victim: &mut Victim<'_>) {
+        let next = FIRST + 1;
+        match self.task {
+            "recv" => send(&self.publisher, next),
+            "drop-received" => {
+                send(&self.publisher, next);
+                proceed(victim);
+                // Only the victim holds it.
+                (1..=4).for_each(|n| send(&self.publisher, next + n));
+                assert_eq!(self.publisher.pool().unwrap().stats().unwrap().retired, 1);
+                proceed(victim);
+            }
+            _ => {}
+        }
+    }
+
+    fn sample(&self) -> usize {
+        SAMPLE
+    }
+
+    fn after(&mut self, _said: &[String]) {
+        self.check();
+    }
+}
+
+/// This process waits for the victim, which takes what is in the way.
+pub(crate) struct Awaited {
+    publisher: Topic<Tensor>,
+    sending: Option<JoinHandle<cenote::Result<()>>>,
+}
+
+impl Awaited {
+    pub(crate) fn new() -> Awaited {
+        let publisher = topic(NAME, 1, Policy::Block(Duration::MAX));
+        publisher.advertise().unwrap();
+        Awaited { publisher, sending: None }
+    }
+}
+
+impl Scene for Awaited {
+    fn before(&mut self) -> String {
+        format!("recv {NAME}")
+    }
+
+    fn prepared(&mut self, _victim: &mut Victim<'_>) {
+        send(&self.publisher, FIRST);
+        let publisher = self.publisher.clone();
+        let message = super::victim::filled(publisher.pool().unwrap(), FIRST + 1);
+        assert!(publisher.try_send(&message).is_err(), "the victim is in the way");
+        self.sending = Some(std::thread::spawn(move || publisher.send(&message)));
+        let sending = self.sending.as_ref().unwrap();
+        std::thread::sleep(Duration::from_millis(1));
+        assert!(!sending.is_finished());
+    }
+
+    fn sample(&self) -> usize {
+        SAMPLE
+    }
+
+    fn after(&mut self, _said: &[String]) {
+        // Whether or not the dead one took anything: it is not waited for.
+        let start = Instant::now();
+        self.sending.take().unwrap().join().unwrap().unwrap();
+        assert!(start.elapsed() < PATIENCE / 2, "a dead subscriber was waited for");
+        wait_until(|| self.publisher.stats().subscribers == 0);
+        check_capacity(self.publisher.pool().unwrap(), SLOTS - 1);
+    }
+}
+
+/// The victim's service thread finds a publisher that has just come.
+pub(crate) struct Greeting {
+    publisher: Option<Topic<Tensor>>,
+    listener: Listener,
+}
+
+impl Greeting {
+    pub(crate) fn new() -> Greeting {
+        Greeting { publisher: None, listener: Listener::new(NAME) }
+    }
+}
+
+impl Scene for Greeting {
+    fn before(&mut self) -> String {
+        format!("greet {NAME}")
+    }
+
+    fn thread(&self) -> Which {
+        Which::Service
+    }
+
+    fn trigger(&mut self) {
+        self.listener.listen();
+        self.publisher = Some(succeed(NAME, 1));
+    }
+
+    fn sample(&self) -> usize {
+        SAMPLE
+    }
+
+    fn after(&mut self, _said: &[String]) {
+        check_heard(&self.listener.hear_all());
+        let publisher = self.publisher.take().unwrap();
+        wait_until(|| publisher.stats().subscribers == 1);
+        check_capacity(publisher.pool().unwrap(), SLOTS - 3);
+        drop(publisher);
+        self.listener.drain();
+    }
+}
+
+/// This process publishes, the victim takes and passes on, and another takes from the victim.
+pub(crate) struct PassingOn {
+    publisher: Topic<Tensor>,
+    listener: Listener,
+}
+
+impl PassingOn {
+    pub(crate) fn new() -> PassingOn {
+        let publisher = topic(NAME, DEPTH, Policy::KeepLast);
+        publisher.advertise().unwrap();
+        PassingOn { publisher, listener: Listener::new(NEXT) }
+    }
+}
+
+impl Scene for PassingOn {
+    fn before(&mut self) -> String {
+        format!("pass-on {NAME} {NEXT}")
+    }
+
+    fn prepared(&mut self, _victim: &mut Victim<'_>) {
+        send(&self.publisher, FIRST);
+    }
+
+    fn sample(&self) -> usize {
+        SAMPLE
+    }
+
+    fn after(&mut self, _said: &[String]) {
+        self.listener.listen();
+        let successor = succeed(NEXT, 1);
+        check_heard(&self.listener.hear_all());
+        drop(successor);
+        self.listener.drain();
+        // Neither the dead one nor the listener holds anything.
+        wait_until(|| self.publisher.stats().subscribers == 0);
+        (0..4).for_each(|n| send(&self.publisher, n));
+        check_capacity(self.publisher.pool().unwrap(), SLOTS - DEPTH);
+    }
+}
