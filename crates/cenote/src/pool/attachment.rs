@@ -219,21 +219,28 @@ impl<S: Send + 'static> Attachment<S> {
     /// Leases a slot that a descriptor names. Tells where it is, and gives the spare that was left
     /// for it.
     pub(crate) fn lease(&self, slot: u32, serial: u64) -> Result<(Slot, Arc<Map>, Option<S>)> {
-        self.lease_by(slot, |leases| leases.by_serial(slot, serial))
+        self.lease_by(slot, SEGMENT, |leases| leases.by_serial(slot, serial))
+    }
+
+    /// The same, without waiting for a segment that is not here yet.
+    pub(crate) fn lease_now(&self, slot: u32, serial: u64) -> Result<(Slot, Arc<Map>, Option<S>)> {
+        self.lease_by(slot, Duration::ZERO, |leases| leases.by_serial(slot, serial))
     }
 
     /// Leases a slot that an entry of its owner's own ring names, for as long as that is `unchanged`.
+    /// Does not wait for its segment either.
     pub(crate) fn lease_entry(
         &self,
         slot: u32,
         unchanged: impl Fn() -> bool,
     ) -> Result<(Slot, Arc<Map>, Option<S>)> {
-        self.lease_by(slot, |leases| leases.by_entry(slot, unchanged))
+        self.lease_by(slot, Duration::ZERO, |leases| leases.by_entry(slot, unchanged))
     }
 
     fn lease_by(
         &self,
         slot: u32,
+        patience: Duration,
         lease: impl FnOnce(Leases<'_, Shipped>) -> Result<(), Refused>,
     ) -> Result<(Slot, Arc<Map>, Option<S>)> {
         self.check_process()?;
@@ -241,8 +248,8 @@ impl<S: Send + 'static> Attachment<S> {
         self.count(slot)?;
         let refused = |why: Refused| why.into_error(&self.entry.name, slot, self.max_slots);
         let leased = lease(self.leases()).map_err(refused);
-        let found =
-            leased.and_then(|()| self.locate(slot).inspect_err(|_| self.leases().release(slot)));
+        let locate = || self.locate(slot, patience).inspect_err(|_| self.leases().release(slot));
+        let found = leased.and_then(|()| locate());
         let mut state = self.state();
         let (place, map) = found.inspect_err(|_| state.held.uncount(slot))?;
         let spare = state.held.take_spare(slot);
@@ -275,7 +282,7 @@ impl<S: Send + 'static> Attachment<S> {
     }
 
     /// Where a slot is that is leased, as its owner says, checked against what is mapped.
-    fn locate(&self, slot: u32) -> Result<(Slot, Arc<Map>)> {
+    fn locate(&self, slot: u32, patience: Duration) -> Result<(Slot, Arc<Map>)> {
         let at = header::places(self.max_slots) + header::WORDS_PER_PLACE * slot as usize;
         let word =
             |n: usize| self.header.get().get(at + n).map_or(0, |w| w.load(Ordering::Relaxed));
@@ -283,15 +290,15 @@ impl<S: Send + 'static> Attachment<S> {
         let segment = u32::try_from(word(0)).map_err(|_| lie())?;
         let offset = usize::try_from(word(1)).map_err(|_| lie())?;
         let capacity = usize::try_from(word(2)).map_err(|_| lie())?;
-        let map = self.segment(segment)?;
+        let map = self.segment(segment, patience)?;
         if offset.checked_add(capacity).is_none_or(|end| end > map.len()) {
             return Err(lie());
         }
         Ok((Slot { index: slot, segment: SegmentId(segment), offset, capacity }, map))
     }
 
-    /// A segment that a descriptor names. One that is not here yet is asked for.
-    fn segment(&self, number: u32) -> Result<Arc<Map>> {
+    /// A segment that a descriptor names. One that is not here yet is asked for, at least once.
+    fn segment(&self, number: u32, patience: Duration) -> Result<Arc<Map>> {
         let mut state = self.state();
         if let Some(map) = state.segments.get(&number) {
             return Ok(map.clone());
@@ -299,8 +306,11 @@ impl<S: Send + 'static> Attachment<S> {
         let more = Packet::segment(Kind::More, number, 0);
         let start = Instant::now();
         let mut pause = ASK_AGAIN;
-        while start.elapsed() < SEGMENT && !self.is_gone() {
+        while !self.is_gone() {
             let _ = packet::send(self.connection.as_fd(), bytemuck::bytes_of(&more), &[]);
+            if start.elapsed() >= patience {
+                break;
+            }
             let waited = self.arrived.wait_timeout(state, pause);
             pause *= 2;
             (state, _) = waited.unwrap_or_else(PoisonError::into_inner);

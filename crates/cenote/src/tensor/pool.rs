@@ -357,7 +357,7 @@ pub(crate) fn lease_packed(
     };
     let (place, map, spare) = match ring == Some(packed.pool) {
         true => attachment.lease_entry(slot, unchanged)?,
-        false => attachment.lease(slot, serial)?,
+        false => attachment.lease_now(slot, serial)?,
     };
     let pool = PoolRef::Leased(attachment.clone());
     let buffer = home::leased(pool, place, serial, map, spare)?;
