@@ -77,6 +77,8 @@ struct State<S> {
     stays: Option<Arc<Attachment<S>>>,
     /// How many slots were held, and how many may be, if it was expelled for that.
     expelled: Option<(u32, u32)>,
+    /// When a segment was last asked for by somebody who does not wait.
+    asked: Option<Instant>,
 }
 
 /// Begins to attach to a pool; `then` runs on the service thread.
@@ -132,6 +134,7 @@ impl<S: Send + 'static> Attachment<S> {
             watches: Vec::new(),
             stays: None,
             expelled: None,
+            asked: None,
         };
         let attachment = Arc::new(Attachment {
             entry,
@@ -297,20 +300,25 @@ impl<S: Send + 'static> Attachment<S> {
         Ok((Slot { index: slot, segment: SegmentId(segment), offset, capacity }, map))
     }
 
-    /// A segment that a descriptor names. One that is not here yet is asked for, at least once.
+    /// A segment that a descriptor names. One that is not here yet is asked for.
     fn segment(&self, number: u32, patience: Duration) -> Result<Arc<Map>> {
         let mut state = self.state();
         if let Some(map) = state.segments.get(&number) {
             return Ok(map.clone());
         }
-        let more = Packet::segment(Kind::More, number, 0);
+        let none = Error::NoSuchSegment { pool: self.entry.name.clone(), segment: number };
+        if patience.is_zero() {
+            // It is on its way, most likely, and whoever does not wait may look very often.
+            if state.asked.is_none_or(|asked| asked.elapsed() >= ASK_AGAIN) {
+                state.asked = Some(Instant::now());
+                self.ask_for(number);
+            }
+            return Err(none);
+        }
         let start = Instant::now();
         let mut pause = ASK_AGAIN;
-        while !self.is_gone() {
-            let _ = packet::send(self.connection.as_fd(), bytemuck::bytes_of(&more), &[]);
-            if start.elapsed() >= patience {
-                break;
-            }
+        while start.elapsed() < patience && !self.is_gone() {
+            self.ask_for(number);
             let waited = self.arrived.wait_timeout(state, pause);
             pause *= 2;
             (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
@@ -318,7 +326,12 @@ impl<S: Send + 'static> Attachment<S> {
                 return Ok(map.clone());
             }
         }
-        Err(Error::NoSuchSegment { pool: self.entry.name.clone(), segment: number })
+        Err(none)
+    }
+
+    fn ask_for(&self, segment: u32) {
+        let more = Packet::segment(Kind::More, segment, 0);
+        let _ = packet::send(self.connection.as_fd(), bytemuck::bytes_of(&more), &[]);
     }
 
     /// Gives a lease back, and leaves a spare for the next one on the slot.
