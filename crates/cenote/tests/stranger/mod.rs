@@ -3,6 +3,7 @@
 //! The constants are declared anew here rather than imported: a stranger has only the wire.
 
 pub(crate) mod child;
+pub(crate) mod mapping;
 pub(crate) mod process;
 pub(crate) mod ring;
 pub(crate) mod wire;

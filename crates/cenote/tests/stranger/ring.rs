@@ -1,24 +1,32 @@
 //! What publishers and subscribers say to each other, and the ring between them, as bytes.
 
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::Ordering;
 
 use rustix::fs::SealFlags;
 
+use super::mapping::Mapping;
 use super::wire::{Pretender, Raw, SUBSCRIBE, SUBSCRIBED, kind, packet, path_in};
 use super::{memfd, topic_dir};
 
 /// The words of a subscriber's row.
 pub(crate) const ARMED: usize = 0;
-pub(crate) const TAKEN: usize = 8;
-pub(crate) const ROW: usize = 16;
+pub(crate) const TAKEN: usize = 16;
+pub(crate) const ROW: usize = 32;
 
 /// The words of a ring, before its entries.
 pub(crate) const HEAD: usize = 0;
-pub(crate) const WAITING: usize = 8;
-pub(crate) const CLOSED: usize = 9;
-const ENTRIES: usize = 16;
+pub(crate) const WAITING: usize = 16;
+pub(crate) const CLOSED: usize = 17;
+const ENTRIES: usize = 32;
 
-pub(crate) const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW);
+/// The words of an entry; payload is in all others.
+pub(crate) const END: usize = 0;
+pub(crate) const LEN: usize = 1;
+pub(crate) const BEGIN: usize = 8;
+
+pub(crate) const ROW_SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW);
+pub(crate) const SEALS: SealFlags = ROW_SEALS.union(SealFlags::FUTURE_WRITE);
 
 /// What a topic carries: its kind, 0 for plain data, and that.
 pub(crate) fn signature(kind: u32, align: u32, size: u64, name: &str) -> Vec<u8> {
@@ -70,7 +78,7 @@ impl Subscribed {
     }
 
     fn stride(&self) -> usize {
-        (2 + usize::try_from(self.payload).unwrap()).next_multiple_of(8)
+        (3 + usize::try_from(self.payload).unwrap()).next_multiple_of(16)
     }
 
     /// The words of the whole ring.
@@ -134,19 +142,28 @@ pub(crate) fn read(fd: &OwnedFd, word: usize) -> u64 {
 #[derive(Debug)]
 pub(crate) struct Liar {
     pub(crate) said: Subscribed,
+    /// The ring, and a row.
     pub(crate) fds: Vec<OwnedFd>,
+    mapping: Mapping,
 }
 
 impl Liar {
-    /// A ring of four messages, of which there is none yet, and a row.
+    /// A ring of four messages, of which there is none yet.
     pub(crate) fn honest(uid: u64) -> Liar {
-        let said = Subscribed { uid, first: 0, start: 0, depth: 4, payload: 6, waits: 0 };
-        let ring = memfd(said.words() as u64 * 8, SEALS);
-        for sequence in 0..4_u64 {
-            let older = sequence.wrapping_sub(4);
-            write(&ring, said.entry(sequence), ready(older));
+        Liar::of(Subscribed { uid, first: 0, start: 0, depth: 4, payload: 13, waits: 0 })
+    }
+
+    pub(crate) fn of(said: Subscribed) -> Liar {
+        let ring = memfd(said.words() as u64 * 8, SealFlags::empty());
+        let mapping = Mapping::of(&ring, said.words());
+        rustix::fs::fcntl_add_seals(&ring, SEALS).unwrap();
+        let liar = Liar { said, fds: vec![ring, memfd(ROW as u64 * 8, ROW_SEALS)], mapping };
+        for sequence in 0..liar.said.depth {
+            let older = sequence.wrapping_sub(liar.said.depth);
+            liar.write(liar.said.entry(sequence) + END, older);
+            liar.write(liar.said.entry(sequence) + BEGIN, older);
         }
-        Liar { said, fds: vec![ring, memfd(ROW as u64 * 8, SEALS)] }
+        liar
     }
 
     pub(crate) fn answer(&self, to: &Raw) {
@@ -154,21 +171,23 @@ impl Liar {
         let _ = to.send(&self.said.encode(), &fds);
     }
 
+    /// Writes a word of its ring.
+    pub(crate) fn write(&self, word: usize, value: u64) {
+        self.mapping.words()[word].store(value, Ordering::SeqCst);
+    }
+
     /// Publishes a message as a publisher would.
     pub(crate) fn publish(&self, sequence: u64, payload: &[u64]) {
-        let (ring, entry) = (&self.fds[0], self.said.entry(sequence));
-        write(ring, entry, ready(sequence).wrapping_sub(1));
-        write(ring, entry + 1, payload.len() as u64);
-        for (at, word) in payload.iter().enumerate() {
-            write(ring, entry + 2 + at, *word);
+        let entry = self.said.entry(sequence);
+        self.write(entry + BEGIN, sequence);
+        let places = (LEN + 1..).filter(|word| *word != BEGIN);
+        for (at, word) in places.zip(payload) {
+            self.write(entry + at, *word);
         }
-        write(ring, entry, ready(sequence));
-        write(ring, HEAD, sequence.wrapping_add(1));
+        self.write(entry + LEN, payload.len() as u64);
+        self.write(entry + END, sequence);
+        self.write(HEAD, sequence.wrapping_add(1));
     }
-}
-
-pub(crate) fn ready(sequence: u64) -> u64 {
-    sequence.wrapping_mul(2).wrapping_add(2)
 }
 
 /// Listens where a publisher of a topic would.

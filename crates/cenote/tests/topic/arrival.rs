@@ -130,7 +130,9 @@ fn closes() {
         let name = unique();
         let mut subscriber = subscriber(kind, &name, "");
         let mut publisher = peer(kind, &name, "");
-        ["subscribers 1", "send 0 2", "drop"].map(|line| publisher.tell(line));
+        for line in ["subscribers 1", "send 0 2", "drop"] {
+            publisher.tell(line);
+        }
         assert_eq!(subscriber.ask("take 2"), "0 1");
     }
 }
