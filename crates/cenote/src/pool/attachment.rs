@@ -91,6 +91,8 @@ struct State<S> {
     stays: Option<Arc<Attachment<S>>>,
     /// How many slots were held, and how many may be, if it was expelled for that.
     expelled: Option<(u32, u32)>,
+    /// When a segment was last asked for by somebody who does not wait.
+    asked: Option<Instant>,
 }
 
 /// Begins to attach to a pool; `then` runs on the service thread.
@@ -143,6 +145,7 @@ impl<S: Spared> Attachment<S> {
             watches: Vec::new(),
             stays: None,
             expelled: None,
+            asked: None,
         };
         let attachment = Arc::new(Attachment {
             entry,
@@ -363,14 +366,19 @@ impl<S: Spared> Attachment<S> {
         if let Some(map) = state.segments.get(&number) {
             return Ok(map.clone());
         }
-        let more = Packet::segment(Kind::More, number, 0);
+        let none = Error::NoSuchSegment { pool: self.entry.name.clone(), segment: number };
+        if patience.is_zero() {
+            // It is on its way, most likely, and whoever does not wait may look very often.
+            if state.asked.is_none_or(|asked| asked.elapsed() >= ASK_AGAIN) {
+                state.asked = Some(Instant::now());
+                self.ask_for(number);
+            }
+            return Err(none);
+        }
         let start = Instant::now();
         let mut pause = ASK_AGAIN;
-        while !self.is_gone() {
-            let _ = packet::send(self.connection.as_fd(), bytemuck::bytes_of(&more), &[]);
-            if start.elapsed() >= patience {
-                break;
-            }
+        while start.elapsed() < patience && !self.is_gone() {
+            self.ask_for(number);
             let waited = self.arrived.wait_timeout(state, pause);
             pause *= 2;
             (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
@@ -378,7 +386,12 @@ impl<S: Spared> Attachment<S> {
                 return Ok(map.clone());
             }
         }
-        Err(Error::NoSuchSegment { pool: self.entry.name.clone(), segment: number })
+        Err(none)
+    }
+
+    fn ask_for(&self, segment: u32) {
+        let more = Packet::segment(Kind::More, segment, 0);
+        let _ = packet::send(self.connection.as_fd(), bytemuck::bytes_of(&more), &[]);
     }
 
     /// Gives a lease back.

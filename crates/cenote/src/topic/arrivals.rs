@@ -90,10 +90,14 @@ struct Wish {
 }
 
 impl Met {
-    /// Whether there is a connection, wherever its entry in the directory went. (Should a publisher
-    /// make it anew, it is still the same publisher.)
+    /// Whether there is a connection, wherever its entry in the directory went: a publisher that has
+    /// just closed may have answered, and one that makes its entry anew is the same publisher.
     fn is_connected(&self) -> bool {
-        matches!(self, Met::Answered(Some(gone)) if !gone.is_true())
+        match self {
+            Met::Greeted { .. } => true,
+            Met::Crowd { .. } | Met::Answered(None) => false,
+            Met::Answered(Some(gone)) => !gone.is_true(),
+        }
     }
 }
 

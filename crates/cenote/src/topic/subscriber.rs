@@ -387,7 +387,8 @@ impl Receiving {
                 Next::Nothing => return Took::Nothing,
                 Next::End => return Took::End,
                 Next::Missed(count) => {
-                    *missed += count;
+                    // A publisher can say what it likes.
+                    *missed = missed.saturating_add(count);
                     continue;
                 }
             };
@@ -403,7 +404,7 @@ impl Receiving {
                 }
                 Err(Unread::Passed) => {}
                 Err(Unread::Lost(error)) => {
-                    *missed += 1;
+                    *missed = missed.saturating_add(1);
                     *last_loss = Some(error);
                     source.advance(1);
                 }

@@ -3,7 +3,9 @@ mod descriptor;
 mod flood;
 mod kernel;
 mod owner;
+mod publisher;
 mod row;
+mod subscriber;
 
 use std::process::ExitCode;
 
@@ -27,8 +29,16 @@ pub(crate) fn main() -> ExitCode {
     if !args.list {
         warm_up();
     }
-    let tests =
-        [attacher::TESTS, row::TESTS, kernel::TESTS, flood::TESTS, owner::TESTS, descriptor::TESTS];
+    let tests = [
+        attacher::TESTS,
+        row::TESTS,
+        kernel::TESTS,
+        flood::TESTS,
+        owner::TESTS,
+        descriptor::TESTS,
+        subscriber::TESTS,
+        publisher::TESTS,
+    ];
     let trials = tests.iter().flat_map(|tests| tests.iter()).map(trial).collect();
     libtest_mimic::run(&args, trials).exit_code()
 }
@@ -55,4 +65,7 @@ fn warm_up() {
     let tensor = stranger::filled(&pool, 100, 1);
     let attached = cenote::TensorPool::open(pool.name()).unwrap();
     attached.import(&tensor.descriptor().unwrap()).unwrap();
+    let topic = cenote::Topic::<u64>::new(&stranger::unique()).unwrap();
+    topic.send(&1).unwrap();
+    assert_eq!(topic.recv(), Some(1));
 }

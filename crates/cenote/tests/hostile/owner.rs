@@ -1,15 +1,14 @@
 //! Owners that lie to those who attach.
-#![allow(unsafe_code, reason = "a mapping that is older than the seals of its file")]
 
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use cenote::{Error, Tensor, TensorDescriptor, TensorPool};
 use rustix::fs::{MemfdFlags, SealFlags};
-use rustix::mm::{MapFlags, ProtFlags};
 
 use super::Test;
+use crate::stranger::mapping::Mapping;
 use crate::stranger::wire::{
     GONE, HELLO, LEASES, MORE, Pretender, REFUSED, Raw, SEGMENT, WAKE, Welcome, borrowed, packet,
 };
@@ -37,47 +36,15 @@ const SLOTS: u32 = 8;
 const LEN: u64 = 64 << 10;
 
 /// All that an owner sends, before somebody changes it.
-struct Answer {
+pub(crate) struct Answer {
     welcome: Welcome,
     fds: Vec<OwnedFd>,
     /// The header, mapped before it was sealed.
     header: Mapping,
 }
 
-/// Words that can be written although their file is sealed.
-struct Mapping {
-    at: *mut AtomicU64,
-    words: usize,
-}
-
-// SAFETY: the words are atomic, and there for as long as the mapping lives.
-unsafe impl Sync for Mapping {}
-
-impl Mapping {
-    fn of(fd: &OwnedFd, words: usize) -> Mapping {
-        let prot = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: the kernel chooses the place; the file is longer than this, and stays so.
-        let at = unsafe {
-            rustix::mm::mmap(std::ptr::null_mut(), words * 8, prot, MapFlags::SHARED, fd, 0)
-        };
-        Mapping { at: at.unwrap().cast(), words }
-    }
-
-    fn words(&self) -> &[AtomicU64] {
-        // SAFETY: so many words are mapped, and only ever accessed as atomics.
-        unsafe { std::slice::from_raw_parts(self.at, self.words) }
-    }
-}
-
-impl Drop for Mapping {
-    fn drop(&mut self) {
-        // SAFETY: nobody has a reference any more.
-        unsafe { rustix::mm::munmap(self.at.cast(), self.words * 8) }.unwrap();
-    }
-}
-
 impl Answer {
-    fn honest(uid: u64) -> Answer {
+    pub(crate) fn honest(uid: u64) -> Answer {
         let words = (LEASES + SLOTS as usize) as u64 * 8;
         let segment = memfd(LEN, SealFlags::empty());
         rustix::io::pwrite(&segment, &vec![6; usize::try_from(LEN).unwrap()], 0).unwrap();
@@ -98,7 +65,7 @@ impl Answer {
         Answer { welcome, fds: vec![header, memfd(words, ROW_SEALS), segment], header: mapping }
     }
 
-    fn send(&self, to: &Raw) {
+    pub(crate) fn send(&self, to: &Raw) {
         let _ = to.send(&self.welcome.encode(), &borrowed(&self.fds));
     }
 }

@@ -3,7 +3,9 @@
 //! The constants are declared anew here rather than imported: a stranger has only the wire.
 
 pub(crate) mod child;
+pub(crate) mod mapping;
 pub(crate) mod process;
+pub(crate) mod ring;
 pub(crate) mod wire;
 
 use std::os::fd::{AsFd, OwnedFd};

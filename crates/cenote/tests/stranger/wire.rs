@@ -3,6 +3,7 @@
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
 use std::time::Duration;
 
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
@@ -23,6 +24,7 @@ pub(crate) const MORE: u32 = 6;
 pub(crate) const WAKE: u32 = 7;
 pub(crate) const SUBSCRIBE: u32 = 8;
 pub(crate) const SUBSCRIBED: u32 = 9;
+pub(crate) const MISMATCH: u32 = 10;
 
 pub(crate) const MAX_SEGMENTS: usize = 128;
 /// Words before the leases of a row, and before the serials of a header.
@@ -106,8 +108,12 @@ fn socket(flags: SocketFlags) -> OwnedFd {
 
 /// The path of the socket of a pool: whatever it is called after the `@`.
 pub(crate) fn path_of(name: &str) -> io::Result<SocketAddrUnix> {
+    path_in(&pools_dir(), name)
+}
+
+pub(crate) fn path_in(dir: &Path, name: &str) -> io::Result<SocketAddrUnix> {
     let wanted = format!("{name}@");
-    let entries = std::fs::read_dir(pools_dir())?.filter_map(Result::ok);
+    let entries = std::fs::read_dir(dir)?.filter_map(Result::ok);
     let found = entries.map(|entry| entry.path()).find(|path| {
         path.file_name().is_some_and(|file| file.to_string_lossy().starts_with(&wanted))
     });

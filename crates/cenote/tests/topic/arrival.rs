@@ -18,6 +18,7 @@ pub(crate) const TESTS: &[Test] = &[
     ("what_was_sent_right_before_an_exit_arrives", exit),
     ("what_was_sent_right_before_a_kill_arrives", kill),
     ("what_was_sent_before_a_topic_was_dropped_arrives", dropped),
+    ("a_publisher_that_closes_at_once_is_received_from", closes),
     ("a_publisher_whose_socket_vanishes_is_received_from_once", vanished),
     ("a_publisher_that_was_killed_is_replaced_by_the_next", replaced),
     ("segments_made_after_subscribing_arrive", segments),
@@ -121,6 +122,19 @@ fn dropped() {
     assert_eq!(take(&topic, 5), [0, 1, 2, 3, 4]);
     assert!(topic.recv().is_none());
     eventually("it is gone", || topic.recv().is_none() && topic.stats().publishers == 0);
+}
+
+/// As soon as there is a subscriber, which has not heard of that yet.
+fn closes() {
+    for kind in ["u64", "tensor"].repeat(15) {
+        let name = unique();
+        let mut subscriber = subscriber(kind, &name, "");
+        let mut publisher = peer(kind, &name, "");
+        for line in ["subscribers 1", "send 0 2", "drop"] {
+            publisher.tell(line);
+        }
+        assert_eq!(subscriber.ask("take 2"), "0 1");
+    }
 }
 
 fn sockets(name: &str) -> Vec<std::path::PathBuf> {

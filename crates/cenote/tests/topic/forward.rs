@@ -3,8 +3,10 @@
 use std::time::Duration;
 
 use cenote::{Error, Tensor, Topic};
+use rustix::time::ClockId;
 
 use super::sample::Sample;
+use super::sleep::cpu_time;
 use super::talk::{LONG, copies, publisher, range, take, topic};
 use super::{Role, Test};
 use crate::stranger::process::{Peer, reply, serve};
@@ -148,7 +150,7 @@ fn stopped() {
     assert_eq!(other.ask("send 5 7"), "ok");
     assert_eq!(take(&topic, 2), [5, 6]);
     assert_eq!(topic.missed(), 0);
-    let asleep = super::sleep::cpu_time(|| {
+    let asleep = cpu_time(ClockId::ThreadCPUTime, || {
         assert!(topic.recv_timeout(Duration::from_secs(1)).unwrap().is_none());
     });
     assert!(asleep < Duration::from_millis(100), "it slept, and used {asleep:?}");

@@ -1,0 +1,209 @@
+//! Subscribers that lie to a publisher, in words and in the one thing they can write: their row.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use cenote::{Policy, Topic, TopicConfig};
+use rustix::fs::FallocateFlags;
+
+use super::Test;
+use crate::stranger::ring::{
+    ARMED, HEAD, ROW, Subscription, TAKEN, connect, read, signature, subscribe, u64s, write,
+};
+use crate::stranger::wire::{HELLO, MISMATCH, SUBSCRIBE, SUBSCRIBED, WAKE, hello, kind, packet};
+use crate::stranger::{Random, eventually, unique};
+
+pub(crate) const TESTS: &[Test] = &[
+    ("a_subscriber_that_tells_the_truth_is_let_in", truth),
+    ("a_subscriber_cannot_write_the_ring", read_only),
+    ("subscriptions_of_every_length_and_kind", lengths),
+    ("a_subscriber_that_wants_something_else_is_told_what_there_is", mismatch),
+    ("garbage_in_a_subscribers_row_delays_nobody", garbage),
+    ("a_subscriber_that_never_reads_is_not_waited_for", never_reads),
+    ("a_subscriber_that_never_stops_talking_delays_nobody", chatter),
+    ("a_subscribers_row_with_holes_is_zeros", punched),
+];
+
+fn topic(policy: Policy) -> Topic<u64> {
+    let config = TopicConfig { depth: 4, policy, ..TopicConfig::default() };
+    let topic = Topic::with_config(&unique(), config).unwrap();
+    topic.advertise().unwrap();
+    topic
+}
+
+/// Sends, and somebody honest receives all of it.
+fn works(topic: &Topic<u64>) {
+    let honest: Topic<u64> = Topic::new(topic.name()).unwrap();
+    honest.subscribe().unwrap();
+    eventually("it is met", || honest.stats().publishers == 1);
+    for number in 0..20 {
+        topic.send(&number).unwrap();
+        assert_eq!(honest.wait().unwrap(), number);
+    }
+}
+
+fn alone(topic: &Topic<u64>) {
+    eventually("all are gone", || topic.stats().subscribers == 0);
+}
+
+fn truth() {
+    let topic = topic(Policy::KeepLast);
+    topic.send(&5).unwrap();
+    let subscription = Subscription::to(topic.name());
+    assert_eq!((subscription.said.first, subscription.said.start), (0, 1));
+    assert_eq!((subscription.said.depth, subscription.said.waits), (4, 0));
+    topic.send(&77).unwrap();
+    assert_eq!(read(&subscription.ring, HEAD), 2);
+    let entry = subscription.said.entry(1);
+    assert_eq!([1, 2].map(|word| read(&subscription.ring, entry + word)), [1, 77]);
+    // Armed once, it is told once.
+    subscription.write_row(ARMED, 1);
+    topic.send(&78).unwrap();
+    topic.send(&79).unwrap();
+    assert_eq!(subscription.raw.recv().unwrap().0, [0]);
+    subscription.raw.be_brief();
+    subscription.raw.recv().unwrap_err();
+    assert_eq!(topic.stats().subscribers, 1);
+    drop(subscription);
+    alone(&topic);
+}
+
+fn read_only() {
+    let topic = topic(Policy::KeepLast);
+    let subscription = Subscription::to(topic.name());
+    for fd in [&subscription.ring, &subscription.row] {
+        rustix::fs::ftruncate(fd, 0).unwrap_err();
+        rustix::fs::ftruncate(fd, 1 << 20).unwrap_err();
+    }
+    rustix::io::pwrite(&subscription.ring, &[1; 8], 0).unwrap_err();
+    let how = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+    rustix::fs::fallocate(&subscription.ring, how, 0, 4096).unwrap_err();
+    works(&topic);
+}
+
+fn lengths() {
+    let topic = topic(Policy::KeepLast);
+    let whole = [subscribe(&u64s(), u64::MAX), vec![0xff; 60]].concat();
+    for len in (1..=200).chain([219]) {
+        let raw = connect(topic.name());
+        raw.send(&whole[..len], &[]).unwrap();
+        if len == 160 {
+            assert!(Subscription::welcomed(raw).is_some());
+        } else {
+            assert!(raw.is_hung_up(), "{len}");
+        }
+    }
+    for other in [0, SUBSCRIBED, MISMATCH, 99, u32::MAX] {
+        let mut bytes = whole[..160].to_vec();
+        bytes[8..12].copy_from_slice(&other.to_ne_bytes());
+        let raw = connect(topic.name());
+        raw.send(&bytes, &[]).unwrap();
+        assert!(raw.is_hung_up(), "{other}");
+    }
+    // Twice, or both an attacher and a subscriber.
+    for second in [whole[..160].to_vec(), hello(), packet(SUBSCRIBE, 0, 0)] {
+        let subscription = Subscription::to(topic.name());
+        subscription.raw.send(&second, &[]).unwrap();
+        if second != hello() {
+            assert!(subscription.raw.is_hung_up(), "{}", second.len());
+        }
+    }
+    let raw = connect(topic.name());
+    raw.send(&packet(HELLO, 0, 0), &[]).unwrap();
+    raw.send(&whole[..160], &[]).unwrap();
+    assert!(raw.is_hung_up());
+    works(&topic);
+    alone(&topic);
+}
+
+fn mismatch() {
+    let topic = topic(Policy::KeepLast);
+    let mut garbage = u64s();
+    let mut random = Random(4);
+    garbage.iter_mut().for_each(|byte| *byte = random.next().to_ne_bytes()[0]);
+    let others = [
+        garbage,
+        vec![0; 128],
+        vec![0xff; 128],
+        signature(0, 8, 8, "i64"),
+        signature(0, 4, 8, "u64"),
+        signature(0, 8, 16, "u64"),
+        signature(1, 0, 0, "Tensor"),
+        signature(1, 8, 8, "u64"),
+    ];
+    for other in others {
+        let raw = connect(topic.name());
+        raw.send(&subscribe(&other, 0), &[]).unwrap();
+        let (answer, fds) = raw.recv().unwrap();
+        assert_eq!((kind(&answer), &answer[24..], fds.len()), (MISMATCH, &u64s()[..], 0));
+        assert!(raw.is_hung_up());
+    }
+    works(&topic);
+}
+
+fn garbage() {
+    for policy in [Policy::KeepLast, Policy::Reject, Policy::Block(Duration::MAX)] {
+        let topic = topic(policy);
+        let subscription = Subscription::to(topic.name());
+        let mut random = Random(9);
+        // Whoever has to be waited for can only say that it has taken more, or less.
+        for taken in [u64::MAX, 1 << 63, u64::MAX / 2, u64::MAX - 3] {
+            for word in (0..ROW).filter(|word| *word != TAKEN) {
+                subscription.write_row(word, random.next());
+            }
+            subscription.write_row(TAKEN, taken);
+            (0..50).for_each(|number| topic.send(&number).unwrap());
+        }
+        subscription.write_row(TAKEN, 0);
+        let sent = (0..5).try_for_each(|number| topic.try_send(&number));
+        assert_eq!(sent.is_err(), policy != Policy::KeepLast, "it is as slow as it says");
+        drop(subscription);
+        alone(&topic);
+        works(&topic);
+    }
+}
+
+/// Armed anew all the time, so that every message sends it a byte.
+fn never_reads() {
+    let topic = topic(Policy::KeepLast);
+    let subscription = Subscription::to(topic.name());
+    for number in 0..10_000 {
+        subscription.write_row(ARMED, number + 1);
+        topic.send(&number).unwrap();
+    }
+    works(&topic);
+    assert_eq!(topic.stats().subscribers, 1, "it is still there");
+    drop(subscription);
+    alone(&topic);
+}
+
+fn chatter() {
+    let topic = topic(Policy::Block(Duration::from_secs(20)));
+    let subscription = Subscription::to(topic.name());
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut taken = 0;
+            while !stop.load(Ordering::Relaxed) {
+                taken += 1;
+                subscription.write_row(TAKEN, taken);
+                let _ = subscription.raw.send(&packet(WAKE, 0, 0), &[]);
+            }
+            subscription.write_row(TAKEN, u64::MAX);
+        });
+        (0..10).for_each(|_| works(&topic));
+        stop.store(true, Ordering::Relaxed);
+    });
+}
+
+fn punched() {
+    let topic = topic(Policy::Reject);
+    let subscription = Subscription::to(topic.name());
+    subscription.write_row(TAKEN, u64::MAX);
+    let how = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+    rustix::fs::fallocate(&subscription.row, how, 0, 4096).unwrap();
+    (0..4).for_each(|number| topic.send(&number).unwrap());
+    topic.send(&4).unwrap_err();
+    write(&subscription.row, TAKEN, 1);
+    topic.send(&4).unwrap();
+}
