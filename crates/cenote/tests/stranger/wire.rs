@@ -21,8 +21,11 @@ pub(crate) const SEGMENT: u32 = 4;
 pub(crate) const GONE: u32 = 5;
 pub(crate) const MORE: u32 = 6;
 pub(crate) const WAKE: u32 = 7;
+pub(crate) const SUBSCRIBE: u32 = 8;
+pub(crate) const SUBSCRIBED: u32 = 9;
 
-pub(crate) const MAX_SEGMENTS: usize = 128;
+/// How many segments a welcome has room for.
+pub(crate) const MAX_SEGMENTS: usize = 192;
 /// Words before the leases of a row, and before the serials of a header.
 pub(crate) const LEASES: usize = 8;
 
