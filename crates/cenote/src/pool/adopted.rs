@@ -102,6 +102,7 @@ impl<S: Spared> Owner<S> {
 }
 
 #[cfg(all(test, not(loom)))]
+#[allow(clippy::unwrap_used, reason = "a panic fails the test")]
 mod tests {
     use std::io::Write;
 
