@@ -104,7 +104,11 @@ impl<S: Spared> Owner<S> {
     fn alloc_hard(&self, len: usize, mut full: Full) -> Result<Granted<S>, Lack> {
         self.cool();
         for effort in [State::sweep_all, State::reap, State::expel] {
-            effort(&mut self.state(), self.serials());
+            let mut state = self.state();
+            effort(&mut state, self.serials());
+            let gone = state.take_gone();
+            drop(state);
+            drop(gone);
             self.scrub();
             let mut state = self.state();
             match state.allocator.alloc(len) {
@@ -298,7 +302,7 @@ impl<S: Spared> Owner<S> {
         let spare = state.keep(slot, spare);
         state.retire(slot, published, self.serials());
         let (wake, dirty) = (state.waiters > 0, state.is_dirty());
-        let gone = state.forget_adopted();
+        let gone = state.take_gone();
         drop(state);
         drop((spare, gone));
         if dirty {
@@ -313,7 +317,7 @@ impl<S: Spared> Owner<S> {
     pub(super) fn swept(&self, limit: usize) -> MutexGuard<'_, State<S>> {
         let mut state = self.state();
         state.sweep(limit, self.serials());
-        let gone = state.forget_adopted();
+        let gone = state.take_gone();
         if state.is_dirty() || !gone.is_empty() {
             drop(state);
             drop(gone);

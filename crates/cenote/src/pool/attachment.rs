@@ -27,7 +27,7 @@ use crate::pool::lease::{Leases, Refused, Shipped};
 use crate::pool::owner::Spared;
 use crate::pool::place::{Entry, Place};
 use crate::pool::service::{self, Served, Watch};
-use crate::pool::wire::{Kind, MAX_SEGMENTS, Packet, Refusal, Welcome, header, row};
+use crate::pool::wire::{Kind, MAX_SHARED, Packet, Refusal, Welcome, header, row};
 use crate::region::{Map, Words};
 use crate::sync::{AtomicU64, Ordering};
 
@@ -40,7 +40,7 @@ const ASK_AGAIN: Duration = Duration::from_millis(2);
 
 /// The most segments that an owner can make this process map: more than it has at a time, because
 /// word of one that is gone may be late, or lost.
-const MAX_MAPPED: usize = 4 * MAX_SEGMENTS;
+const MAX_MAPPED: usize = 4 * MAX_SHARED;
 
 /// How long a process may take to die after its sockets were closed.
 const DYING: Duration = Duration::from_secs(1);

@@ -146,16 +146,18 @@ impl Buffer {
     }
 
     /// The file behind the bytes and a mapping of it to read, after making sure that the bytes stay
-    /// as they are, for everybody and for good. `None` if that cannot be.
+    /// as they are, for everybody and for good. `None` if that cannot be: somebody may have mapped
+    /// memory from elsewhere to write it, and no seal would keep him from that.
     #[cfg(target_os = "linux")]
     pub(crate) fn for_adoption(&self) -> Result<Option<(Arc<std::os::fd::OwnedFd>, Arc<Map>)>> {
         use crate::error::Error;
         use crate::pool::files;
 
+        if !self.is_stable() {
+            return Ok(None);
+        }
         let Ok(fd) = self.publish("adoption") else { return Ok(None) };
         let error = |source| Error::os("sharing memory", source);
-        // A file that came from elsewhere may lack the seal, and may not take it.
-        let _ = crate::os::memfd::forbid_writing(fd);
         let fd = fd.try_clone_to_owned().map_err(error)?;
         let mapped = files::open_segment(&fd, self.storage.region.len() as u64);
         Ok(mapped.ok().map(|map| (Arc::new(fd), map)))

@@ -221,10 +221,13 @@ fn region(map: Arc<Map>, home: Home) -> Result<Handle> {
     // SAFETY: to write: the allocator hands out disjoint ranges, and this one was handed out to
     // `home` and comes back when the buffer is dropped, so nobody else has a region over it. To
     // read: the slot is leased by `home`, so its owner does not reuse it, or it is adopted, and
-    // sealed against writing: its bytes do not change. The range is the slot's: in this process the allocator says so, elsewhere the
-    // owner's header, and the owner is trusted for the content of its bytes.
-    let region = unsafe { Region::part(map, range, access) };
-    let region = region.ok_or(Error::OutOfBuffer { start, end, len })?;
+    // sealed against writing: its bytes do not change. The range is the slot's: in this process
+    // the allocator says so, elsewhere the owner's header, and the owner is trusted for the content
+    // of its bytes.
+    let Some(region) = (unsafe { Region::part(map, range, access) }) else {
+        home.give_back(false); // nobody has seen it
+        return Err(Error::OutOfBuffer { start, end, len });
+    };
     // Another process's owner can still write, and ought not to: that much is not trusted.
     let stable = !matches!(home.pool, PoolRef::Leased(_));
     let storage =
