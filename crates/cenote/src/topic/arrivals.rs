@@ -76,8 +76,9 @@ enum Met {
     Greeted { step: u64, wish: Wish, _greeting: Option<Arc<Greeting>> },
     /// Too many wait at its door, or it hung up on one of them: to be tried again.
     Crowd(Wish),
-    /// It has answered; `None`: it sends something else.
-    Answered(Option<Arc<Gone>>),
+    /// It has answered. Dead if it sends something else, or is not received from any more: the source
+    /// keeps it.
+    Answered(Weak<Gone>),
 }
 
 /// What is asked of a publisher, however often it takes.
@@ -95,8 +96,8 @@ impl Met {
     fn is_connected(&self) -> bool {
         match self {
             Met::Greeted { .. } => true,
-            Met::Crowd { .. } | Met::Answered(None) => false,
-            Met::Answered(Some(gone)) => !gone.is_true(),
+            Met::Crowd { .. } => false,
+            Met::Answered(gone) => gone.upgrade().is_some_and(|gone| !gone.is_true()),
         }
     }
 }
@@ -277,7 +278,7 @@ impl Arrivals {
             return self.try_again_soon();
         }
         let gone = source.as_ref().ok().and_then(Source::gone);
-        state.met.insert(uid, Met::Answered(gone));
+        state.met.insert(uid, Met::Answered(gone.as_ref().map_or_else(Weak::new, Arc::downgrade)));
         match source {
             Ok(source) => state.ready.push(source),
             Err(error @ Error::TypeMismatch { .. }) => state.mismatch = Some(error),
@@ -286,6 +287,8 @@ impl Arrivals {
                 state.met.remove(&uid);
             }
         }
+        // Before anybody who waits for the answer looks.
+        self.news.set();
         drop(state);
         self.answered.notify_all();
         self.news.tell();
@@ -341,10 +344,10 @@ impl Served for Arrivals {
         if self.epoch != fork::epoch() {
             return;
         }
-        if token == TIMER
-            && let Some((timer, _)) = &self.state().timer
-        {
-            let _ = rustix::io::read(timer, &mut [0; 8]);
+        if token == TIMER {
+            // Made anew the next time: it is seldom needed.
+            let timer = self.state().timer.take();
+            drop(timer);
         }
         // Should the directory not be readable, the next change tells.
         let _ = self.look();
