@@ -92,7 +92,7 @@ impl<T: bytemuck::Pod + Send> Carry for T {
             assert!(
                 size_of::<T>() <= 1 << 16 && words(1 << 16) <= Shape::MAX_PAYLOAD,
                 "plain data has at most 64 KiB; send a tensor"
-            )
+            );
         };
         words(size_of::<T>())
     }

@@ -206,7 +206,7 @@ impl Publisher {
         writer.retract(oldest);
         writer.publish::<Shipped>(sequence, &words[..len]);
         *next = sequence.wrapping_add(1);
-        let place = (sequence.wrapping_sub(self.ring.first) % self.ring.shape.depth) as usize;
+        let place = self.ring.shape.place(sequence.wrapping_sub(self.ring.first));
         let old = std::mem::replace(&mut held[place], tensor.cloned());
         subscribers.iter_mut().for_each(Subscriber::wake);
         drop(state);
@@ -317,7 +317,7 @@ impl Publisher {
     /// The tensor of message `sequence`, if it is still in the ring.
     pub(crate) fn held(&self, sequence: u64) -> Option<Tensor> {
         let state = self.state();
-        let place = (sequence.wrapping_sub(self.ring.first) % self.ring.shape.depth) as usize;
+        let place = self.ring.shape.place(sequence.wrapping_sub(self.ring.first));
         let back = state.next.wrapping_sub(sequence);
         state.held[place].clone().filter(|_| (1..=self.ring.shape.depth).contains(&back))
     }

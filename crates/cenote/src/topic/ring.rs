@@ -84,7 +84,7 @@ impl Shape {
     /// The words that the whole ring needs.
     pub(crate) fn words(&self) -> usize {
         // Both factors are limited.
-        ENTRIES + self.entries as usize * self.stride
+        ENTRIES + small(self.entries) * self.stride
     }
 
     /// The most words of one message.
@@ -92,12 +92,23 @@ impl Shape {
         self.stride - OVERHEAD
     }
 
+    /// Which of `depth` places message number `count` has, counted from the first.
+    pub(crate) fn place(&self, count: u64) -> usize {
+        small(count % self.depth)
+    }
+
     #[inline]
     fn entry<'a>(&self, words: &'a [AtomicU64], sequence: u64) -> &'a [AtomicU64] {
-        let index = (sequence & (self.entries - 1)) as usize;
+        let index = small(sequence & (self.entries - 1));
         let start = ENTRIES + index * self.stride;
         &words[start..start + self.stride]
     }
+}
+
+/// Of numbers that are below the limits of a ring.
+#[inline]
+fn small(number: u64) -> usize {
+    usize::try_from(number).unwrap_or_default()
 }
 
 /// The parts of an entry that payload is in: the part that readers need not spin beside, and the other.

@@ -28,7 +28,7 @@ impl Signature {
         let name = without_paths(std::any::type_name::<T>());
         Signature {
             size: size_of::<T>() as u64,
-            align: align_of::<T>() as u32,
+            align: u32::try_from(align_of::<T>()).unwrap_or(u32::MAX),
             ..Self::named(0, &name)
         }
     }
