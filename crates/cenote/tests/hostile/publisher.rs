@@ -285,9 +285,9 @@ fn descriptors() {
                 let raw = pretender.accept();
                 let (hello, _) = raw.recv().unwrap();
                 if kind(&hello) == HELLO {
-                    pool.send(&raw)
+                    pool.send(&raw);
                 } else {
-                    liar.answer(&raw)
+                    liar.answer(&raw);
                 }
                 raw
             })
