@@ -147,6 +147,28 @@ impl Layout {
         Layout::strided(&lens[..ndim], &steps[..strides.len().min(MAX_DIMS)], offset, item_size)
     }
 
+    /// A packed layout whose shape comes in words from another process; and where it ends. Both are
+    /// checked.
+    #[cfg(target_os = "linux")]
+    #[inline]
+    pub(crate) fn packed_from_words(
+        shape: &[u64],
+        offset: u64,
+        item_size: usize,
+    ) -> Result<(Layout, usize)> {
+        let bad = |what| Error::BadMessage { what };
+        let mut lens = [0; MAX_DIMS];
+        let lens = lens.get_mut(..shape.len()).ok_or(bad("it has too many dimensions"))?;
+        for (to, &from) in zip(lens.iter_mut(), shape) {
+            *to = usize::try_from(from).map_err(|_| bad("the shape is too large"))?;
+        }
+        let offset = usize::try_from(offset).map_err(|_| bad("the offset is too large"))?;
+        let mut layout = Layout::scalar(offset, item_size);
+        let end = layout.pack(lens)?.checked_add(offset);
+        let end = end.filter(|end| isize::try_from(*end).is_ok());
+        Ok((layout, end.ok_or(bad("the offset is too large"))?))
+    }
+
     /// The same layout with its first element at another byte offset.
     pub fn with_offset(self, offset: usize) -> Result<Layout> {
         let (below, above) = self.reach();

@@ -31,7 +31,7 @@ pub(crate) mod greeting;
 mod growth;
 mod held;
 pub(crate) mod host;
-mod hot;
+pub(crate) mod hot;
 pub(crate) mod lease;
 pub(crate) mod owner;
 pub(crate) mod place;

@@ -224,14 +224,14 @@ impl Tensor {
         Tensor { buffer, layout, dtype, device: Device::cpu(), format: None, far_planes: None }
     }
 
-    /// A tensor as a descriptor tells of it. The buffer starts `start` bytes into its segment.
+    /// A tensor as a descriptor tells of it, whose offset is from the start of the segment.
     #[cfg(target_os = "linux")]
     fn described(
         buffer: Handle,
-        start: usize,
         (layout, dtype, format, device): (Layout, DType, Option<PixelFormat>, Device),
     ) -> Result<Tensor> {
         let outside = Error::BadMessage { what: "a tensor outside its slot" };
+        let start = buffer.home().map_or(0, |home| home.slot.offset);
         let layout = layout.with_offset(layout.offset().checked_sub(start).ok_or(outside)?)?;
         let tensor = Tensor::over(buffer, layout, dtype)?.with_device(device);
         match format {

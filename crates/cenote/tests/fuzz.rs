@@ -1,5 +1,5 @@
 //! Random mutations of everything that comes from strangers: descriptors, messages with tensors, and
-//! both sides of attaching. Nothing may panic, fault, or leak.
+//! both sides of attaching and of subscribing. Nothing may panic, fault, or leak.
 //!
 //! Ten seconds by default; `CENOTE_FUZZ_SECONDS` makes it longer, `CENOTE_FUZZ_SEED` different. A seed
 //! gives the same inputs in every run.
@@ -20,6 +20,10 @@ mod stranger;
 #[cfg(target_os = "linux")]
 #[path = "fuzz/mutate.rs"]
 mod mutate;
+
+#[cfg(target_os = "linux")]
+#[path = "fuzz/topic.rs"]
+mod topic;
 
 #[cfg(target_os = "linux")]
 #[path = "fuzz/linux.rs"]

@@ -104,7 +104,11 @@ impl<S: Spared> Owner<S> {
     fn alloc_hard(&self, len: usize, mut full: Full) -> Result<Granted<S>, Lack> {
         self.cool();
         for effort in [State::sweep_all, State::reap, State::expel] {
-            effort(&mut self.state(), self.serials());
+            let mut state = self.state();
+            effort(&mut state, self.serials());
+            let gone = state.take_gone();
+            drop(state);
+            drop(gone);
             self.scrub();
             let mut state = self.state();
             match state.allocator.alloc(len) {
@@ -248,6 +252,28 @@ impl<S: Spared> Owner<S> {
         spare.owner().filter(|owner| !owner.inherited()).map(|owner| &owner.hot)
     }
 
+    /// Takes back a slot that was published. If nobody else holds it, it is as good as one that was not.
+    #[inline]
+    pub(crate) fn retire(spare: Arc<S>) {
+        let owner = spare.owner().filter(|owner| !owner.inherited());
+        if owner.is_some_and(|owner| owner.retire_now(&spare)) {
+            Self::offer(spare);
+        }
+    }
+
+    /// Whether the slot of a spare can be reused at once; otherwise it waits, and the spare with it.
+    fn retire_now(&self, spare: &Arc<S>) -> bool {
+        let slot = spare.slot().index;
+        let mut state = self.state();
+        if state.retire_published(slot, self.serials()) {
+            return true;
+        }
+        let old = state.keep(slot, Some(spare.clone()));
+        drop(state);
+        drop(old);
+        false
+    }
+
     /// Takes back a slot, and what a handle of it was made of.
     pub(crate) fn give_back_whole(spare: Arc<S>, published: bool) {
         // The spare may be all that keeps the pool, and goes into it.
@@ -276,7 +302,7 @@ impl<S: Spared> Owner<S> {
         let spare = state.keep(slot, spare);
         state.retire(slot, published, self.serials());
         let (wake, dirty) = (state.waiters > 0, state.is_dirty());
-        let gone = state.forget_adopted();
+        let gone = state.take_gone();
         drop(state);
         drop((spare, gone));
         if dirty {
@@ -291,7 +317,7 @@ impl<S: Spared> Owner<S> {
     pub(super) fn swept(&self, limit: usize) -> MutexGuard<'_, State<S>> {
         let mut state = self.state();
         state.sweep(limit, self.serials());
-        let gone = state.forget_adopted();
+        let gone = state.take_gone();
         if state.is_dirty() || !gone.is_empty() {
             drop(state);
             drop(gone);

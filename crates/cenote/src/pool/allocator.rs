@@ -33,6 +33,9 @@ use blocks::{Block, BlockId, Blocks, State};
 /// Slot numbers stay below this, so that the table of blocks can number two blocks per slot.
 pub(crate) const MAX_SLOTS: u32 = 1 << 24;
 
+/// Segments are numbered below this. The numbers above are free for others.
+pub(crate) const SEGMENT_NUMBERS: u32 = 1 << 31;
+
 /// Names a segment; never reused within one allocator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct SegmentId(pub(crate) u32);
@@ -277,17 +280,19 @@ impl Allocator {
 /// Segments.
 impl Allocator {
     /// Takes in a segment of `len` bytes, rounded down to the alignment. `None` if that is zero, or if
-    /// four billion segments have come before.
+    /// two billion segments have come before.
     pub(crate) fn add_segment(&mut self, len: usize) -> Option<SegmentId> {
         let size = len >> self.unit_log2;
-        let next = self.next_segment.checked_add(1).filter(|_| size > 0)?;
+        if size == 0 || self.next_segment >= SEGMENT_NUMBERS {
+            return None;
+        }
         let vacant = self.segments.iter().position(|segment| segment.first.is_none());
         let place = vacant.unwrap_or(self.segments.len());
         self.blocks.reserve(blocks_for(self.max_slots, self.segments.len() + 1));
         let first = self.blocks.insert_segment(u32::try_from(place).ok()?, size)?;
         self.holes.push(&mut self.blocks, first);
         let id = SegmentId(self.next_segment);
-        self.next_segment = next;
+        self.next_segment += 1;
         self.place(place, Segment { id, first: Some(first), size, slots: 0 });
         self.stats.reserved += size << self.unit_log2;
         Some(id)

@@ -12,6 +12,7 @@ use crate::os::peer::Peer;
 use crate::os::unix;
 use crate::pool::attachment::{self, Attachment};
 use crate::pool::greeting::{Answer, Begun};
+use crate::pool::owner::Spared;
 use crate::pool::place::{Entry, Place};
 use crate::pool::wire::{Kind, Packet, Welcome};
 
@@ -25,7 +26,7 @@ const ATTEMPTS: u32 = 4;
 type Found = (Arc<Place>, Entry);
 
 /// Attaches to the pool of this name, unless `known` has its uid.
-pub(crate) fn by_name<S: Send + 'static>(
+pub(crate) fn by_name<S: Spared>(
     name: &str,
     known: impl Fn(u64) -> Option<Arc<Attachment<S>>>,
 ) -> Result<Arc<Attachment<S>>> {
@@ -34,13 +35,13 @@ pub(crate) fn by_name<S: Send + 'static>(
 }
 
 /// Attaches to the pool with this uid.
-pub(crate) fn by_uid<S: Send + 'static>(uid: u64) -> Result<Arc<Attachment<S>>> {
+pub(crate) fn by_uid<S: Spared>(uid: u64) -> Result<Arc<Attachment<S>>> {
     let missing = || Error::NoSuchPool { pool: format!("uid {uid:016x}") };
     attach(find(uid)?, |_| None, missing)
 }
 
 /// Begins to attach to the pool with this uid; `then` runs on the service thread.
-pub(crate) fn begin<S: Send + 'static>(
+pub(crate) fn begin<S: Spared>(
     uid: u64,
     then: impl FnOnce(Result<Arc<Attachment<S>>>) + Send + 'static,
 ) -> Result<Begun> {
@@ -78,7 +79,7 @@ fn find_in(kind: &str, wanted: impl Fn(&Entry) -> bool) -> Result<Vec<Found>> {
     Ok(entries.map(|entry| (place.clone(), entry)).collect())
 }
 
-fn attach<S: Send + 'static>(
+fn attach<S: Spared>(
     found: Vec<Found>,
     known: impl Fn(u64) -> Option<Arc<Attachment<S>>>,
     missing: impl Fn() -> Error,
@@ -135,7 +136,7 @@ fn connect(place: &Place, entry: &Entry) -> Result<Option<(Peer, GuardedSocket)>
 }
 
 /// Says hello and waits for the answer.
-fn greet<S: Send + 'static>(
+fn greet<S: Spared>(
     entry: Entry,
     owner: Peer,
     connection: GuardedSocket,

@@ -71,7 +71,7 @@ impl Attacher {
     }
 
     /// Whether it has not said hello.
-    fn is_stranger(&self) -> bool {
+    pub(crate) fn is_stranger(&self) -> bool {
         self.row.is_none() && !self.guest
     }
 

@@ -21,13 +21,15 @@ use crate::os::peer::Peer;
 use crate::pool::allocator::{SegmentId, Slot};
 use crate::pool::files;
 use crate::pool::greeting::{self, Answer, Begun};
-use crate::pool::held::HeldSlots;
+use crate::pool::held::Spares;
+use crate::pool::hot::Hot;
 use crate::pool::lease::{Leases, Refused, Shipped};
+use crate::pool::owner::Spared;
 use crate::pool::place::{Entry, Place};
 use crate::pool::service::{self, Served, Watch};
-use crate::pool::wire::{Kind, MAX_SEGMENTS, Packet, Refusal, Welcome, header, row};
+use crate::pool::wire::{Kind, MAX_SHARED, Packet, Refusal, Welcome, header, row};
 use crate::region::{Map, Words};
-use crate::sync::Ordering;
+use crate::sync::{AtomicU64, Ordering};
 
 /// How long a segment that a descriptor names may take to arrive.
 const SEGMENT: Duration = Duration::from_secs(1);
@@ -38,7 +40,7 @@ const ASK_AGAIN: Duration = Duration::from_millis(2);
 
 /// The most segments that an owner can make this process map: more than it has at a time, because
 /// word of one that is gone may be late, or lost.
-const MAX_MAPPED: usize = 4 * MAX_SEGMENTS;
+const MAX_MAPPED: usize = 4 * MAX_SHARED;
 
 /// How long a process may take to die after its sockets were closed.
 const DYING: Duration = Duration::from_secs(1);
@@ -60,6 +62,8 @@ pub(crate) struct Attachment<S> {
     header: Words,
     row: Words,
     connection: Arc<GuardedSocket>,
+    /// Of slots that were given back, for as long as it stays.
+    spares: Spares<S>,
     state: Mutex<State<S>>,
     arrived: Condvar,
     /// The owner has ended, or hung up.
@@ -68,10 +72,20 @@ pub(crate) struct Attachment<S> {
     gone_since: OnceLock<Instant>,
 }
 
+/// A slot that was leased, as what a handle of it is made of.
+#[derive(Debug)]
+pub(crate) enum Leased<S> {
+    /// What was left when it was given back the last time.
+    Again(Arc<S>),
+    /// A range of a segment.
+    New(Slot, Arc<Map>),
+}
+
 #[derive(Debug)]
 struct State<S> {
     segments: HashMap<u32, Arc<Map>>,
-    held: HeldSlots<S>,
+    /// How many more slots can be held, or have a spare, before those that are have to be counted.
+    room: u32,
     watches: Vec<Watch>,
     /// Itself, for as long as it is to stay although nobody uses it, and to keep spares.
     stays: Option<Arc<Attachment<S>>>,
@@ -82,7 +96,7 @@ struct State<S> {
 }
 
 /// Begins to attach to a pool; `then` runs on the service thread.
-pub(crate) fn begin_at<S: Send + 'static>(
+pub(crate) fn begin_at<S: Spared>(
     place: &Place,
     entry: &Entry,
     then: impl FnOnce(Result<Arc<Attachment<S>>>) + Send + 'static,
@@ -94,10 +108,7 @@ pub(crate) fn begin_at<S: Send + 'static>(
 }
 
 /// Makes an attachment of what the owner answered to a hello.
-pub(super) fn answered<S: Send + 'static>(
-    entry: Entry,
-    answer: Answer,
-) -> Result<Arc<Attachment<S>>> {
+pub(super) fn answered<S: Spared>(entry: Entry, answer: Answer) -> Result<Arc<Attachment<S>>> {
     let (kind, head) = Packet::parse(&answer.bytes)?;
     match kind {
         Kind::Welcome => Attachment::new(entry, answer),
@@ -108,7 +119,7 @@ pub(super) fn answered<S: Send + 'static>(
     }
 }
 
-impl<S: Send + 'static> Attachment<S> {
+impl<S: Spared> Attachment<S> {
     fn new(
         entry: Entry,
         Answer { peer: owner, connection, bytes, mut fds }: Answer,
@@ -130,7 +141,7 @@ impl<S: Send + 'static> Attachment<S> {
         }
         let state = State {
             segments,
-            held: HeldSlots::new(),
+            room: welcome.max_leases,
             watches: Vec::new(),
             stays: None,
             expelled: None,
@@ -145,6 +156,7 @@ impl<S: Send + 'static> Attachment<S> {
             header,
             row,
             connection,
+            spares: Spares::new(welcome.max_slots),
             state: Mutex::new(state),
             arrived: Condvar::new(),
             gone: AtomicBool::new(false),
@@ -202,6 +214,7 @@ impl<S: Send + 'static> Attachment<S> {
         let mut state = self.state();
         if !self.is_gone() {
             state.stays = Some(self.clone());
+            self.spares.open();
         }
     }
 
@@ -209,7 +222,7 @@ impl<S: Send + 'static> Attachment<S> {
     pub(crate) fn let_go(&self) {
         if !self.inherited() {
             let mut state = self.state();
-            let (stays, spares) = (state.stays.take(), state.held.take_spares());
+            let (stays, spares) = (state.stays.take(), self.spares.shut());
             drop(state);
             drop((stays, spares));
         }
@@ -219,44 +232,93 @@ impl<S: Send + 'static> Attachment<S> {
         Leases::new(&self.row.get()[row::LEASES..], &self.header.get()[header::SERIALS..])
     }
 
-    /// Leases a slot that a descriptor names. Tells where it is, and gives the spare that was left
-    /// for it.
-    pub(crate) fn lease(&self, slot: u32, serial: u64) -> Result<(Slot, Arc<Map>, Option<S>)> {
+    /// Leases a slot that a descriptor names. Waits a moment for a segment that is not here yet.
+    pub(crate) fn lease(&self, slot: u32, serial: u64) -> Result<Leased<S>> {
         self.lease_by(slot, SEGMENT, |leases| leases.by_serial(slot, serial))
     }
 
-    /// The same, without waiting for a segment that is not here yet.
-    pub(crate) fn lease_now(&self, slot: u32, serial: u64) -> Result<(Slot, Arc<Map>, Option<S>)> {
+    /// As [`Attachment::lease`], but does not wait.
+    pub(crate) fn try_lease(&self, slot: u32, serial: u64) -> Result<Leased<S>> {
         self.lease_by(slot, Duration::ZERO, |leases| leases.by_serial(slot, serial))
     }
 
     /// Leases a slot that an entry of its owner's own ring names, for as long as that is `unchanged`.
-    /// Does not wait for its segment either.
-    pub(crate) fn lease_entry(
+    /// Does not wait.
+    #[inline]
+    pub(crate) fn try_lease_entry(
         &self,
         slot: u32,
         unchanged: impl Fn() -> bool,
-    ) -> Result<(Slot, Arc<Map>, Option<S>)> {
-        self.lease_by(slot, Duration::ZERO, |leases| leases.by_entry(slot, unchanged))
+    ) -> Result<Leased<S>> {
+        self.lease_by(slot, Duration::ZERO, |leases| leases.by_entry(slot, &unchanged))
     }
 
+    #[inline]
     fn lease_by(
         &self,
         slot: u32,
         patience: Duration,
-        lease: impl FnOnce(Leases<'_, Shipped>) -> Result<(), Refused>,
-    ) -> Result<(Slot, Arc<Map>, Option<S>)> {
+        lease: impl Fn(Leases<'_, Shipped>) -> Result<(), Refused>,
+    ) -> Result<Leased<S>> {
         self.check_process()?;
         self.check_usable()?;
-        self.count(slot)?;
         let refused = |why: Refused| why.into_error(&self.entry.name, slot, self.max_slots);
-        let leased = lease(self.leases()).map_err(refused);
-        let locate = || self.locate(slot, patience).inspect_err(|_| self.leases().release(slot));
-        let found = leased.and_then(|()| locate());
+        let spare = self.spares.of(slot).ok_or_else(|| refused(Refused::NoSuchSlot))?;
+        if spare.is_full() {
+            // A slot that has a spare is accounted for already.
+            lease(self.leases()).map_err(refused)?;
+            match spare.take() {
+                Some(spare) if self.place(slot) == Some(spare.slot()) => {
+                    return Ok(Leased::Again(spare));
+                }
+                _ => self.leases().release(slot),
+            }
+        }
+        self.account_for(slot, || lease(self.leases()))?.map_err(refused)?;
+        let found = self.locate(slot, patience).inspect_err(|_| self.leases().release(slot));
+        found.map(|(place, map)| Leased::New(place, map))
+    }
+
+    /// Leases a slot that has no spare, unless this process has leases or spares of as many as it may.
+    ///
+    /// Slots that are held and slots that have a spare are together never more than that: a slot
+    /// goes from one to the other and back, and another is added only here, under the lock.
+    #[cold]
+    fn account_for<R>(&self, slot: u32, lease: impl FnOnce() -> R) -> Result<R> {
         let mut state = self.state();
-        let (place, map) = found.inspect_err(|_| state.held.uncount(slot))?;
-        let spare = state.held.take_spare(slot);
-        Ok((place, map, spare))
+        let row = &self.row.get()[row::LEASES..];
+        let is_held = |word: &AtomicU64| word.load(Ordering::Relaxed) != 0;
+        if row.get(slot as usize).is_some_and(is_held) {
+            return Ok(lease());
+        }
+        let room = |spares: usize| {
+            let used = row.iter().filter(|word| is_held(word)).count() + spares;
+            self.max_leases.saturating_sub(u32::try_from(used).unwrap_or(u32::MAX))
+        };
+        if state.room == 0 {
+            state.room = room(self.spares.count());
+        }
+        if state.room == 0 {
+            let spares = self.spares.take();
+            state.room = room(0);
+            if state.room == 0 {
+                let pool = self.entry.name.clone();
+                return Err(Error::TooManyLeases { pool, max: self.max_leases });
+            }
+            let leased = self.lease_with_room(state, lease);
+            drop(spares);
+            return Ok(leased);
+        }
+        Ok(self.lease_with_room(state, lease))
+    }
+
+    fn lease_with_room<R>(
+        &self,
+        mut state: MutexGuard<'_, State<S>>,
+        lease: impl FnOnce() -> R,
+    ) -> R {
+        state.room -= 1;
+        lease()
     }
 
     fn check_usable(&self) -> Result<()> {
@@ -273,31 +335,29 @@ impl<S: Send + 'static> Attachment<S> {
         })
     }
 
-    fn count(&self, slot: u32) -> Result<()> {
-        let pool = || self.entry.name.clone();
-        if slot >= self.max_slots {
-            return Err(Refused::NoSuchSlot.into_error(&pool(), slot, self.max_slots));
-        }
-        if !self.state().held.count(slot, self.max_leases) {
-            return Err(Error::TooManyLeases { pool: pool(), max: self.max_leases });
-        }
-        Ok(())
+    /// Where a slot is that is leased, as its owner says.
+    #[inline]
+    fn place(&self, slot: u32) -> Option<Slot> {
+        let at = header::places(self.max_slots) + header::WORDS_PER_PLACE * slot as usize;
+        let words = self.header.get().get(at..at + header::WORDS_PER_PLACE)?;
+        let word = |n: usize| words[n].load(Ordering::Relaxed);
+        Some(Slot {
+            index: slot,
+            segment: SegmentId(u32::try_from(word(0)).ok()?),
+            offset: usize::try_from(word(1)).ok()?,
+            capacity: usize::try_from(word(2)).ok()?,
+        })
     }
 
-    /// Where a slot is that is leased, as its owner says, checked against what is mapped.
+    /// The same, checked against what is mapped.
     fn locate(&self, slot: u32, patience: Duration) -> Result<(Slot, Arc<Map>)> {
-        let at = header::places(self.max_slots) + header::WORDS_PER_PLACE * slot as usize;
-        let word =
-            |n: usize| self.header.get().get(at + n).map_or(0, |w| w.load(Ordering::Relaxed));
         let lie = || Error::BadMessage { what: "a slot that lies in no segment" };
-        let segment = u32::try_from(word(0)).map_err(|_| lie())?;
-        let offset = usize::try_from(word(1)).map_err(|_| lie())?;
-        let capacity = usize::try_from(word(2)).map_err(|_| lie())?;
-        let map = self.segment(segment, patience)?;
-        if offset.checked_add(capacity).is_none_or(|end| end > map.len()) {
+        let place = self.place(slot).ok_or_else(lie)?;
+        let map = self.segment(place.segment.0, patience)?;
+        if place.offset.checked_add(place.capacity).is_none_or(|end| end > map.len()) {
             return Err(lie());
         }
-        Ok((Slot { index: slot, segment: SegmentId(segment), offset, capacity }, map))
+        Ok((place, map))
     }
 
     /// A segment that a descriptor names. One that is not here yet is asked for.
@@ -334,22 +394,18 @@ impl<S: Send + 'static> Attachment<S> {
         let _ = packet::send(self.connection.as_fd(), bytemuck::bytes_of(&more), &[]);
     }
 
-    /// Gives a lease back, and leaves a spare for the next one on the slot.
-    pub(crate) fn release(&self, slot: u32, spare: Option<S>) {
-        if self.inherited() {
-            return;
+    /// Gives a lease back.
+    pub(crate) fn release(&self, slot: u32) {
+        if !self.inherited() {
+            self.leases().release(slot);
+            self.wake_owner();
         }
-        // Before the count sinks: the row must never show more than this process may have.
-        self.leases().release(slot);
-        let mut state = self.state();
-        state.held.uncount(slot);
-        let old = match state.stays {
-            Some(_) => state.held.keep(slot, spare),
-            None => spare,
-        };
-        drop(state);
-        drop(old);
-        self.wake_owner();
+    }
+
+    /// Where a spare of a slot that was given back goes.
+    #[inline]
+    pub(crate) fn place_for(&self, slot: u32) -> Option<&Hot<S>> {
+        self.spares.of(slot).filter(|_| !self.inherited())
     }
 
     /// Tells an owner that waits for a slot.
@@ -397,7 +453,7 @@ impl<S: Send + 'static> Attachment<S> {
                 let mut state = self.state();
                 let gone = state.segments.remove(&packet.index);
                 // Spares keep segments mapped, too.
-                let spares = if gone.is_some() { state.held.take_spares() } else { Vec::new() };
+                let spares = if gone.is_some() { self.spares.take() } else { Vec::new() };
                 drop(state);
                 drop((gone, spares));
             }
@@ -420,7 +476,7 @@ impl<S: Send + 'static> Attachment<S> {
 const CONNECTION: u64 = 0;
 const OWNER: u64 = 1;
 
-impl<S: Send + 'static> Served for Attachment<S> {
+impl<S: Spared> Served for Attachment<S> {
     fn ready(self: Arc<Self>, token: u64) {
         if token == OWNER {
             // What it sent before it died is still there to be read.

@@ -116,7 +116,7 @@ impl<S: Spared> Owner<S> {
     pub(super) fn add_segment(&self, len: usize, sizes: fn(Step) -> [usize; 2]) -> Result<Grown> {
         let (reserved, segments) = {
             let state = self.state();
-            (state.allocator.stats().reserved, state.segments.len())
+            (state.allocator.stats().reserved, state.own_segments())
         };
         let Some(step) = self.config.step(len, reserved, segments) else { return Ok(Grown::No) };
         if segments == MAX_SEGMENTS {

@@ -1,90 +1,44 @@
-//! The slots of a pool that an attached process holds: how many, and what it kept of each.
+//! What an attached process keeps of slots that it has given back: whatever a handle of one is made of,
+//! so that the next lease of the slot need not make it again, nor take a lock.
 
-/// Slots, by number.
+use std::sync::Arc;
+
+use crate::pool::hot::Hot;
+
+/// A place for each slot of a pool. All are shut in the beginning.
 #[derive(Debug)]
-pub(crate) struct HeldSlots<S> {
-    /// Grows to the highest slot that was ever leased.
-    slots: Vec<Held<S>>,
-    /// Slots with a handle.
-    count: u32,
-}
+pub(crate) struct Spares<S>(Box<[Hot<S>]>);
 
-#[derive(Debug)]
-struct Held<S> {
-    /// Handles made of leases, each of which is counted in the row.
-    handles: u64,
-    /// What the layer above needs to make a handle of the slot, kept from the last time.
-    spare: Option<S>,
-}
-
-/// Slot numbers are below the number of slots of the pool: the caller has checked that.
-impl<S> HeldSlots<S> {
-    pub(crate) fn new() -> Self {
-        HeldSlots { slots: Vec::new(), count: 0 }
+impl<S> Spares<S> {
+    pub(crate) fn new(max_slots: u32) -> Self {
+        let spares = Spares((0..max_slots).map(|_| Hot::new()).collect());
+        spares.shut();
+        spares
     }
 
-    fn slot(&mut self, slot: u32) -> &mut Held<S> {
-        let slot = slot as usize;
-        if slot >= self.slots.len() {
-            self.slots.resize_with(slot + 1, || Held { handles: 0, spare: None });
-        }
-        &mut self.slots[slot]
+    /// The place of a slot; slot numbers are input.
+    #[inline]
+    pub(crate) fn of(&self, slot: u32) -> Option<&Hot<S>> {
+        self.0.get(slot as usize)
     }
 
-    /// Counts a handle of a slot; false if the slot would be one more than `max`. However many
-    /// handles a slot has, it is held once.
-    pub(crate) fn count(&mut self, slot: u32, max: u32) -> bool {
-        let new = self.slot(slot).handles == 0;
-        if new && self.count >= max {
-            return false;
-        }
-        self.count += u32::from(new);
-        self.slot(slot).handles += 1;
-        true
+    /// How many there are.
+    pub(crate) fn count(&self) -> usize {
+        self.0.iter().filter(|place| place.is_full()).count()
     }
 
-    /// Undoes one [`HeldSlots::count`].
-    pub(crate) fn uncount(&mut self, slot: u32) {
-        let held = self.slot(slot);
-        held.handles -= 1;
-        let last = held.handles == 0;
-        self.count -= u32::from(last);
+    /// Keeps what is given back, from here on.
+    pub(crate) fn open(&self) {
+        self.0.iter().for_each(Hot::open);
     }
 
-    /// Keeps a spare for a slot; gives back the one it replaces, to be dropped without the lock.
-    pub(crate) fn keep(&mut self, slot: u32, spare: Option<S>) -> Option<S> {
-        std::mem::replace(&mut self.slot(slot).spare, spare)
+    /// Keeps nothing any more; gives back what was kept.
+    pub(crate) fn shut(&self) -> Vec<Arc<S>> {
+        self.0.iter().filter_map(Hot::shut).collect()
     }
 
-    pub(crate) fn take_spare(&mut self, slot: u32) -> Option<S> {
-        self.slot(slot).spare.take()
-    }
-
-    pub(crate) fn take_spares(&mut self) -> Vec<S> {
-        self.slots.iter_mut().filter_map(|held| held.spare.take()).collect()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_slot_counts_once_however_many_handles_it_has() {
-        let mut held = HeldSlots::<()>::new();
-        assert!(held.count(3, 2) && held.count(3, 2) && held.count(0, 2));
-        assert!(!held.count(1, 2), "a third slot");
-        assert!(held.count(3, 2), "one that is held already");
-        for _ in 0..2 {
-            held.uncount(3);
-            assert!(!held.count(1, 2));
-        }
-        held.uncount(3);
-        assert!(held.count(1, 2));
-    }
-
-    #[test]
-    fn none_may_be_held_where_the_limit_is_none() {
-        assert!(!HeldSlots::<()>::new().count(0, 0));
+    /// All that was kept.
+    pub(crate) fn take(&self) -> Vec<Arc<S>> {
+        self.0.iter().filter_map(Hot::take).collect()
     }
 }

@@ -38,6 +38,12 @@ impl<T> Hot<T> {
         Hot { at: AtomicPtr::new(ptr::null_mut()), owns: PhantomData }
     }
 
+    /// Whether there is anything, at this moment.
+    #[inline]
+    pub(crate) fn is_full(&self) -> bool {
+        is_thing(self.at.load(Ordering::Relaxed))
+    }
+
     /// Takes what is there.
     #[inline]
     pub(crate) fn take(&self) -> Option<Arc<T>> {

@@ -184,7 +184,7 @@ impl<S: Spared> Owner<S> {
 
 /// Leasing, and closing.
 impl<S: Spared> Owner<S> {
-    /// Stops keeping spares, which refer to the pool, and allocating.
+    /// Stops letting others in, and keeping spares, which refer to the pool.
     pub(crate) fn close(&self) {
         if self.inherited() {
             return;
@@ -248,7 +248,7 @@ impl<S: Spared> Owner<S> {
             pool_size: self.config.pool_size,
             peak_bytes: found.peak,
             waste_bytes: found.waste(),
-            segments: state.segments.len(),
+            segments: state.own_segments(),
             attachers: state.rows.len() - 1,
             socket_watched: state.server.as_ref().is_some_and(Server::is_watched),
             allocations: state.allocations + self.hot_allocations.load(Ordering::Relaxed),

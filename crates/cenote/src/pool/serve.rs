@@ -22,7 +22,7 @@ use crate::pool::owner::{Owner, Spared};
 use crate::pool::place::{Entry, Place};
 use crate::pool::service::{self, Served, Waker, Watch};
 use crate::pool::state::{Row, State};
-use crate::pool::wire::{Kind, MAX_SEGMENTS, Packet, Refusal, SegmentInfo, Welcome, row};
+use crate::pool::wire::{Kind, MAX_SHARED, Packet, Refusal, SegmentInfo, Welcome, row};
 use crate::region::Words;
 use bytemuck::Zeroable;
 
@@ -100,10 +100,7 @@ pub(crate) fn create<S: Spared>(name: &str, config: TensorPoolConfig) -> Result<
     place.remove_hidden()?;
     let entry = Entry { name: name.to_owned(), uid: random_uid()? };
     let owner = Arc::new(Owner::new(entry, config, max_slots)?);
-    let server = Server::start(place, &owner)?;
-    owner.state().server = Some(server);
-    // It may be gone already, and that came too early to be noticed.
-    owner.check_socket();
+    owner.serve(place)?;
     Ok(owner)
 }
 
@@ -123,8 +120,7 @@ pub(crate) fn create_shared<S: Spared, H: Host + 'static>(
     let host = host(&owner)?;
     let weak: Weak<H> = Arc::downgrade(&host);
     let _ = owner.host.set(weak);
-    let server = Server::start(place, &owner)?;
-    owner.state().server = Some(server);
+    owner.serve(place)?;
     Ok(host)
 }
 
@@ -170,6 +166,14 @@ pub(crate) fn random_uid() -> Result<u64> {
 impl<S: Spared> Owner<S> {
     fn served(self: &Arc<Self>) -> Weak<dyn Served> {
         Arc::downgrade(&(self.clone() as Arc<dyn Served>))
+    }
+
+    fn serve(self: &Arc<Self>, place: Place) -> Result<()> {
+        let server = Server::start(place, self)?;
+        self.state().server = Some(server);
+        // It may be gone already, and that came too early to be noticed.
+        self.check_socket();
+        Ok(())
     }
 
     /// Takes the place of a server whose entry is gone, unless the pool was closed meanwhile: then
@@ -307,7 +311,7 @@ impl<S: Spared> Owner<S> {
     fn pass_on(&self, number: u64, hello: &[u8]) -> Result<(), ()> {
         let host = self.host().ok_or(())?;
         let mut state = self.state();
-        let attacher = state.attachers.get(number).filter(|a| a.row.is_none()).ok_or(())?;
+        let attacher = state.attachers.get(number).filter(|a| a.is_stranger()).ok_or(())?;
         attacher.guest = true;
         let (pid, connection) = (attacher.peer.pid, attacher.connection.clone());
         let program = attacher.peer.program();
@@ -321,7 +325,7 @@ impl<S: Spared> Owner<S> {
         let made = new_row(self.max_slots);
         let mut state = self.state();
         let crowded = state.rows.len() > max_attachers() || state.attachers.too_many_of_one(number);
-        let attacher = state.attachers.get(number).filter(|a| a.row.is_none()).ok_or(())?;
+        let attacher = state.attachers.get(number).filter(|a| a.is_stranger()).ok_or(())?;
         let connection = attacher.connection.clone();
         let (row, row_fd) = match made {
             Some(made) if !crowded => made,
@@ -358,7 +362,7 @@ impl<S: Spared> Owner<S> {
             fds.push(segment.fd.as_fd());
             welcome.segments += 1;
         }
-        debug_assert!(state.segments.len() <= MAX_SEGMENTS);
+        debug_assert!(state.segments.len() <= MAX_SHARED);
         packet::send(connection, bytemuck::bytes_of(&welcome), &fds).map_err(drop)
     }
 
@@ -371,11 +375,12 @@ impl<S: Spared> Owner<S> {
         if row.is_some() {
             state.sweep_all(self.serials());
         }
+        let gone = state.take_gone();
         drop(state);
         if attacher.as_ref().is_some_and(|attacher| attacher.guest) {
             self.host().inspect(|host| host.left(number));
         }
-        drop((attacher, row));
+        drop((attacher, row, gone));
         self.notify_returned();
     }
 

@@ -33,6 +33,8 @@ pub(crate) struct State<S> {
     pub(super) retired: Retired,
     pub(crate) rows: Rows<Row>,
     pub(crate) segments: HashMap<SegmentId, Segment>,
+    /// Segments that nobody needs any more, to be dropped without the lock.
+    gone: Vec<Segment>,
     pub(crate) attachers: Attachers,
     /// How others find the pool.
     pub(crate) server: Option<Server>,
@@ -103,6 +105,7 @@ impl<S> State<S> {
             retired: Retired::new(max_slots + MAX_ADOPTED),
             rows,
             segments: HashMap::new(),
+            gone: Vec::new(),
             attachers: Attachers::default(),
             server: None,
             spares: (0..max_slots).map(|_| Spare { place: None, spare: None }).collect(),
@@ -158,17 +161,26 @@ impl<S> State<S> {
     }
 
     pub(super) fn retire(&mut self, slot: u32, published: bool, serials: &[AtomicU64]) {
-        if !published || self.retired.retire(slot, serials, &self.rows) {
+        if !published || self.retire_published(slot, serials) {
             free(&mut self.allocator, &mut self.adopted, &mut self.dirty, slot);
-        } else {
+        }
+        self.forget_adopted();
+    }
+
+    /// Whether nobody holds a slot that was published; otherwise it waits.
+    pub(super) fn retire_published(&mut self, slot: u32, serials: &[AtomicU64]) -> bool {
+        let claimed = self.retired.retire(slot, serials, &self.rows);
+        if !claimed {
             self.retired_at[slot as usize] = coarse_now();
         }
+        claimed
     }
 
     /// Looks again at up to `limit` slots that others held.
     pub(crate) fn sweep(&mut self, limit: usize, serials: &[AtomicU64]) {
         let State { allocator, adopted, retired, rows, dirty, .. } = self;
         retired.sweep(limit, serials, rows, |slot| free(allocator, adopted, dirty, slot));
+        self.forget_adopted();
     }
 
     /// A slot that is in use.
@@ -181,14 +193,22 @@ impl<S> State<S> {
         Some(Slot { index, segment, offset: 0, capacity })
     }
 
-    /// Segments of adopted memory that nobody holds any more, to be dropped without the lock.
-    pub(super) fn forget_adopted(&mut self) -> Vec<Segment> {
-        if !self.adopted.any_gone() {
-            return Vec::new();
+    /// Forgets segments of adopted memory that nobody holds any more.
+    fn forget_adopted(&mut self) {
+        while let Some(id) = self.adopted.pop_gone() {
+            self.attachers.forget(id);
+            self.gone.extend(self.segments.remove(&id));
         }
-        let gone = self.adopted.take_gone();
-        gone.iter().for_each(|id| self.attachers.forget(*id));
-        gone.iter().filter_map(|id| self.segments.remove(id)).collect()
+    }
+
+    /// Segments that were forgotten, to be dropped without the lock.
+    pub(super) fn take_gone(&mut self) -> Vec<Segment> {
+        std::mem::take(&mut self.gone)
+    }
+
+    /// Segments that the pool made itself.
+    pub(super) fn own_segments(&self) -> usize {
+        self.segments.len() - self.adopted.len()
     }
 
     pub(crate) fn sweep_all(&mut self, serials: &[AtomicU64]) {
@@ -243,6 +263,11 @@ impl<S> State<S> {
         found
     }
 
+    /// The numbers of all slots in use.
+    fn in_use(&self) -> impl Iterator<Item = u32> {
+        self.allocator.in_use().chain(self.adopted.in_use())
+    }
+
     /// What is held in one row; that of this process has no peer.
     fn holder(&self, row: &Row, peer: Option<&Peer>, now: Duration) -> Option<Holder> {
         let retired = self.retired.iter().filter(|slot| rows::holds(row, *slot));
@@ -251,7 +276,7 @@ impl<S> State<S> {
             ages.fold((0, Duration::ZERO), |(slots, longest), age| (slots + 1, longest.max(age)));
         let slots = match row {
             Row::Own(_) => self.own_slots() + retired_slots,
-            Row::Peer(_) => self.allocator.in_use().filter(|slot| rows::holds(row, *slot)).count(),
+            Row::Peer(_) => self.in_use().filter(|slot| rows::holds(row, *slot)).count(),
         };
         let (pid, program) = match peer {
             _ if slots == 0 => return None,

@@ -6,7 +6,8 @@ use crate::memory::select::Wish;
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PoolStats {
-    /// Tensors that this process holds.
+    /// Tensors that this process holds. Shared memory that a topic sent as it was counts as well,
+    /// here and in `retired`; its bytes do not, for they are not the pool's.
     pub slots_in_use: usize,
     /// Slots that this process let go of, and that wait for others to do so.
     pub retired: usize,

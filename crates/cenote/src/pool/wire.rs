@@ -19,14 +19,17 @@ use crate::error::{Error, Result};
 /// "cenote", and the version of this protocol.
 pub(crate) const MAGIC: [u8; 8] = *b"cenote\x02\x01";
 
-/// The most segments that a pool has: what one packet can carry, besides header and row.
+/// The most segments that a pool makes.
 pub(crate) const MAX_SEGMENTS: usize = 128;
 
 /// The most slots that a pool has.
 pub(crate) const MAX_SLOTS: u32 = 1 << 20;
 
-/// The most pieces of memory that it shares beside those: they have slots, too.
+/// The most pieces of memory that it shares beside those. Each is a segment, and has a slot.
 pub(crate) const MAX_ADOPTED: u32 = 64;
+
+/// All segments that others see: one packet can carry so many, besides header and row.
+pub(crate) const MAX_SHARED: usize = MAX_SEGMENTS + MAX_ADOPTED as usize;
 
 /// What a packet is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -105,7 +108,7 @@ pub(crate) struct Welcome {
     /// Segments in use: their numbers and lengths, in the order of their descriptors.
     pub(crate) segments: u32,
     pub(crate) _pad: u32,
-    pub(crate) segment: [SegmentInfo; MAX_SEGMENTS],
+    pub(crate) segment: [SegmentInfo; MAX_SHARED],
 }
 
 /// A segment in a welcome.
@@ -126,14 +129,14 @@ impl Welcome {
         if welcome.max_slots == 0 || welcome.max_slots > MAX_SLOTS + MAX_ADOPTED {
             return Err(bad("the owner says an impossible number of slots"));
         }
-        if welcome.segments as usize > MAX_SEGMENTS {
+        if welcome.segments as usize > MAX_SHARED {
             return Err(bad("the owner says an impossible number of segments"));
         }
         Ok(welcome)
     }
 
     pub(crate) fn segments(&self) -> &[SegmentInfo] {
-        &self.segment[..(self.segments as usize).min(MAX_SEGMENTS)]
+        &self.segment[..(self.segments as usize).min(MAX_SHARED)]
     }
 }
 

@@ -7,14 +7,14 @@ use crate::error::{Error, Result};
 use crate::pool::attach;
 use crate::pool::attachment::Attachment;
 use crate::pool::greeting::{Begun, Greeting};
-use crate::tensor::home::Spare;
+use crate::tensor::buffer::Buffer;
 use crate::tensor::pool::{self, Known};
 
 /// How long an owner may take to answer.
 const ANSWER: Duration = Duration::from_secs(5);
 
 /// What has come of it, once something has.
-type Outcome = Option<Result<Arc<Attachment<Spare>>>>;
+type Outcome = Option<Result<Arc<Attachment<Buffer>>>>;
 
 /// A pool that is being attached to.
 #[derive(Debug)]
@@ -88,6 +88,6 @@ fn outcome(shared: &Mutex<Outcome>) -> MutexGuard<'_, Outcome> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn set(shared: &Mutex<Outcome>, value: Result<Arc<Attachment<Spare>>>) {
+fn set(shared: &Mutex<Outcome>, value: Result<Arc<Attachment<Buffer>>>) {
     *outcome(shared) = Some(value);
 }

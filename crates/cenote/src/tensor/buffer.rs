@@ -14,8 +14,6 @@ use crate::memory::storage::Storage;
 #[cfg(target_os = "linux")]
 use crate::os::fork;
 #[cfg(target_os = "linux")]
-use crate::pool::allocator::Slot;
-#[cfg(target_os = "linux")]
 use crate::region::Map;
 #[cfg(target_os = "linux")]
 use crate::tensor::home::Home;
@@ -148,16 +146,18 @@ impl Buffer {
     }
 
     /// The file behind the bytes and a mapping of it to read, after making sure that the bytes stay
-    /// as they are, for everybody and for good. `None` if that cannot be.
+    /// as they are, for everybody and for good. `None` if that cannot be: somebody may have mapped
+    /// memory from elsewhere to write it, and no seal would keep him from that.
     #[cfg(target_os = "linux")]
     pub(crate) fn for_adoption(&self) -> Result<Option<(Arc<std::os::fd::OwnedFd>, Arc<Map>)>> {
         use crate::error::Error;
         use crate::pool::files;
 
+        if !self.is_stable() {
+            return Ok(None);
+        }
         let Ok(fd) = self.publish("adoption") else { return Ok(None) };
         let error = |source| Error::os("sharing memory", source);
-        // A file that came from elsewhere may lack the seal, and may not take it.
-        let _ = crate::os::memfd::forbid_writing(fd);
         let fd = fd.try_clone_to_owned().map_err(error)?;
         let mapped = files::open_segment(&fd, self.storage.region.len() as u64);
         Ok(mapped.ok().map(|map| (Arc::new(fd), map)))
@@ -170,20 +170,6 @@ impl Buffer {
         self.identity.id.store(0, Ordering::Relaxed);
         self.published.store(false, Ordering::Relaxed);
         self.at_home.store(false, Ordering::Relaxed);
-    }
-}
-
-/// Leases.
-#[cfg(target_os = "linux")]
-impl Buffer {
-    /// Makes a buffer that came back like new, for another lease of its slot. False if the slot
-    /// has moved to another segment.
-    pub(crate) fn lease_again(&self, slot: Slot, serial: u64) -> bool {
-        let same = self.home.as_ref().is_some_and(|home| home.lease_again(slot, serial));
-        if same {
-            self.renew();
-        }
-        same
     }
 }
 

@@ -59,11 +59,11 @@ pub struct TensorDescriptor {
     dtype: u8,
     /// 0: none.
     format: u8,
-    /// At most `MAX_DIMS`: checked when a descriptor is made.
+    /// Anything, as all of it: whoever has bytes can make a descriptor of them.
     ndim: u8,
     /// What the metadata is of.
     kind: u16,
-    /// Words of metadata, at most `MAX_META`: checked when a descriptor is made.
+    /// Words of metadata.
     meta: u16,
     reserved: u32,
     /// Shape, strides and metadata, one after another, and zeros.
@@ -109,7 +109,8 @@ impl TensorDescriptor {
     /// The metadata.
     pub(crate) fn meta(&self) -> Result<Meta> {
         let start = 2 * usize::from(self.ndim);
-        Meta::from_words(&self.tail[start..start + usize::from(self.meta)])
+        let words = self.tail.get(start..start + usize::from(self.meta));
+        Meta::from_words(words.ok_or(Error::BadMessage { what: "too much metadata" })?)
     }
 
     /// Adds metadata of a kind, to a descriptor that has none yet.
@@ -123,7 +124,7 @@ impl TensorDescriptor {
 
     /// The words after the head that are in use.
     fn tail_len(&self) -> usize {
-        2 * usize::from(self.ndim) + usize::from(self.meta)
+        (2 * usize::from(self.ndim) + usize::from(self.meta)).min(MAX_TAIL)
     }
 
     /// Describes `tensor`, whose buffer starts `start` bytes into the segment.
@@ -170,7 +171,8 @@ impl TensorDescriptor {
             code => Some(PixelFormat::from_code(code).ok_or(bad("unknown pixel format"))?),
         };
         let ndim = usize::from(self.ndim);
-        let (shape, strides) = self.tail[..2 * ndim].split_at(ndim);
+        let words = self.tail.get(..2 * ndim).ok_or(bad("too many dimensions"))?;
+        let (shape, strides) = words.split_at(ndim);
         let strides = bytemuck::cast_slice(strides);
         let layout = Layout::from_words(shape, strides, self.offset, dtype.size())?;
         Ok((layout, dtype, format, device))

@@ -8,7 +8,8 @@ use crate::memory::TensorMemory;
 use crate::memory::select::{Origin, Selection};
 use crate::memory::storage::Storage;
 use crate::pool::allocator::{SegmentId, Slot};
-use crate::pool::attachment::Attachment;
+use crate::pool::attachment::{Attachment, Leased};
+use crate::pool::hot::Hot;
 use crate::pool::owner::{Owner, Spared};
 use crate::pool::state::Granted;
 use crate::region::{Access, Map, Region};
@@ -49,6 +50,18 @@ impl Spared for Buffer {
     }
 }
 
+impl Buffer {
+    /// Where the attachment keeps the spare of a leased slot.
+    #[inline]
+    fn lease_place(&self) -> Option<&Hot<Buffer>> {
+        let home = self.home()?;
+        match &home.pool {
+            PoolRef::Leased(attachment) => attachment.place_for(home.slot.index),
+            _ => None,
+        }
+    }
+}
+
 /// How this process has the slot.
 #[derive(Debug, Clone)]
 pub(crate) enum PoolRef {
@@ -59,7 +72,7 @@ pub(crate) enum PoolRef {
     /// It leased it from itself, by descriptor.
     OwnLease(Arc<Owner<Buffer>>),
     /// It leased it from another process.
-    Leased(Arc<Attachment<Spare>>),
+    Leased(Arc<Attachment<Buffer>>),
 }
 
 impl Home {
@@ -102,9 +115,10 @@ impl Home {
         }
     }
 
-    pub(crate) fn lease_again(&self, slot: Slot, serial: u64) -> bool {
+    /// Notes the serial under which the slot was leased this time.
+    #[inline]
+    fn set_lease_serial(&self, serial: u64) {
         self.lease_serial.store(serial, Ordering::Relaxed);
-        self.slot == slot
     }
 
     /// Notes how many bytes were asked for this time.
@@ -119,7 +133,7 @@ impl Home {
             PoolRef::Allocated(owner) => owner.give_back(self.slot.index, None, published),
             PoolRef::Adopted(owner) => owner.give_back(self.slot.index, None, true),
             PoolRef::OwnLease(owner) => owner.release(self.slot.index),
-            PoolRef::Leased(attachment) => attachment.release(self.slot.index, None),
+            PoolRef::Leased(attachment) => attachment.release(self.slot.index),
         }
     }
 
@@ -129,13 +143,14 @@ impl Home {
         let Some(home) = buffer.home() else { return };
         let slot = home.slot.index;
         match &home.pool {
-            PoolRef::Allocated(_) if buffer.is_published() => Owner::give_back_whole(buffer, true),
+            PoolRef::Allocated(_) if buffer.is_published() => Owner::retire(buffer),
             PoolRef::Allocated(_) => Owner::offer(buffer),
             PoolRef::Adopted(owner) => owner.give_back(slot, None, true),
             PoolRef::OwnLease(owner) => owner.release(slot),
             PoolRef::Leased(attachment) => {
-                let attachment = attachment.clone();
-                attachment.release(slot, Some(buffer));
+                // The row first: it must never show more than this process may have.
+                attachment.release(slot);
+                drop(Hot::put(buffer, Buffer::lease_place));
             }
         }
     }
@@ -166,18 +181,32 @@ pub(crate) fn adopted(owner: &Arc<Owner<Buffer>>, slot: Slot, map: Arc<Map>) -> 
     region(map, Home::new(PoolRef::Adopted(owner.clone()), slot, 0, 0))
 }
 
-/// The buffer of a slot that was just leased, read-only.
+/// The buffer of a slot that was just leased from another process, read-only.
+#[inline]
 pub(crate) fn leased(
-    pool: PoolRef,
-    slot: Slot,
+    attachment: &Arc<Attachment<Buffer>>,
+    leased: Leased<Buffer>,
     serial: u64,
-    map: Arc<Map>,
-    spare: Option<Spare>,
 ) -> Result<Handle> {
-    if let Some(spare) = spare.filter(|spare| spare.lease_again(slot, serial)) {
-        return Ok(Handle::of(spare));
+    match leased {
+        Leased::Again(spare) => {
+            spare.renew();
+            spare.home().iter().for_each(|home| home.set_lease_serial(serial));
+            Ok(Handle::of(spare))
+        }
+        Leased::New(slot, map) => {
+            region(map, Home::new(PoolRef::Leased(attachment.clone()), slot, serial, 0))
+        }
     }
-    region(map, Home::new(pool, slot, serial, 0))
+}
+
+/// The buffer of a slot that this process leased from itself, read-only.
+pub(crate) fn leased_own(
+    owner: &Arc<Owner<Buffer>>,
+    (slot, map): (Slot, Arc<Map>),
+    serial: u64,
+) -> Result<Handle> {
+    region(map, Home::new(PoolRef::OwnLease(owner.clone()), slot, serial, 0))
 }
 
 /// A pooled buffer over part of a segment: what was allocated can be written, what was leased not.
@@ -192,10 +221,13 @@ fn region(map: Arc<Map>, home: Home) -> Result<Handle> {
     // SAFETY: to write: the allocator hands out disjoint ranges, and this one was handed out to
     // `home` and comes back when the buffer is dropped, so nobody else has a region over it. To
     // read: the slot is leased by `home`, so its owner does not reuse it, or it is adopted, and
-    // sealed against writing: its bytes do not change. The range is the slot's: in this process the allocator says so, elsewhere the
-    // owner's header, and the owner is trusted for the content of its bytes.
-    let region = unsafe { Region::part(map, range, access) };
-    let region = region.ok_or(Error::OutOfBuffer { start, end, len })?;
+    // sealed against writing: its bytes do not change. The range is the slot's: in this process
+    // the allocator says so, elsewhere the owner's header, and the owner is trusted for the content
+    // of its bytes.
+    let Some(region) = (unsafe { Region::part(map, range, access) }) else {
+        home.give_back(false); // nobody has seen it
+        return Err(Error::OutOfBuffer { start, end, len });
+    };
     // Another process's owner can still write, and ought not to: that much is not trusted.
     let stable = !matches!(home.pool, PoolRef::Leased(_));
     let storage =

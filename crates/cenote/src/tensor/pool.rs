@@ -24,7 +24,7 @@ use crate::pool::stats::PoolStats;
 use crate::tensor::Tensor;
 use crate::tensor::buffer::{Buffer, Handle};
 use crate::tensor::descriptor::TensorDescriptor;
-use crate::tensor::home::{self, Home, PoolRef, Spare};
+use crate::tensor::home::{self, Home};
 use crate::tensor::packed::Packed;
 
 /// The name of a pool: letters, digits, dots, dashes and underscores. A number is a name, too.
@@ -83,7 +83,7 @@ pub struct TensorPool {
 #[derive(Clone)]
 enum Role {
     Owner(Arc<Closing>),
-    Attached(Arc<Attachment<Spare>>),
+    Attached(Arc<Attachment<Buffer>>),
 }
 
 /// Closes the pool when the last handle of the pool itself is gone; tensors may outlive it.
@@ -346,22 +346,18 @@ pub(crate) fn lease_packed(
     ring: Option<u64>,
     unchanged: impl Fn() -> bool,
 ) -> Result<Tensor> {
-    let &Packed { slot, serial, content, .. } = packed;
-    let attachment = match pool {
-        Known::Owned(owner) => {
-            let (place, map) = owner.lease(slot, serial)?;
-            let buffer = home::leased(PoolRef::OwnLease(owner.clone()), place, serial, map, None)?;
-            return Tensor::described(buffer, place.offset, content);
+    let &Packed { slot, serial, .. } = packed;
+    let buffer = match pool {
+        Known::Owned(owner) => home::leased_own(owner, owner.lease(slot, serial)?, serial)?,
+        Known::Attached(attachment) => {
+            let leased = match ring == Some(packed.pool) {
+                true => attachment.try_lease_entry(slot, unchanged)?,
+                false => attachment.try_lease(slot, serial)?,
+            };
+            home::leased(attachment, leased, serial)?
         }
-        Known::Attached(attachment) => attachment,
     };
-    let (place, map, spare) = match ring == Some(packed.pool) {
-        true => attachment.lease_entry(slot, unchanged)?,
-        false => attachment.lease_now(slot, serial)?,
-    };
-    let pool = PoolRef::Leased(attachment.clone());
-    let buffer = home::leased(pool, place, serial, map, spare)?;
-    Tensor::described(buffer, place.offset, content)
+    packed.in_slot(buffer)
 }
 
 /// All that a packed layout of so many bytes needs of its buffer.
@@ -374,34 +370,30 @@ fn check_len(buffer: &Handle, needed: usize) -> Result<()> {
     Err(Error::OutOfBuffer { start: 0, end: needed as i128, len })
 }
 
-fn lease_from(attachment: &Arc<Attachment<Spare>>, wanted: &TensorDescriptor) -> Result<Tensor> {
+fn lease_from(attachment: &Arc<Attachment<Buffer>>, wanted: &TensorDescriptor) -> Result<Tensor> {
     let checked = wanted.read()?;
-    let (place, map, spare) = attachment.lease(wanted.slot, wanted.serial)?;
-    let pool = PoolRef::Leased(attachment.clone());
-    let buffer = home::leased(pool, place, wanted.serial, map, spare)?;
-    Tensor::described(buffer, place.offset, checked)
+    let leased = attachment.lease(wanted.slot, wanted.serial)?;
+    Tensor::described(home::leased(attachment, leased, wanted.serial)?, checked)
 }
 
 fn lease_own(owner: &Arc<Owner<Buffer>>, wanted: &TensorDescriptor) -> Result<Tensor> {
     let checked = wanted.read()?;
-    let (place, map) = owner.lease(wanted.slot, wanted.serial)?;
-    let pool = PoolRef::OwnLease(owner.clone());
-    let buffer = home::leased(pool, place, wanted.serial, map, None)?;
-    Tensor::described(buffer, place.offset, checked)
+    let leased = owner.lease(wanted.slot, wanted.serial)?;
+    Tensor::described(home::leased_own(owner, leased, wanted.serial)?, checked)
 }
 
 /// The pools that this process owns or is attached to.
 #[derive(Default)]
 struct KnownPools {
     owned: HashMap<u64, Weak<Owner<Buffer>>>,
-    attached: HashMap<u64, Weak<Attachment<Spare>>>,
+    attached: HashMap<u64, Weak<Attachment<Buffer>>>,
 }
 
 /// A pool that this process owns or is attached to.
 #[derive(Debug, Clone)]
 pub(crate) enum Known {
     Owned(Arc<Owner<Buffer>>),
-    Attached(Arc<Attachment<Spare>>),
+    Attached(Arc<Attachment<Buffer>>),
 }
 
 impl Known {
@@ -439,7 +431,7 @@ impl KnownPools {
     }
 
     /// Attached once, it stays so until its owner dies, or somebody attaches anew.
-    fn remember(&mut self, attachment: &Arc<Attachment<Spare>>) {
+    fn remember(&mut self, attachment: &Arc<Attachment<Buffer>>) {
         self.forget_gone();
         attachment.stay();
         let old = self.attached.insert(attachment.entry.uid, Arc::downgrade(attachment));
@@ -462,7 +454,7 @@ impl KnownPools {
         self.attached(uid).map(Known::Attached)
     }
 
-    fn attached(&self, uid: u64) -> Option<Arc<Attachment<Spare>>> {
+    fn attached(&self, uid: u64) -> Option<Arc<Attachment<Buffer>>> {
         self.attached.get(&uid).and_then(Weak::upgrade).filter(|found| found.is_usable())
     }
 }
@@ -473,7 +465,7 @@ pub(crate) fn find(uid: u64) -> Option<Known> {
 }
 
 /// Has an attachment found from here on.
-pub(crate) fn remember(attachment: &Arc<Attachment<Spare>>) {
+pub(crate) fn remember(attachment: &Arc<Attachment<Buffer>>) {
     known().remember(attachment);
 }
 

@@ -28,6 +28,9 @@ use crate::topic::wire::{self, Mismatch, Subscribe, Subscribed};
 /// How long the first look waits for answers. Those who take longer come later.
 const FIRST_LOOK: Duration = Duration::from_millis(200);
 
+/// How often a publisher is greeted that hangs up without an answer.
+const ATTEMPTS: u32 = 4;
+
 /// When to try again where too many wait at a publisher's door.
 const RETRY: Duration = Duration::from_millis(10);
 
@@ -70,11 +73,21 @@ struct State {
 enum Met {
     /// A conversation is under way: the first, about its pool, or the second. Their numbers differ,
     /// for the second may begin before whoever began the first has noted it.
-    Greeted { step: u64, _greeting: Option<Arc<Greeting>> },
-    /// Too many wait at its door: to be tried again, with this history.
-    Crowd { history: u64 },
-    /// It has answered; `None`: it sends something else.
-    Answered(Option<Arc<Gone>>),
+    Greeted { step: u64, wish: Wish, _greeting: Option<Arc<Greeting>> },
+    /// Too many wait at its door, or it hung up on one of them: to be tried again.
+    Crowd(Wish),
+    /// It has answered. Dead if it sends something else, or is not received from any more: the source
+    /// keeps it.
+    Answered(Weak<Gone>),
+}
+
+/// What is asked of a publisher, however often it takes.
+#[derive(Debug, Clone, Copy)]
+struct Wish {
+    /// How many messages from before we came.
+    history: u64,
+    /// How often it hung up without an answer.
+    hung_up: u32,
 }
 
 impl Met {
@@ -83,18 +96,29 @@ impl Met {
     fn is_connected(&self) -> bool {
         match self {
             Met::Greeted { .. } => true,
-            Met::Crowd { .. } | Met::Answered(None) => false,
-            Met::Answered(Some(gone)) => !gone.is_true(),
+            Met::Crowd { .. } => false,
+            Met::Answered(gone) => gone.upgrade().is_some_and(|gone| !gone.is_true()),
         }
     }
 }
 
 impl State {
     /// Notes that a conversation begins.
-    fn next_step(&mut self, uid: u64) -> u64 {
+    fn next_step(&mut self, uid: u64, wish: Wish) -> u64 {
         self.steps += 1;
-        self.met.insert(uid, Met::Greeted { step: self.steps, _greeting: None });
+        self.met.insert(uid, Met::Greeted { step: self.steps, wish, _greeting: None });
         self.steps
+    }
+
+    /// A publisher hung up; whether it is to be tried again.
+    fn note_hang_up(&mut self, uid: u64) -> bool {
+        let Some(Met::Greeted { wish, .. }) = self.met.get(&uid) else { return false };
+        let wish = Wish { hung_up: wish.hung_up + 1, ..*wish };
+        let again = wish.hung_up < ATTEMPTS;
+        if again {
+            self.met.insert(uid, Met::Crowd(wish));
+        }
+        again
     }
 }
 
@@ -169,30 +193,30 @@ impl Arrivals {
         let history = if state.looked { u64::MAX } else { self.history };
         let here = |uid: &u64| entries.iter().any(|entry| entry.uid == *uid);
         state.met.retain(|uid, met| here(uid) || met.is_connected());
-        let mut new: Vec<(Entry, u64, u64)> = Vec::new();
+        let mut new: Vec<(Entry, Wish, u64)> = Vec::new();
         for entry in entries.into_iter().filter(|entry| entry.uid != self.own) {
-            let history = match state.met.get(&entry.uid) {
+            let wish = match state.met.get(&entry.uid) {
                 Some(Met::Greeted { .. } | Met::Answered(_)) => continue,
-                Some(Met::Crowd { history }) => *history,
-                None => history,
+                Some(Met::Crowd(wish)) => *wish,
+                None => Wish { history, hung_up: 0 },
             };
             // Noted at once: somebody else may look at the same time.
-            let step = state.next_step(entry.uid);
-            new.push((entry, history, step));
+            let step = state.next_step(entry.uid, wish);
+            new.push((entry, wish, step));
         }
         drop(state);
-        new.iter().for_each(|(entry, history, step)| self.greet(entry, *history, *step));
+        new.iter().for_each(|(entry, wish, step)| self.greet(entry, *wish, *step));
         Ok(())
     }
 
     /// Greets a publisher: its pool first, if there will be tensors, so that whatever it sends to a
     /// subscriber can be had even if it exits right afterwards.
-    fn greet(self: &Arc<Self>, entry: &Entry, history: u64, step: u64) {
+    fn greet(self: &Arc<Self>, entry: &Entry, wish: Wish, step: u64) {
         if !self.signature.is_tensor() {
-            return self.subscribe(entry, None, history, step);
+            return self.subscribe(entry, None, wish, step);
         }
         if let Some(known) = pool::find(entry.uid) {
-            return self.subscribe(entry, Some(known), history, step);
+            return self.subscribe(entry, Some(known), wish, step);
         }
         let (weak, ours) = (Arc::downgrade(self), entry.clone());
         let then = move |attached: Result<Arc<Attachment<_>>>| {
@@ -200,18 +224,18 @@ impl Arrivals {
             match attached {
                 Ok(attachment) => {
                     pool::remember(&attachment);
-                    let step = us.state().next_step(ours.uid);
-                    us.subscribe(&ours, Some(Known::Attached(attachment)), history, step);
+                    let step = us.state().next_step(ours.uid, wish);
+                    us.subscribe(&ours, Some(Known::Attached(attachment)), wish, step);
                 }
                 Err(error) => us.hear(ours.uid, None, Err(error)),
             }
         };
         let begun = attachment::begin_at(&self.place, entry, then);
-        self.note(entry.uid, history, step, begun);
+        self.note(entry.uid, wish, step, begun);
     }
 
-    fn subscribe(self: &Arc<Self>, entry: &Entry, pool: Option<Known>, history: u64, step: u64) {
-        let hello = Subscribe::new(self.signature, history);
+    fn subscribe(self: &Arc<Self>, entry: &Entry, pool: Option<Known>, wish: Wish, step: u64) {
+        let hello = Subscribe::new(self.signature, wish.history);
         let room = size_of::<Subscribed>().max(size_of::<Mismatch>());
         let (weak, uid) = (Arc::downgrade(self), entry.uid);
         let then = move |answer| {
@@ -219,20 +243,20 @@ impl Arrivals {
             us.inspect(|us| us.hear(uid, pool, answer));
         };
         let begun = greeting::begin(&self.place, entry, bytemuck::bytes_of(&hello), room, then);
-        self.note(uid, history, step, begun);
+        self.note(uid, wish, step, begun);
     }
 
     /// Keeps a conversation going that has begun, unless it is over by now.
-    fn note(self: &Arc<Self>, uid: u64, history: u64, step: u64, begun: Result<Begun>) {
+    fn note(self: &Arc<Self>, uid: u64, wish: Wish, step: u64, begun: Result<Begun>) {
         let mut state = self.state();
         let current = |met: &&mut Met| matches!(met, Met::Greeted { step: s, .. } if *s == step);
         let Some(met) = state.met.get_mut(&uid).filter(current) else { return };
         match begun {
             Ok(Begun::Greeting(greeting)) => {
-                *met = Met::Greeted { step, _greeting: Some(greeting) };
+                *met = Met::Greeted { step, wish, _greeting: Some(greeting) };
             }
             Ok(Begun::Crowd) => {
-                *met = Met::Crowd { history };
+                *met = Met::Crowd(wish);
                 drop(state);
                 self.try_again_soon();
             }
@@ -248,8 +272,13 @@ impl Arrivals {
     fn hear(self: &Arc<Self>, uid: u64, pool: Option<Known>, answer: Result<Answer>) {
         let source = answer.and_then(|answer| self.understand(uid, pool, answer));
         let mut state = self.state();
+        // Pushed out by a crowd of others, perhaps.
+        if matches!(source, Err(Error::Disconnected { .. })) && state.note_hang_up(uid) {
+            drop(state);
+            return self.try_again_soon();
+        }
         let gone = source.as_ref().ok().and_then(Source::gone);
-        state.met.insert(uid, Met::Answered(gone));
+        state.met.insert(uid, Met::Answered(gone.as_ref().map_or_else(Weak::new, Arc::downgrade)));
         match source {
             Ok(source) => state.ready.push(source),
             Err(error @ Error::TypeMismatch { .. }) => state.mismatch = Some(error),
@@ -258,6 +287,8 @@ impl Arrivals {
                 state.met.remove(&uid);
             }
         }
+        // Before anybody who waits for the answer looks.
+        self.news.set();
         drop(state);
         self.answered.notify_all();
         self.news.tell();
@@ -313,10 +344,10 @@ impl Served for Arrivals {
         if self.epoch != fork::epoch() {
             return;
         }
-        if token == TIMER
-            && let Some((timer, _)) = &self.state().timer
-        {
-            let _ = rustix::io::read(timer, &mut [0; 8]);
+        if token == TIMER {
+            // Made anew the next time: it is seldom needed.
+            let timer = self.state().timer.take();
+            drop(timer);
         }
         // Should the directory not be readable, the next change tells.
         let _ = self.look();

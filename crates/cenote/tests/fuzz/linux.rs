@@ -16,14 +16,17 @@ use crate::stranger::wire::{
     Attached, GONE, MORE, Pretender, REFUSED, Raw, SEGMENT, WAKE, Welcome, borrowed, hello, packet,
 };
 use crate::stranger::{self, Holdings, Random, Scratch, filled, memfd, pool};
+use crate::topic;
 
 type Target = (&'static str, fn(&mut Clock));
 
-const TARGETS: [Target; 4] = [
+const TARGETS: [Target; 6] = [
     ("descriptors", descriptors),
     ("messages_with_tensors", messages),
     ("what_attachers_say", attachers),
     ("what_owners_say", owners),
+    ("what_subscribers_say", topic::subscribers),
+    ("what_publishers_say", topic::publishers),
 ];
 
 /// Of a row, which is written; and of all else, which is not.
@@ -31,14 +34,14 @@ const ROW_SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW);
 const SEALS: SealFlags = ROW_SEALS.union(SealFlags::FUTURE_WRITE);
 
 /// Says when a target has had its time.
-struct Clock {
+pub(crate) struct Clock {
     until: Instant,
-    random: Random,
-    rounds: usize,
+    pub(crate) random: Random,
+    pub(crate) rounds: usize,
 }
 
 impl Clock {
-    fn goes_on(&mut self) -> bool {
+    pub(crate) fn goes_on(&mut self) -> bool {
         self.rounds += 1;
         Instant::now() < self.until
     }
@@ -76,7 +79,7 @@ fn trial((name, target): Target, share: Duration, seed: u64) -> Trial {
 }
 
 /// Looks at all that a tensor shows, if that is not too much.
-fn look(tensor: &Tensor) {
+pub(crate) fn look(tensor: &Tensor) {
     if tensor.layout().len() <= 1 << 16 {
         let sum: usize =
             tensor.map().unwrap().runs().flatten().map(|&byte| usize::from(byte)).sum();
@@ -223,7 +226,7 @@ fn attachers(clock: &mut Clock) {
     Attached::to(pool.name());
 }
 
-const UID: u64 = 0xf022;
+pub(crate) const UID: u64 = 0xf022;
 
 fn owners(clock: &mut Clock) {
     let pretender = Pretender::new(UID);
@@ -253,15 +256,15 @@ fn owners(clock: &mut Clock) {
 }
 
 /// An owner whose every answer is a little wrong.
-struct Liar {
+pub(crate) struct Liar {
     random: Random,
-    welcomes: Vec<Vec<u8>>,
+    pub(crate) welcomes: Vec<Vec<u8>>,
     pushes: Vec<Vec<u8>>,
-    fds: Vec<OwnedFd>,
+    pub(crate) fds: Vec<OwnedFd>,
 }
 
 impl Liar {
-    fn new(seed: u64) -> Liar {
+    pub(crate) fn new(seed: u64) -> Liar {
         let header = memfd(128 + 8 * 24, SealFlags::empty());
         let serials = std::iter::repeat_n(2_u64, 16);
         // Slots of segment 1, and one after them that lies in none.
@@ -285,7 +288,7 @@ impl Liar {
         }
     }
 
-    fn answer(&mut self, to: &Raw) {
+    pub(crate) fn answer(&mut self, to: &Raw) {
         let mut fds = borrowed(&self.fds);
         match self.random.below(12) {
             0 => fds.truncate(3),

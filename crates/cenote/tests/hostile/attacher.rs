@@ -5,18 +5,21 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-use cenote::{DType, Tensor, TensorPool, TensorPoolConfig};
+use cenote::{DType, Image, Tensor, TensorPool, TensorPoolConfig, Topic, TopicConfig};
+use rustix::net::SocketAddrUnix;
 
 use super::Test;
 use crate::stranger::wire::{
-    Attached, GONE, HELLO, MORE, REFUSED, Raw, SEGMENT, WAKE, WELCOME, borrowed, hello, packet,
+    Attached, GONE, HELLO, MORE, REFUSED, Raw, SEGMENT, SUBSCRIBE, SUBSCRIBED, WAKE, WELCOME,
+    borrowed, hello, kind, packet,
 };
-use crate::stranger::{all_are, eventually, filled, pool, unique};
+use crate::stranger::{all_are, eventually, filled, pool, pools_dir, unique};
 
 pub(crate) const TESTS: &[Test] = &[
     ("hellos_of_every_length", lengths),
     ("hellos_of_other_versions_and_kinds", kinds),
     ("a_second_hello_ends_the_connection", twice),
+    ("whoever_subscribes_cannot_attach_as_well", both),
     ("questions_before_a_hello_get_nothing", early),
     ("descriptors_sent_to_the_owner_are_closed", fds),
     ("an_attacher_that_never_reads_delays_nobody", never_reads),
@@ -90,6 +93,34 @@ fn twice() {
     assert!(raw.is_hung_up());
     alone(&pool);
     works(&pool);
+}
+
+/// What somebody says who subscribes to tensors.
+fn subscribe() -> Vec<u8> {
+    let mut bytes = packet(SUBSCRIBE, 0, 0);
+    bytes.extend(1_u64.to_ne_bytes()); // a tensor
+    bytes.extend([0; 8 + 8 + 104 + 8]); // size, name, history
+    bytes
+}
+
+fn both() {
+    let config = TopicConfig { pool: TensorPoolConfig::small(), ..TopicConfig::default() };
+    let topic = Topic::<Image>::with_config(&unique(), config).unwrap();
+    topic.advertise().unwrap();
+    let dir = pools_dir().with_file_name("topics").join(topic.name());
+    let socket = std::fs::read_dir(dir).unwrap().next().unwrap().unwrap().path();
+    let socket = SocketAddrUnix::new(socket).unwrap();
+    for (first, second) in
+        [(subscribe(), hello()), (hello(), subscribe()), (subscribe(), subscribe())]
+    {
+        let raw = Raw::try_connect(&socket).unwrap();
+        raw.send(&first, &[]).unwrap();
+        assert!([SUBSCRIBED, WELCOME].contains(&kind(&raw.recv().unwrap().0)));
+        raw.send(&second, &[]).unwrap();
+        assert!(raw.is_hung_up());
+        eventually("nobody is left", || topic.stats().subscribers == 0);
+        assert_eq!(topic.pool().unwrap().stats().unwrap().attachers, 0);
+    }
 }
 
 fn early() {

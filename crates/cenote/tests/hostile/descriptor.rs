@@ -179,6 +179,12 @@ fn lying_lengths() {
             let possible = usize::from(ndim) <= MAX_DIMS && usize::from(meta) <= MAX_META;
             assert_eq!(TensorDescriptor::from_bytes(&bytes).is_ok(), possible, "{ndim} {meta}");
             use_it(&attached, &bytes);
+            // It is plain data, too, which can be made of bytes without being looked at.
+            bytes.resize(size_of::<TensorDescriptor>(), 1);
+            let unseen: TensorDescriptor = bytemuck::pod_read_unaligned(&bytes);
+            assert!(unseen.as_bytes().len() <= bytes.len() && !format!("{unseen:?}").is_empty());
+            assert!(attached.import(&unseen).is_err() || usize::from(ndim) <= MAX_DIMS);
+            assert!(Image::from_descriptor(&unseen).is_err());
         }
     }
     drop(tensor);

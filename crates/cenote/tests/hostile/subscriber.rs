@@ -172,7 +172,7 @@ fn never_reads() {
         topic.send(&number).unwrap();
     }
     works(&topic);
-    eventually("the other is gone", || topic.stats().subscribers == 1);
+    eventually("it alone is still there", || topic.stats().subscribers == 1);
     drop(subscription);
     alone(&topic);
 }

@@ -1,5 +1,6 @@
 //! Who is there when a publisher dies, and what must hold for them afterwards.
 
+use std::path::Path;
 use std::thread::JoinHandle;
 use std::time::Instant;
 
@@ -204,6 +205,50 @@ impl Scene for Publishing {
 
 /// Of a long operation so many instructions.
 pub(crate) const SAMPLE: usize = 400;
+
+/// The victim's service thread sees that its socket is gone. Who has subscribed stays so, and once.
+pub(crate) struct Reappearing(Publishing);
+
+impl Reappearing {
+    pub(crate) fn new() -> Reappearing {
+        Reappearing(Publishing::new("let-in", 1))
+    }
+}
+
+impl Scene for Reappearing {
+    fn before(&mut self) -> String {
+        self.0.before()
+    }
+
+    fn prepared(&mut self, _victim: &mut Victim<'_>) {
+        assert_eq!(value(&self.0.poll()), FIRST);
+    }
+
+    fn thread(&self) -> Which {
+        Which::Service
+    }
+
+    fn trigger(&mut self) {
+        let dir = Path::new(&std::env::var_os("CENOTE_DIR").unwrap()).join("default/topics");
+        for socket in std::fs::read_dir(dir.join(NAME)).unwrap().flatten() {
+            std::fs::remove_file(socket.path()).unwrap();
+        }
+    }
+
+    fn sample(&self) -> usize {
+        SAMPLE
+    }
+
+    fn after(&mut self, _said: &[String]) {
+        let successor = succeed(NAME, 2);
+        assert_eq!(self.0.poll_all(), NEWS, "taken twice");
+        self.0.listener.listen();
+        check_heard(&self.0.listener.hear_all());
+        drop(successor);
+        assert_eq!(take_rest(&self.0.polling, 0), []);
+        self.0.listener.drain();
+    }
+}
 
 /// The victim's service thread lets this process subscribe.
 #[derive(Default)]

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use cenote::{DType, Error, Tensor, TensorPool};
 
 use super::nursery::{Nursery, Victim};
-use super::publishing::{LettingIn, Publishing};
+use super::publishing::{LettingIn, Publishing, Reappearing};
 use super::subscribing::{Awaited, Greeting, PassingOn, Subscribing};
 use super::tracer::Stop;
 use super::victim::{LEN, SLOTS, all_are, config, filled, hex, unhex};
@@ -81,6 +81,7 @@ pub(crate) const SCENES: &[Named] = &[
     ("publisher_waits", || Box::new(Publishing::late("send-blocked", 2))),
     ("publisher_leaves", || Box::new(Publishing::late("leave", 2))),
     ("publisher_lets_in", || Box::new(LettingIn::default())),
+    ("publisher_makes_its_socket_anew", || Box::new(Reappearing::new())),
     ("subscriber_subscribes", || Box::new(Subscribing::new("subscribe"))),
     ("subscriber_finds_nothing", || Box::new(Subscribing::new("recv-nothing"))),
     ("subscriber_receives", || Box::new(Subscribing::new("recv"))),

@@ -17,6 +17,9 @@ const NAME: &str = "survivor";
 /// The one that a forwarder publishes.
 const NEXT: &str = "next";
 
+/// Receiving is short enough to take every instruction of it.
+const ALL: usize = 4000;
+
 /// This process publishes, another subscribes, and so does the victim.
 pub(crate) struct Subscribing {
     task: &'static str,
@@ -67,7 +70,7 @@ impl Scene for Subscribing {
     }
 
     fn sample(&self) -> usize {
-        SAMPLE
+        if self.task == "recv" { ALL } else { SAMPLE }
     }
 
     fn after(&mut self, _said: &[String]) {
@@ -106,7 +109,7 @@ impl Scene for Awaited {
     }
 
     fn sample(&self) -> usize {
-        SAMPLE
+        ALL
     }
 
     fn after(&mut self, _said: &[String]) {
@@ -183,7 +186,7 @@ impl Scene for PassingOn {
     }
 
     fn sample(&self) -> usize {
-        SAMPLE
+        ALL / 2
     }
 
     fn after(&mut self, _said: &[String]) {

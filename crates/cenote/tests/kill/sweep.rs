@@ -16,7 +16,7 @@ const FULL: &str = "CENOTE_KILL_FULL";
 const SHORT: usize = 2500;
 
 /// Rounds before descriptors and mappings are counted: some things are made when first needed.
-const WARM_UP: usize = 3;
+const WARM_UP: usize = 5;
 
 /// A service thread that has not moved for so long is done.
 const QUIET: Duration = Duration::from_millis(30);

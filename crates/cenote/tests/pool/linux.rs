@@ -12,6 +12,8 @@ use cenote::{
 };
 use libtest_mimic::{Arguments, Trial};
 
+#[path = "adopted.rs"]
+mod adopted;
 #[path = "room.rs"]
 mod room;
 
@@ -71,7 +73,7 @@ pub(crate) fn main() -> ExitCode {
         })
         .with_ignored_flag(unavailable)
     };
-    let tests = TESTS.iter().chain(meeting::TESTS).chain(room::TESTS);
+    let tests = TESTS.iter().chain(meeting::TESTS).chain(room::TESTS).chain(adopted::TESTS);
     libtest_mimic::run(&args, tests.map(trial).collect()).exit_code()
 }
 

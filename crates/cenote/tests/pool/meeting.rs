@@ -132,7 +132,7 @@ fn closed() {
     }
 }
 
-fn eventually(holds: impl Fn() -> bool) {
+pub(crate) fn eventually(holds: impl Fn() -> bool) {
     let start = std::time::Instant::now();
     while !holds() {
         assert!(start.elapsed().as_secs() < 20, "it did not happen");

@@ -57,8 +57,7 @@ pub(crate) fn pools_dir() -> PathBuf {
 
 /// Where the sockets of a topic's publishers are.
 pub(crate) fn topic_dir(name: &str) -> PathBuf {
-    let dir = std::env::var_os("CENOTE_DIR").unwrap();
-    Path::new(&dir).join("default/topics").join(name)
+    Path::new(&std::env::var_os("CENOTE_DIR").unwrap()).join("default/topics").join(name)
 }
 
 /// A name that no other test has.

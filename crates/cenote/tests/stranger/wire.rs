@@ -26,7 +26,8 @@ pub(crate) const SUBSCRIBE: u32 = 8;
 pub(crate) const SUBSCRIBED: u32 = 9;
 pub(crate) const MISMATCH: u32 = 10;
 
-pub(crate) const MAX_SEGMENTS: usize = 128;
+/// How many segments a welcome has room for.
+pub(crate) const MAX_SEGMENTS: usize = 192;
 /// Words before the leases of a row, and before the serials of a header.
 pub(crate) const LEASES: usize = 8;
 

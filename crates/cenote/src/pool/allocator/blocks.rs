@@ -54,8 +54,8 @@ impl Blocks {
 
     /// Makes room for `blocks` in all.
     pub(super) fn reserve(&mut self, blocks: usize) {
-        self.table.reserve(blocks.saturating_sub(self.table.len()));
-        self.vacant.reserve(blocks.saturating_sub(self.vacant.len()));
+        self.table.reserve_exact(blocks.saturating_sub(self.table.len()));
+        self.vacant.reserve_exact(blocks.saturating_sub(self.vacant.len()));
     }
 
     /// A hole that is a whole segment; nothing when the table has run out of numbers.
