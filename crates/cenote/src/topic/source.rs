@@ -22,6 +22,10 @@ use crate::topic::row::{self, Row};
 use crate::topic::spot::{Ring, Spot};
 use crate::topic::wire::{self, Subscribed};
 
+/// How many packets are read before others have their turn. There are more only if somebody never
+/// stops sending them.
+const AT_ONCE: usize = 16;
+
 /// Where messages come from.
 #[derive(Debug)]
 pub(crate) struct Source {
@@ -216,8 +220,13 @@ impl Other {
     /// Reads the bytes that woke us.
     pub(crate) fn hush(&self) {
         let mut bytes = [0; 8];
-        // A packet that is too long makes no sense, and is gone.
-        while packet::recv(self.connection.as_fd(), &mut bytes).is_ok_and(|(len, _)| len > 0) {}
+        for _ in 0..AT_ONCE {
+            // A packet that is too long makes no sense, and is gone.
+            match packet::recv(self.connection.as_fd(), &mut bytes) {
+                Ok((len, _)) if len > 0 => {}
+                _ => return,
+            }
+        }
     }
 }
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use cenote::{Error, Tensor, Topic};
 use rustix::fs::SealFlags;
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
 
 use super::Test;
 use super::owner::Answer;
@@ -250,6 +251,8 @@ fn chatter() {
     let (scene, liar) = (Scene::new(), Liar::honest(UID));
     let raw = scene.subscribed(|raw| liar.answer(raw));
     scene.topic.fd().unwrap();
+    // In the end nobody reads any more.
+    set_socket_timeout(&raw.0, Timeout::Send, Some(Duration::from_millis(100))).unwrap();
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
         for len in [1, 1, 100] {
@@ -282,9 +285,9 @@ fn descriptors() {
                 let raw = pretender.accept();
                 let (hello, _) = raw.recv().unwrap();
                 if kind(&hello) == HELLO {
-                    pool.send(&raw)
+                    pool.send(&raw);
                 } else {
-                    liar.answer(&raw)
+                    liar.answer(&raw);
                 }
                 raw
             })

@@ -234,7 +234,7 @@ impl Play {
             match self.killed.contains(camera) {
                 false => assert_eq!(seen.last + 1, sent, "camera {camera}"),
                 true => {
-                    assert!(seen.last + 1 >= sent || !from_the_start, "camera {camera}: {seen:?}")
+                    assert!(seen.last + 1 >= sent || !from_the_start, "camera {camera}: {seen:?}");
                 }
             }
         }

@@ -36,7 +36,7 @@ fn in_child(act: impl FnOnce() -> bool) {
 }
 
 fn is_forked<T>(result: cenote::Result<T>) -> bool {
-    matches!(result, Err(Error::Forked { .. }))
+    result.is_err_and(|error| matches!(error, Error::Forked { .. }))
 }
 
 fn inherited() {
