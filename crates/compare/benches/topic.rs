@@ -82,11 +82,11 @@ impl Floor {
     #[allow(unsafe_code)]
     fn map(fd: OwnedFd) -> Floor {
         let prot = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: a new mapping of a file of that size, which stays, and is only accessed atomically.
-        let words = unsafe {
-            let at = mmap(std::ptr::null_mut(), 4096, prot, MapFlags::SHARED, &fd, 0).unwrap();
-            std::slice::from_raw_parts(at.cast::<AtomicU64>(), 512)
-        };
+        // SAFETY: a new mapping, where the kernel likes.
+        let at = unsafe { mmap(std::ptr::null_mut(), 4096, prot, MapFlags::SHARED, &fd, 0) };
+        let at = at.unwrap().cast::<AtomicU64>();
+        // SAFETY: the file has that size, the mapping stays, and it is only accessed atomically.
+        let words = unsafe { std::slice::from_raw_parts(at, 512) };
         Floor { words, fd }
     }
 
@@ -221,13 +221,13 @@ fn frame_trips(
 }
 
 fn print(name: &str, floor: u64, sorted: &[u64]) {
-    let at = |share: f64| sorted[((sorted.len() as f64 * share) as usize).min(sorted.len() - 1)];
+    let at = |per_mille: usize| sorted[(sorted.len() * per_mille / 1000).min(sorted.len() - 1)];
     println!(
         "  {name:<10} floor {floor:>4} ns   p50 {:>5} ({:.2}×)   p99 {:>6}   p99.9 {:>7}   max {:>9} ns",
-        at(0.5),
-        at(0.5) as f64 / floor as f64,
-        at(0.99),
-        at(0.999),
+        at(500),
+        at(500) as f64 / floor as f64,
+        at(990),
+        at(999),
         sorted[sorted.len() - 1],
     );
 }

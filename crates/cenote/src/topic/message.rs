@@ -117,7 +117,7 @@ impl<T: bytemuck::Pod + Send> Carry for T {
     }
 }
 
-/// The types over tensors are all alike.
+/// The types over a tensor are all alike.
 macro_rules! domain_message {
     ($($type:ty),*) => {$(
         impl Carry for $type {
@@ -137,9 +137,10 @@ macro_rules! domain_message {
                 let tensor = shared.unwrap_or(self.tensor());
                 packed::pack(tensor, Self::KIND, self.meta().as_words(), words)
             }
+
             fn read(words: &[u64], tensors: &mut impl Tensors) -> Result<Self, Unread> {
                 let packed = packed::unpack(words)?;
-                if Self::KIND != Tensor::KIND && packed.kind != Self::KIND {
+                if packed.kind != Self::KIND {
                     return Err(Error::BadMessage { what: "a message of another kind" }.into());
                 }
                 let meta = Meta::from_words(packed.meta)?;
@@ -149,4 +150,28 @@ macro_rules! domain_message {
     )*};
 }
 
-domain_message!(Tensor, crate::Image, crate::PointCloud, crate::DepthImage);
+domain_message!(crate::Image, crate::PointCloud, crate::DepthImage);
+
+/// Without metadata, or in spite of it: an image is a tensor, too.
+impl Carry for Tensor {
+    fn signature() -> Signature {
+        Signature::tensor(Self::KIND, Self::NAME)
+    }
+
+    fn max_words() -> usize {
+        packed::max_words(MAX_META)
+    }
+
+    fn carried(&self) -> Option<&Tensor> {
+        Some(self)
+    }
+
+    fn write(&self, shared: Option<&Tensor>, words: &mut [u64]) -> Result<usize> {
+        packed::pack(shared.unwrap_or(self), Self::KIND, &[], words)
+    }
+
+    #[inline]
+    fn read(words: &[u64], tensors: &mut impl Tensors) -> Result<Self, Unread> {
+        tensors.tensor(&packed::unpack(words)?)
+    }
+}
