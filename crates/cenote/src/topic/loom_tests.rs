@@ -293,12 +293,11 @@ fn a_slot_that_an_entry_names_is_not_reused_under_its_reader() {
     pushed_out::<lease::Shipped>(2);
 }
 
-/// The owner's fences are spare here: publishing has one after the entry is overwritten.
+/// The owner's fence is spare here: publishing has one after the entry is overwritten.
 #[test]
 fn the_fence_of_publishing_stands_in_for_the_owners() {
     struct NoOwnerFence;
     impl lease::Orderings for NoOwnerFence {
-        const SCAN_FENCE: bool = false;
         const CLAIM_FENCE: bool = false;
     }
     pushed_out::<NoOwnerFence>(0);
