@@ -15,6 +15,8 @@
 //! - [`DType`] and [`Element`] are what its elements are, [`Layout`] how they lie.
 //! - [`PixelFormat`] makes an image of it; [`Image`], [`PointCloud`] and [`DepthImage`] say what it
 //!   means, where and when it was recorded.
+//! - [`Topic`] sends them to other processes, without copying, and receives; [`TopicConfig`] and
+//!   [`Policy`] say how, [`WaitSet`] waits for several, [`topics`] lists them (Linux).
 //! - [`TensorPool`] allocates in nanoseconds, and shares with other processes (Linux).
 //! - [`BufferPool`] is host memory that is used again; [`buffer`] has the rest of that.
 //! - [`Error`] is what every fallible call returns; [`copies`] counts what was copied.
@@ -96,6 +98,9 @@ pub use topic::{
 mod pages {
     #[doc = include_str!("../../../README.md")]
     struct Readme;
+
+    #[doc = include_str!("../../../guide/topics.md")]
+    struct Topics;
 
     #[doc = include_str!("../../../guide/tensors.md")]
     struct Tensors;

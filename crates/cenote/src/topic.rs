@@ -5,7 +5,7 @@
 //!   publisher                                     subscriber
 //!   publisher.rs  ring, pool, held tensors   ←──  arrivals.rs    finds and greets publishers
 //!   ring.rs       entries           ── read-only ──→  source.rs  one publisher's ring, a cursor
-//!   host.rs       rows              ←── writes ──                its own row: armed, taken
+//!   row.rs        rows              ←── writes ──                its own row: armed, taken
 //!   stage.rs      what must be copied             subscriber.rs  takes turns, sleeps, leases
 //! ```
 //!
@@ -156,12 +156,14 @@ impl<T: Message> Topic<T> {
 
     /// Begins to subscribe: whatever is sent from here on is received. Publishers that are there
     /// already have answered when this returns, unless they are very slow.
+    ///
+    /// An error if one of them sends something else. That is told once; others are received from.
     pub fn subscribe(&self) -> Result<()> {
         let subscriber = self.subscriber()?;
         subscriber.take_mismatch().map_or(Ok(()), Err)
     }
 
-    /// Sends a message to every subscriber there is, this object included.
+    /// Sends a message to every subscriber there is, this object included unless `ignore_own` is set.
     ///
     /// A tensor that other processes cannot see is copied first, and counted in
     /// [`stats`](Topic::stats). If a subscriber is slow, the [`Policy`] decides.
@@ -212,7 +214,8 @@ impl<T: Message> Topic<T> {
         self.subscriber()?.recv_until(deadline)
     }
 
-    /// The newest message that was not received yet; those before it are skipped.
+    /// The newest message that was not received yet; those before it are skipped, and not counted as
+    /// missed. Of several publishers, it is that of one of them.
     pub fn latest(&self) -> Option<T> {
         self.subscriber().ok()?.latest()
     }

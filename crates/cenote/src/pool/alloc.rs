@@ -237,7 +237,7 @@ impl<S: Spared> Drop for Waiting<'_, S> {
 
 /// Giving back.
 impl<S: Spared> Owner<S> {
-    /// Takes back a spare whose slot was never published, for the next to ask.
+    /// Takes back a spare whose slot nobody else can have, for the next to ask.
     #[inline]
     pub(crate) fn offer(spare: Arc<S>) {
         // Either way it is a spare that nobody else has now.

@@ -34,7 +34,7 @@ const ATTEMPTS: u32 = 4;
 /// When to try again where too many wait at a publisher's door.
 const RETRY: Duration = Duration::from_millis(10);
 
-/// What is watched: the directory, the timer, and two for each publisher.
+/// What is watched here: the directory, and a timer for those who are to be greeted again.
 const DIRECTORY: u64 = 0;
 const TIMER: u64 = 1;
 

@@ -36,8 +36,8 @@ pub struct TopicConfig {
     pub depth: usize,
     /// What happens when a subscriber is slower than that.
     pub policy: Policy,
-    /// How many messages from before it came a subscriber asks every publisher for. It gets as many
-    /// as there still are.
+    /// How many messages from before it came a subscriber asks those publishers for that were there
+    /// first. It gets as many as there still are; of those that come later, all.
     pub history: usize,
     /// Do not receive what was sent through this very object.
     pub ignore_own: bool,

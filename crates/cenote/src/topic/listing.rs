@@ -43,9 +43,9 @@ pub struct PublisherInfo {
     pub program: String,
     /// The type of its messages. `None` if it did not answer: it may be stopped.
     pub carries: Option<String>,
-    /// How many messages it has sent.
+    /// How many messages it has sent; 0 if it did not answer.
     pub sent: u64,
-    /// Who subscribes, as far as it knows.
+    /// Who subscribes, as far as it knows; at most 512 are told of.
     pub subscribers: Vec<SubscriberInfo>,
 }
 

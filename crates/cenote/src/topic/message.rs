@@ -12,8 +12,8 @@ use crate::topic::signature::Signature;
 /// [`PointCloud`](crate::PointCloud), a [`DepthImage`](crate::DepthImage), a [`Tensor`], or any plain
 /// data.
 ///
-/// Plain data is any type that is [`bytemuck::Pod`]: without padding, and valid whatever its bits are,
-/// for they come from another process. The compiler checks that, with
+/// Plain data is any type of at most 64 KiB that is [`bytemuck::Pod`]: without padding, and valid whatever
+/// its bits are, for they come from another process. The compiler checks that, with
 /// `#[derive(bytemuck::Pod, bytemuck::Zeroable)]` and `#[repr(C)]`:
 ///
 /// ```

@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub enum StagedBecause {
     /// It is on the heap, where no other process sees it.
     Heap,
-    /// Its shared memory could not be adopted: it cannot be sealed, is not all there, or the topic has
-    /// adopted as much as it can.
+    /// Its shared memory could not be adopted: somebody may still write it, it is not all there, or the
+    /// topic has adopted as much as it can.
     NotAdopted,
     /// Its planes are in several buffers.
     FarPlanes,
