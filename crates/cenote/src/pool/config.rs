@@ -170,6 +170,15 @@ mod tests {
     }
 
     #[test]
+    fn presets_are_what_they_say() {
+        let size = |config: TensorPoolConfig| (config.pool_size, config.max_slots);
+        assert_eq!(size(TensorPoolConfig::small()), (64 << 20, 256));
+        assert_eq!(size(TensorPoolConfig::default()), (1 << 30, 1024));
+        assert_eq!(size(TensorPoolConfig::large()), (4 << 30, 4096));
+        assert_eq!(TensorPoolConfig::default().slot_alignment, 64);
+    }
+
+    #[test]
     fn a_segment_holds_a_whole_number_of_slots() {
         let config = TensorPoolConfig::small();
         assert_eq!(most(&config, 1, 0, 0), 8 << 20);

@@ -10,7 +10,7 @@
 //! handle of a slot, so that it need not be allocated each time.
 
 use std::os::fd::OwnedFd;
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use crate::error::{Error, Holder, Result};
@@ -79,6 +79,10 @@ pub(crate) struct Owner<S> {
     pub(super) returned: Condvar,
     /// Held while a segment is made, so that two threads do not both make one.
     pub(super) growing: Mutex<()>,
+    /// Held while a socket is made, likewise.
+    pub(super) serving: Mutex<()>,
+    /// Nobody is let in any more. Those who are attached stay.
+    closed: AtomicBool,
     /// Held while slots are overwritten.
     pub(super) scrubbing: Mutex<()>,
     /// The private memory of header and state.
@@ -112,6 +116,8 @@ impl<S: Spared> Owner<S> {
             wanted: AtomicUsize::new(0),
             returned: Condvar::new(),
             growing: Mutex::new(()),
+            serving: Mutex::new(()),
+            closed: AtomicBool::new(false),
             scrubbing: Mutex::new(()),
             _reservation: reservation,
         };
@@ -191,6 +197,7 @@ impl<S: Spared> Owner<S> {
         }
         let mut state = self.state();
         state.closed = true;
+        self.closed.store(true, Ordering::Relaxed);
         let hot = self.hot.shut();
         let server = state.server.take();
         let spares = state.take_spares();
@@ -198,6 +205,11 @@ impl<S: Spared> Owner<S> {
         hot.into_iter().for_each(|spare| self.take_back(spare));
         drop(server);
         drop(spares);
+    }
+
+    /// Whether others can still attach.
+    pub(crate) fn is_open(&self) -> bool {
+        !self.closed.load(Ordering::Relaxed)
     }
 
     /// Leases a slot of this very pool by descriptor, in this process's own row.

@@ -169,10 +169,10 @@ impl<S: Spared> Owner<S> {
     }
 
     fn serve(self: &Arc<Self>, place: Place) -> Result<()> {
+        // Should the socket be removed at once, whoever hears of that finds the server here.
+        let _serving = self.serving.lock().unwrap_or_else(PoisonError::into_inner);
         let server = Server::start(place, self)?;
         self.state().server = Some(server);
-        // It may be gone already, and that came too early to be noticed.
-        self.check_socket();
         Ok(())
     }
 
@@ -386,8 +386,10 @@ impl<S: Spared> Owner<S> {
 
     /// Something changed in the directory: makes the socket anew if it is gone.
     fn check_socket(self: &Arc<Self>) {
-        // Without the lock, for nothing waits here, somebody may remove the socket while it is made:
-        // hence twice. Should that fail, the pool goes on for those who are attached.
+        let _serving = self.serving.lock().unwrap_or_else(PoisonError::into_inner);
+        // Without the directory's lock, which others may keep, somebody may take the socket for a dead
+        // one's while it is made: hence twice. Should that fail, the pool goes on for those who are
+        // attached.
         for _ in 0..2 {
             let Some(place) = self.lost_place() else { return };
             if let Ok(server) = place.and_then(|place| Server::start(place, self)) {

@@ -98,10 +98,12 @@ impl Home {
         }
     }
 
-    /// Whether others can attach to the pool: its owner lives.
+    /// Whether others can attach to the pool: its owner lives, and has not closed it.
     pub(crate) fn is_attachable(&self) -> bool {
         match &self.pool {
-            PoolRef::Allocated(_) | PoolRef::Adopted(_) | PoolRef::OwnLease(_) => true,
+            PoolRef::Allocated(owner) | PoolRef::Adopted(owner) | PoolRef::OwnLease(owner) => {
+                owner.is_open()
+            }
             PoolRef::Leased(attachment) => !attachment.is_gone(),
         }
     }

@@ -72,7 +72,8 @@ fn cleared(mut tensor: Tensor) -> Result<Tensor> {
 mod linux {
     use std::convert::Infallible;
     use std::path::Path;
-    use std::sync::{Mutex, Once, PoisonError};
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::sync::{Mutex, PoisonError};
 
     use rustix::process::getpid;
     use rustix::rand::{GetRandomFlags, getrandom};
@@ -149,8 +150,11 @@ mod linux {
     }
 
     fn make() -> Result<TensorPool> {
-        static ONCE: Once = Once::new();
-        ONCE.call_once(|| exit::at_exit(close));
+        // No lock: a child that is forked while somebody has it would wait for ever.
+        static AT_EXIT: AtomicBool = AtomicBool::new(false);
+        if !AT_EXIT.swap(true, Ordering::Relaxed) {
+            exit::at_exit(close);
+        }
         remove_dead();
         let mut random = [0; 4];
         getrandom(&mut random, GetRandomFlags::empty())

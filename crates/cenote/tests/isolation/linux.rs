@@ -24,6 +24,10 @@ pub(crate) fn main() -> ExitCode {
             user::crowd();
             return ExitCode::SUCCESS;
         }
+        Ok("unlocked") => {
+            user::unlocked();
+            return ExitCode::SUCCESS;
+        }
         Ok(_) => {
             stranger::child::run();
             return ExitCode::SUCCESS;

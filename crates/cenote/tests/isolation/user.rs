@@ -6,7 +6,7 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 
-use cenote::{Error, TensorPool, TensorPoolConfig};
+use cenote::{Error, TensorPool, TensorPoolConfig, Wish};
 
 use super::{Test, command, directory, program};
 use crate::stranger::process::{Peer, ROLE, shell};
@@ -24,6 +24,7 @@ pub(crate) const TESTS: &[Test] = &[
     ("a_default_directory_that_is_not_ours_alone_is_refused", default_dir),
     ("a_directory_with_a_long_path_works", long_path),
     ("somebody_who_keeps_the_lock_is_not_waited_for_for_ever", locked),
+    ("a_pool_that_may_lock_no_memory_says_so_and_works", may_not_lock),
     ("descriptors_unread_up_to_the_kernels_limit_hurt_only_for_as_long", inflight),
 ];
 
@@ -267,6 +268,24 @@ fn locked() {
     drop(thief);
     let mut third = Peer::run(&mut command(&dir));
     assert_eq!(third.ask("new second"), "ok");
+}
+
+/// Root may lock all the memory it likes, so this runs as somebody else.
+fn may_not_lock() {
+    let dir = directory("unlocked", 0o777);
+    let mut command = command(&dir);
+    command.env(ROLE, "unlocked");
+    let child = Peer::run(as_nobody(&mut command, NOBODY, &[]));
+    assert!(child.finish().success());
+}
+
+pub(crate) fn unlocked() {
+    let none = rustix::process::Rlimit { current: Some(0), maximum: Some(0) };
+    rustix::process::setrlimit(rustix::process::Resource::Memlock, none).unwrap();
+    let config = TensorPoolConfig { growth: 1 << 20, mlock: true, ..TensorPoolConfig::small() };
+    let pool = TensorPool::new(unique(), config).unwrap();
+    let _tensors: Vec<_> = (0..3).map(|_| filled(&pool, 1 << 20, 1)).collect();
+    assert_eq!(pool.stats().unwrap().not_granted, [Wish::Lock], "once, however many segments");
 }
 
 /// Root is exempt from the limit on descriptors in flight, so this runs as somebody else.

@@ -131,14 +131,20 @@ impl<'a> Victim<'a> {
     }
 }
 
-/// Waits for it: it gives itself its name when it first runs.
+/// Waits for it: it gives itself its name when it first runs, and sleeps when it has done what the
+/// making of the pool left to it, which is no part of the operation.
 fn service_thread(pid: pid_t) -> pid_t {
     loop {
-        if let Some(tid) = find_thread(pid, "cenote\n") {
-            return tid;
+        match find_thread(pid, "cenote\n") {
+            Some(tid) if is_asleep(pid, tid) => return tid,
+            _ => std::thread::yield_now(),
         }
-        std::thread::yield_now();
     }
+}
+
+fn is_asleep(pid: pid_t, tid: pid_t) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/task/{tid}/stat")).unwrap();
+    stat.rsplit_once(") ").is_some_and(|(_, state)| state.starts_with('S'))
 }
 
 fn find_thread(pid: pid_t, name: &str) -> Option<pid_t> {

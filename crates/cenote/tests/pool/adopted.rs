@@ -9,12 +9,13 @@ use rustix::fs::{
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::meeting::eventually;
-use super::{Peer, Test, all_are, hex, unique};
+use super::{Peer, Test, all_are, filled, hex, pool, unique};
 
 pub(crate) const TESTS: &[Test] = &[
     ("adopted_memory_is_read_where_it_is_and_goes_with_the_last_reader", read),
     ("a_dead_reader_of_adopted_memory_keeps_it_no_longer", dead),
     ("a_reader_that_is_behind_catches_up_with_adopted_memory", behind),
+    ("what_is_left_of_a_closed_pool_is_copied_when_it_is_sent", closed),
     ("memory_that_others_may_write_is_copied_and_left_as_it_is", foreign),
 ];
 
@@ -99,6 +100,17 @@ fn behind() {
         assert_eq!(reader.ask(&format!("import {words}")), "ok");
     }
     assert_eq!(reader.ask("check 7"), "true");
+    reader.kill();
+}
+
+fn closed() {
+    let (topic, mut reader) = (topic(), Peer::start("reader"));
+    let tensor = filled(&pool(TensorPoolConfig::small()), 1000, 9);
+    // Nobody could attach to that pool any more.
+    let words = sent(&topic, &tensor);
+    assert_eq!(topic.stats().copies[0].reason, StagedBecause::OwnerGone);
+    assert_eq!(reader.ask(&format!("import {words}")), "ok");
+    assert_eq!(reader.ask("check 9"), "true");
     reader.kill();
 }
 

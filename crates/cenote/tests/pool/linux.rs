@@ -29,6 +29,7 @@ const TESTS: &[Test] = &[
     ("descriptors_resolve_in_the_owner_too", own_import),
     ("stale_descriptors_are_errors", stale),
     ("an_attached_process_reads_without_copying", attached_reads),
+    ("a_write_to_what_was_leased_faults_in_that_process_alone", faults),
     ("a_held_slot_is_not_reused_until_it_is_released", held),
     ("a_killed_attacher_gives_everything_back", killed_attacher),
     ("a_killed_owner_leaves_its_readers_their_bytes", killed_owner),
@@ -183,6 +184,15 @@ fn child(role: &str) {
                 let value = value.parse().unwrap();
                 tensors.iter().all(|tensor| all_are(tensor, value)).to_string()
             }
+            (_, "write", None, None) => {
+                let bytes = tensors[0].map().unwrap().as_bytes().unwrap().as_ptr();
+                // SAFETY: none. The kernel sees to it that nothing comes of it.
+                #[allow(unsafe_code)]
+                unsafe {
+                    bytes.cast_mut().write_volatile(0);
+                };
+                "written".to_owned()
+            }
             (_, "drop", None, None) => {
                 tensors.clear();
                 "ok".to_owned()
@@ -290,6 +300,20 @@ fn attached_reads() {
     assert_eq!(peer.ask("check 42"), "true");
     assert_eq!(pool.stats().unwrap().attachers, 1);
     peer.kill();
+}
+
+fn faults() {
+    let pool = pool(TensorPoolConfig::small());
+    let tensor = filled(&pool, 1 << 20, 42);
+    let import = format!("import {}", hex(&tensor.descriptor().unwrap()));
+    let (mut writer, mut reader) = (Peer::start("writer"), Peer::start("reader"));
+    assert_eq!((writer.ask(&import), reader.ask(&import)), ("ok".into(), "ok".into()));
+    assert_eq!(writer.ask("write"), "", "it is dead");
+    let signal = std::os::unix::process::ExitStatusExt::signal(&writer.child.wait().unwrap());
+    assert_eq!(signal, Some(libc::SIGSEGV));
+    assert_eq!(reader.ask("check 42"), "true");
+    assert!(all_are(&tensor, 42));
+    reader.kill();
 }
 
 fn held() {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use cenote::{DType, Error, Shortage, Tensor, TensorPool, TensorPoolConfig};
+use cenote::{DType, Error, Shortage, Tensor, TensorPool, TensorPoolConfig, Wish};
 
 use super::{Peer, Test, filled, hex, pool};
 
@@ -22,6 +22,7 @@ pub(crate) const TESTS: &[Test] = &[
     ("scrubbing_never_makes_a_pool_look_full", scrubbing),
     ("a_slot_that_a_reader_let_go_of_is_scrubbed", scrubbed_after_readers),
     ("senseless_configurations_are_errors", senseless),
+    ("wishes_are_granted_or_named", wishes),
     ("threads_that_share_one_hot_slot_never_share_its_bytes", threads),
 ];
 
@@ -250,6 +251,40 @@ fn scrubbed_after_readers() {
     assert_eq!(peer.ask("drop"), "ok");
     assert!(super::all_are(&pool.alloc(&[5000], DType::U8).unwrap(), 0));
     peer.kill();
+}
+
+/// What the kernel says of the first segment of a pool, in KiB.
+fn segment_has(pool: &TensorPool, what: &str) -> usize {
+    let smaps = std::fs::read_to_string("/proc/self/smaps").unwrap();
+    let segment = smaps.split_once(&format!("memfd:{} ", pool.name())).unwrap().1;
+    let line = segment.lines().find_map(|line| line.strip_prefix(what)).unwrap();
+    line.split_whitespace().next().unwrap().parse().unwrap()
+}
+
+fn wishes() {
+    let config = |prefault, mlock| TensorPoolConfig {
+        growth: 1 << 20,
+        prefault,
+        mlock,
+        ..TensorPoolConfig::small()
+    };
+    let made = |config| {
+        let pool = pool(config);
+        let tensor = pool.alloc(&[1000], DType::U8).unwrap();
+        (pool, tensor)
+    };
+    let (plain, _tensor) = made(config(false, false));
+    assert_eq!((segment_has(&plain, "Rss:"), segment_has(&plain, "Locked:")), (0, 0));
+    assert!(plain.stats().unwrap().not_granted.is_empty());
+    let (present, _tensor) = made(config(true, false));
+    let (locked, _tensor) = made(config(false, true));
+    for (pool, wish, what) in [(present, Wish::Prefault, "Rss:"), (locked, Wish::Lock, "Locked:")] {
+        let refused = pool.stats().unwrap().not_granted;
+        match segment_has(&pool, what) {
+            0 => assert_eq!(refused, [wish]),
+            all => assert_eq!((all, refused.as_slice()), (1024, [].as_slice()), "{wish:?}"),
+        }
+    }
 }
 
 fn senseless() {
