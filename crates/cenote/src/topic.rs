@@ -159,8 +159,13 @@ impl<T: Message> Topic<T> {
     ///
     /// An error if one of them sends something else. That is told once; others are received from.
     pub fn subscribe(&self) -> Result<()> {
-        let subscriber = self.subscriber()?;
-        subscriber.take_mismatch().map_or(Ok(()), Err)
+        self.subscriber()?;
+        self.check_types()
+    }
+
+    /// An error if a publisher was found to send something else. Told once.
+    fn check_types(&self) -> Result<()> {
+        self.subscriber()?.take_mismatch().map_or(Ok(()), Err)
     }
 
     /// Sends a message to every subscriber there is, this object included unless `ignore_own` is set.

@@ -34,6 +34,9 @@ const ATTEMPTS: u32 = 4;
 /// When to try again where too many wait at a publisher's door.
 const RETRY: Duration = Duration::from_millis(10);
 
+/// When to look again where the directory cannot be watched.
+const BLIND: Duration = Duration::from_millis(50);
+
 /// What is watched here: the directory, and a timer for those who are to be greeted again.
 const DIRECTORY: u64 = 0;
 const TIMER: u64 = 1;
@@ -146,11 +149,11 @@ impl Arrivals {
 
     /// Begins to look, and waits a moment for those who are there already.
     pub(crate) fn start(self: &Arc<Self>) -> Result<()> {
-        let error = |source| Error::os("watching a directory", source);
-        let watch =
-            changes::watch(&self.place.held_path(), self.served(), DIRECTORY).map_err(error)?;
-        self.state().directory = Some(watch);
+        // A user may have but few of them.
+        let watch = changes::watch(&self.place.held_path(), self.served(), DIRECTORY).ok();
+        self.state().directory = watch;
         self.look()?;
+        self.look_again_if_blind();
         self.state().looked = true;
         let open =
             |state: &mut State| state.met.values().any(|met| !matches!(met, Met::Answered(_)));
@@ -318,10 +321,17 @@ impl Arrivals {
     }
 
     fn try_again_soon(self: &Arc<Self>) {
-        let _ = self.set_timer();
+        let _ = self.set_timer(RETRY);
     }
 
-    fn set_timer(self: &Arc<Self>) -> std::io::Result<()> {
+    /// Looks by the clock where nobody tells of changes.
+    fn look_again_if_blind(self: &Arc<Self>) {
+        if self.state().directory.is_none() {
+            let _ = self.set_timer(BLIND);
+        }
+    }
+
+    fn set_timer(self: &Arc<Self>, after: Duration) -> std::io::Result<()> {
         let mut state = self.state();
         if state.timer.is_none() {
             let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
@@ -330,7 +340,7 @@ impl Arrivals {
             state.timer = Some((timer, watch));
         }
         if let Some((timer, _)) = &state.timer {
-            let once = Timespec { tv_sec: 0, tv_nsec: RETRY.subsec_nanos().into() };
+            let once = Timespec { tv_sec: 0, tv_nsec: after.subsec_nanos().into() };
             let never = Timespec { tv_sec: 0, tv_nsec: 0 };
             let when = Itimerspec { it_interval: never, it_value: once };
             timerfd_settime(timer, TimerfdTimerFlags::empty(), &when)?;
@@ -351,5 +361,8 @@ impl Served for Arrivals {
         }
         // Should the directory not be readable, the next change tells.
         let _ = self.look();
+        if token == TIMER {
+            self.look_again_if_blind();
+        }
     }
 }

@@ -37,6 +37,7 @@ impl<T: Message> Topic<T> {
             if let Some(message) = self.recv() {
                 return Ok(message);
             }
+            self.check_types()?;
             let mut ready = watched
                 .readable()
                 .await

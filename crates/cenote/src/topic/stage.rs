@@ -51,8 +51,9 @@ impl Publisher {
 
     /// Makes shared memory part of the publisher's pool, once.
     fn adopt(&self, tensor: &Tensor) -> Result<Option<Tensor>> {
+        // In this order, so that they are dropped after the lock.
+        let _dead = self.adopted().take_dead();
         let mut adopted = self.adopted();
-        let dead = adopted.take_dead();
         let identity = tensor.buffer_identity();
         if let Some(found) = adopted.find(identity.id()) {
             return Ok(Some(tensor.over_buffer_of(found)));
@@ -62,8 +63,6 @@ impl Publisher {
             let (identity, alive) = (identity.id(), identity.weak());
             adopted.0.push(Adoption { identity, alive, adopted: made.clone() });
         }
-        drop(adopted);
-        drop(dead);
         Ok(made)
     }
 }
