@@ -36,7 +36,8 @@ struct Ledger {
     cap: Credit,
     /// Credit that no shard has.
     free: Credit,
-    /// Whether somebody will look for idle blocks. If not, no shard has credit.
+    /// Whether the pool is on the rota of those that are looked at. If it should be and is not, no
+    /// shard has credit, or there is no thread to look.
     watched: bool,
 }
 
@@ -502,6 +503,9 @@ impl Store {
 
 impl Drop for Store {
     fn drop(&mut self) {
+        if self.ledger.get_mut().unwrap_or_else(PoisonError::into_inner).watched {
+            decay::leave(self);
+        }
         for shard in self.shards() {
             drop(shard.close());
         }
