@@ -445,6 +445,25 @@ fn the_hard_limit_frees_retained_blocks_then_asks_then_fails() {
 }
 
 #[test]
+fn whoever_is_asked_about_the_hard_limit_learns_what_is_in_use() {
+    let told = Arc::new(Mutex::new(None));
+    let hear = Arc::clone(&told);
+    let pool = BufferPool::options()
+        .hard_limit(MIB)
+        .on_limit(move |shortage| {
+            *hear.lock().unwrap() = Some((shortage.asked, shortage.live));
+            false
+        })
+        .build();
+    retain(&pool, &[256 * KIB]);
+    let _live = pool.acquire::<u8>(512 * KIB).unwrap();
+    assert!(pool.acquire::<u8>(896 * KIB).is_err());
+    // What is retained is not in use, though it is counted against the limit.
+    assert_eq!(*told.lock().unwrap(), Some((896 * KIB, 512 * KIB)));
+    assert_eq!(pool.retained_bytes(), 256 * KIB);
+}
+
+#[test]
 fn statistics_tell_waste_and_peak() {
     let pool = BufferPool::unbounded();
     let buffer = pool.acquire::<u8>(1000).unwrap();

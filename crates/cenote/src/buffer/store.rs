@@ -7,14 +7,14 @@
 //!
 //! Locks are taken in the order gate, ledger, shard. Memory is mapped and freed under none.
 
-use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, OnceLock, PoisonError};
 
 use super::block::{Block, Fill};
 use super::class::Fit;
 use super::credit::Credit;
 use super::decay;
-use super::gate::{self, Entry};
+use super::gate;
+use super::ledger::{Ledger, Open};
 use super::memory::{ALIGN, Extras};
 use super::raw::RawBuffer;
 use super::seat::{self, SEATS};
@@ -23,52 +23,13 @@ use super::shard::Shard;
 use super::stats::BufferStats;
 use crate::dtype::Element;
 use crate::error::{Error, Limit, Result};
-use crate::sync::{AtomicUsize, Mutex, MutexGuard, Ordering::Relaxed, yield_now};
+use crate::sync::{AtomicUsize, Mutex, Ordering::Relaxed, yield_now};
 
 /// From this size on a block gets what [`Settings::extras`] asks for.
 const LARGE: usize = 4 << 20;
 
 /// From this many bytes on that go to the allocator at once it is asked to pass them on.
 const KEPT_BY_HEAP: usize = 1 << 20;
-
-#[derive(Debug)]
-struct Ledger {
-    cap: Credit,
-    /// Credit that no shard has.
-    free: Credit,
-    /// Whether the pool is on the rota of those that are looked at. If it should be and is not, no
-    /// shard has credit, or there is no thread to look.
-    watched: bool,
-}
-
-impl Ledger {
-    fn draw(&mut self, wanted: Credit) -> Credit {
-        let given = self.free.at_most(wanted);
-        self.free.spend(given);
-        given
-    }
-}
-
-/// The ledger, as long as it is locked.
-struct Open<'a> {
-    // Declared first: unlocked before the gate is left.
-    ledger: MutexGuard<'a, Ledger>,
-    inside: Entry,
-}
-
-impl Deref for Open<'_> {
-    type Target = Ledger;
-
-    fn deref(&self) -> &Ledger {
-        &self.ledger
-    }
-}
-
-impl DerefMut for Open<'_> {
-    fn deref_mut(&mut self) -> &mut Ledger {
-        &mut self.ledger
-    }
-}
 
 #[derive(Debug)]
 pub(super) struct Store {
@@ -87,7 +48,7 @@ impl Store {
         Arc::new(Store {
             shards: [const { OnceLock::new() }; SEATS],
             settings,
-            ledger: Mutex::new(Ledger { cap, free: cap, watched: false }),
+            ledger: Ledger::new(cap),
             allocated: AtomicUsize::new(0),
             peak: AtomicUsize::new(0),
         })
@@ -151,8 +112,7 @@ impl Store {
     }
 
     fn ledger(&self) -> Open<'_> {
-        let inside = gate::enter();
-        Open { ledger: self.ledger.lock().unwrap_or_else(PoisonError::into_inner), inside }
+        Open::new(&self.ledger)
     }
 
     /// Serves a request that its own shard could not.
@@ -215,7 +175,7 @@ impl Store {
                     continue;
                 }
             }
-            let shortage = Shortage { asked: size, live: limit - free, limit };
+            let shortage = Shortage { asked: size, live: self.stats().live_bytes, limit };
             let possible = size <= limit;
             if !(possible && self.settings.on_limit.as_ref().is_some_and(|ask| ask(shortage))) {
                 return Err(Error::OutOfMemory {
@@ -430,7 +390,10 @@ impl Store {
             match self.allocate(fit) {
                 Ok((block, refused)) => {
                     shard.count(|stats| stats.refuse(refused));
-                    self.retain(shard, block);
+                    if !self.retain(shard, block) {
+                        // The cap was lowered meanwhile.
+                        return Ok(made);
+                    }
                 }
                 Err(error) => {
                     self.forget(size);
