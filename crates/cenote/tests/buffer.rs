@@ -11,10 +11,15 @@ use std::sync::{Arc, Barrier};
 use std::thread;
 use std::time::Duration;
 
+use cenote::buffer::BufferPoolOptions;
 use cenote::{
     Buffer, BufferPool, Complex, DType, Element, Error, Limit, MemoryPool, UnifiedBuffer, bf16, f16,
 };
 use proptest::prelude::*;
+
+use mapping::Mapping;
+
+mod mapping;
 
 const KIB: usize = 1 << 10;
 const MIB: usize = 1 << 20;
@@ -488,6 +493,32 @@ fn wishes_for_large_blocks_are_granted_or_reported() {
     for refused in [stats.huge_pages_refused, stats.prefaults_refused, stats.locks_refused] {
         assert!(refused <= 1 && (cfg!(target_os = "linux") || refused == 1));
     }
+}
+
+/// A block of 4 MiB from a pool with these options, what the kernel says of it, and the pool.
+fn large(options: BufferPoolOptions) -> Option<(Buffer<u8>, Mapping, BufferPool)> {
+    let pool = options.build();
+    // Nobody looks at it before the kernel is asked: no page is there because somebody touched it.
+    let block = pool.acquire_zeroed::<u8>(4 * MIB).unwrap();
+    let mapping = Mapping::of(block.as_ptr())?;
+    Some((block, mapping, pool))
+}
+
+#[test]
+fn the_kernel_was_asked_for_what_is_not_reported_as_refused() {
+    let Some((_plain, plain, _)) = large(BufferPool::options()) else { return };
+    assert!(!plain.wants_huge_pages() && !plain.is_locked());
+
+    let (_huge, huge, pool) = large(BufferPool::options().huge_pages(true)).unwrap();
+    let may_differ = pool.stats().huge_pages_refused == 1;
+    assert!(may_differ || huge.wants_huge_pages(), "{huge:?}");
+
+    let (_present, present, pool) = large(BufferPool::options().prefault(true)).unwrap();
+    let may_differ = pool.stats().prefaults_refused == 1;
+    assert!(may_differ || present.resident() >= 4 * MIB, "{present:?}");
+
+    let (_locked, locked, pool) = large(BufferPool::options().lock(true)).unwrap();
+    assert_eq!(pool.stats().locks_refused == 0, locked.is_locked(), "{locked:?}");
 }
 
 // ---- a model --------------------------------------------------------------------------------------
