@@ -302,4 +302,29 @@ mod tests {
         let _inside = gate::enter();
         assert!(!ROTA.lock().turns.iter().any(|turn| turn.store.ptr_eq(&weak)));
     }
+
+    /// The signals that the thread blocks, a bit for each.
+    #[cfg(target_os = "linux")]
+    fn blocked_signals() -> Option<u64> {
+        let tasks = std::fs::read_dir("/proc/self/task").unwrap();
+        let mut statuses = tasks
+            .filter_map(|task| std::fs::read_to_string(task.unwrap().path().join("status")).ok());
+        let status = statuses.find(|status| status.starts_with("Name:\tcenote-decay\n"))?;
+        let mask = status.lines().find_map(|line| line.strip_prefix("SigBlk:"))?;
+        u64::from_str_radix(mask.trim(), 16).ok()
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn the_thread_is_sent_no_signals() {
+        if std::env::var_os("CENOTE_TEST_EMULATED").is_some() {
+            return println!("NOT AVAILABLE under emulation: the signals that a thread blocks");
+        }
+        let pool = BufferPool::options().idle_after(Some(Duration::from_secs(3600))).build();
+        drop(pool.acquire::<u8>(100).unwrap());
+        // It names itself when it runs first.
+        assert!(within_a_minute(|| blocked_signals().is_some()));
+        let terminate = 1 << (libc::SIGTERM - 1);
+        assert!(blocked_signals().is_some_and(|mask| mask & terminate != 0));
+    }
 }
