@@ -25,6 +25,7 @@ mod decay;
 mod device;
 mod gate;
 mod given_back;
+mod ledger;
 #[cfg(all(test, loom))]
 mod loom_tests;
 mod memory;

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use bytemuck::checked::{self, CheckedCastError};
 use bytemuck::{CheckedBitPattern, NoUninit};
 use half::{bf16, f16};
 use num_complex::Complex;
@@ -139,7 +140,14 @@ impl FromStr for DType {
 }
 
 mod sealed {
-    pub trait Sealed {}
+    use bytemuck::checked::CheckedCastError;
+
+    /// Looks at bytes as elements: alignment and length are checked, and the bytes where not all of
+    /// them are elements.
+    pub trait Sealed: Sized {
+        fn cast(bytes: &[u8]) -> Result<&[Self], CheckedCastError>;
+        fn cast_mut(bytes: &mut [u8]) -> Result<&mut [Self], CheckedCastError>;
+    }
 }
 
 /// A Rust type that a tensor can hold.
@@ -154,8 +162,18 @@ pub trait Element:
 }
 
 macro_rules! elements {
-    ($($ty:ty => $dtype:ident,)*) => {$(
-        impl sealed::Sealed for $ty {}
+    ($cast:ident: $($ty:ty => $dtype:ident,)*) => {$(
+        impl sealed::Sealed for $ty {
+            #[inline]
+            fn cast(bytes: &[u8]) -> Result<&[Self], CheckedCastError> {
+                Ok($cast::try_cast_slice(bytes)?)
+            }
+
+            #[inline]
+            fn cast_mut(bytes: &mut [u8]) -> Result<&mut [Self], CheckedCastError> {
+                Ok($cast::try_cast_slice_mut(bytes)?)
+            }
+        }
         impl Element for $ty {
             const DTYPE: DType = DType::$dtype;
         }
@@ -163,7 +181,7 @@ macro_rules! elements {
     )*};
 }
 
-elements! {
+elements! { bytemuck:
     f32 => F32,
     f64 => F64,
     f16 => F16,
@@ -176,9 +194,12 @@ elements! {
     u16 => U16,
     u32 => U32,
     u64 => U64,
-    bool => Bool,
     Complex<f32> => Complex64,
     Complex<f64> => Complex128,
+}
+
+elements! { checked:
+    bool => Bool,
 }
 
 #[cfg(test)]

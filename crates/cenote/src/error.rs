@@ -510,7 +510,7 @@ pub enum Error {
     },
 
     /// A directory that processes meet in cannot be used.
-    #[error("{op} {} failed", path.display())]
+    #[error("{op} {} failed: {source}", path.display())]
     Directory {
         /// What was attempted.
         op: &'static str,
@@ -574,7 +574,7 @@ pub enum Error {
     },
 
     /// Connecting to the owner of a pool failed.
-    #[error("connecting to the owner of pool `{pool}` failed")]
+    #[error("connecting to the owner of pool `{pool}` failed: {source}")]
     Connect {
         /// The pool.
         pool: String,

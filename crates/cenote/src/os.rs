@@ -20,4 +20,6 @@ pub(crate) mod peer;
 #[cfg(target_os = "linux")]
 pub(crate) mod socket;
 #[cfg(target_os = "linux")]
+pub(crate) mod thread;
+#[cfg(target_os = "linux")]
 pub(crate) mod unix;

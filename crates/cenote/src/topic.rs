@@ -335,13 +335,15 @@ impl<T: Message> Topic<T> {
 impl Topic<Tensor> {
     /// Allocates a tensor from the topic's own pool, so that sending it copies nothing.
     pub fn alloc_tensor(&self, shape: &[usize], dtype: DType) -> Result<Tensor> {
-        self.pool()?.alloc(shape, dtype)
+        let publisher = self.publisher()?;
+        publisher.with_room(|| publisher.pool.alloc(shape, dtype))
     }
 }
 
 impl Topic<Image> {
     /// Allocates an image from the topic's own pool, so that sending it copies nothing.
     pub fn image(&self, width: usize, height: usize, format: PixelFormat) -> Result<Image> {
-        Image::new_in(self.pool()?, width, height, format)
+        let publisher = self.publisher()?;
+        publisher.with_room(|| Image::new_in(&publisher.pool, width, height, format))
     }
 }

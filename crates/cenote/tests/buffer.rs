@@ -11,10 +11,15 @@ use std::sync::{Arc, Barrier};
 use std::thread;
 use std::time::Duration;
 
+use cenote::buffer::BufferPoolOptions;
 use cenote::{
     Buffer, BufferPool, Complex, DType, Element, Error, Limit, MemoryPool, UnifiedBuffer, bf16, f16,
 };
 use proptest::prelude::*;
+
+use mapping::Mapping;
+
+mod mapping;
 
 const KIB: usize = 1 << 10;
 const MIB: usize = 1 << 20;
@@ -285,6 +290,7 @@ fn sizes_beyond_all_memory_are_errors() {
     assert!(pool.acquire_zeroed::<u8>(1 << 46).is_err());
     assert!(pool.reserve::<u64>(usize::MAX, 1).is_err());
     assert_eq!(pool.stats().live_bytes, 0);
+    assert_eq!(pool.stats().peak_bytes, 0, "what could not be had was never there");
     drop(pool.acquire::<u8>(100).unwrap());
 }
 
@@ -445,6 +451,25 @@ fn the_hard_limit_frees_retained_blocks_then_asks_then_fails() {
 }
 
 #[test]
+fn whoever_is_asked_about_the_hard_limit_learns_what_is_in_use() {
+    let told = Arc::new(Mutex::new(None));
+    let hear = Arc::clone(&told);
+    let pool = BufferPool::options()
+        .hard_limit(MIB)
+        .on_limit(move |shortage| {
+            *hear.lock().unwrap() = Some((shortage.asked, shortage.live));
+            false
+        })
+        .build();
+    retain(&pool, &[256 * KIB]);
+    let _live = pool.acquire::<u8>(512 * KIB).unwrap();
+    assert!(pool.acquire::<u8>(896 * KIB).is_err());
+    // What is retained is not in use, though it is counted against the limit.
+    assert_eq!(*told.lock().unwrap(), Some((896 * KIB, 512 * KIB)));
+    assert_eq!(pool.retained_bytes(), 256 * KIB);
+}
+
+#[test]
 fn statistics_tell_waste_and_peak() {
     let pool = BufferPool::unbounded();
     let buffer = pool.acquire::<u8>(1000).unwrap();
@@ -469,6 +494,32 @@ fn wishes_for_large_blocks_are_granted_or_reported() {
     for refused in [stats.huge_pages_refused, stats.prefaults_refused, stats.locks_refused] {
         assert!(refused <= 1 && (cfg!(target_os = "linux") || refused == 1));
     }
+}
+
+/// A block of 4 MiB from a pool with these options, what the kernel says of it, and the pool.
+fn large(options: BufferPoolOptions) -> Option<(Buffer<u8>, Mapping, BufferPool)> {
+    let pool = options.build();
+    // Nobody looks at it before the kernel is asked: no page is there because somebody touched it.
+    let block = pool.acquire_zeroed::<u8>(4 * MIB).unwrap();
+    let mapping = Mapping::of(block.as_ptr())?;
+    Some((block, mapping, pool))
+}
+
+#[test]
+fn the_kernel_was_asked_for_what_is_not_reported_as_refused() {
+    let Some((_plain, plain, _)) = large(BufferPool::options()) else { return };
+    assert!(!plain.wants_huge_pages() && !plain.is_locked());
+
+    let (_huge, huge, pool) = large(BufferPool::options().huge_pages(true)).unwrap();
+    let may_differ = pool.stats().huge_pages_refused == 1;
+    assert!(may_differ || huge.wants_huge_pages(), "{huge:?}");
+
+    let (_present, present, pool) = large(BufferPool::options().prefault(true)).unwrap();
+    let may_differ = pool.stats().prefaults_refused == 1;
+    assert!(may_differ || present.resident() >= 4 * MIB, "{present:?}");
+
+    let (_locked, locked, pool) = large(BufferPool::options().lock(true)).unwrap();
+    assert_eq!(pool.stats().locks_refused == 0, locked.is_locked(), "{locked:?}");
 }
 
 // ---- a model --------------------------------------------------------------------------------------

@@ -8,6 +8,10 @@ use cenote::buffer::{DeviceAllocator, DeviceMemory, HostDevice, HostView, SyncSt
 use cenote::{DType, Error, MemoryPool, Result, UnifiedBuffer};
 use proptest::prelude::*;
 
+use mapping::Mapping;
+
+mod mapping;
+
 const MIB: usize = 1 << 20;
 
 // ---- MemoryPool -----------------------------------------------------------------------------------
@@ -177,10 +181,16 @@ fn pinned_memory_is_pinned_or_says_that_it_is_not() {
     let mut buffer = pool.acquire_pinned(&[100], DType::F32).unwrap();
     buffer.host_mut::<f32>().unwrap().fill(1.0);
     assert_eq!(buffer.host::<f32>().unwrap(), [1.0; 100]);
-    println!("pinned: {}", buffer.is_pinned());
     assert!(cfg!(target_os = "linux") || !buffer.is_pinned());
+    let place = buffer.host_bytes().unwrap().as_ptr();
+    if let Some(mapping) = Mapping::of(place) {
+        assert_eq!(mapping.is_locked(), buffer.is_pinned(), "{mapping:?}");
+    }
     pool.release(&mut buffer).unwrap();
     assert!(!buffer.is_pinned());
+    // The pool has it still, and does not keep it locked.
+    assert_eq!(pool.pool_size(), 1);
+    assert!(Mapping::of(place).is_none_or(|mapping| !mapping.is_locked()));
 }
 
 // ---- UnifiedBuffer --------------------------------------------------------------------------------

@@ -229,6 +229,16 @@ mod tests {
     }
 
     #[test]
+    fn the_child_of_a_child_that_used_no_pool_sits_where_it_sat() {
+        if emulated() {
+            return;
+        }
+        let seat = seat::number();
+        let grandchild = || seat::number() == seat && seat::neighbours() == 1;
+        assert!(child_succeeds(|| child_succeeds(grandchild)));
+    }
+
+    #[test]
     fn idle_memory_decays_in_a_child_too() {
         if emulated() {
             return;

@@ -24,6 +24,9 @@ fn sitting(_inside: &Entry) -> MutexGuard<'static, [u32; SEATS]> {
 thread_local! {
     // Without a destructor, so that reading it is one load, and allowed until the thread is gone.
     static NUMBER: Cell<usize> = const { Cell::new(UNSEATED) };
+    /// The seat that this thread is counted on. Unlike `NUMBER` it is known to a forked child before
+    /// it has sat down, which may be when it forks in turn.
+    static COUNTED: Cell<usize> = const { Cell::new(UNSEATED) };
     static SEAT: Seat = Seat::take();
 }
 
@@ -35,6 +38,7 @@ impl Seat {
         let mut sitting = sitting(&inside);
         let number = emptiest(&sitting);
         sitting[number] += 1;
+        COUNTED.set(number);
         Seat(number)
     }
 }
@@ -42,6 +46,7 @@ impl Seat {
 impl Drop for Seat {
     fn drop(&mut self) {
         sitting(&gate::enter())[self.0] -= 1;
+        COUNTED.set(UNSEATED);
         NUMBER.set(UNSEATED);
     }
 }
@@ -79,9 +84,17 @@ fn sit_down() -> usize {
 pub(super) fn inherit(inside: &Entry) {
     let mut seats = sitting(inside);
     *seats = [0; SEATS];
-    if let Some(own) = seats.get_mut(NUMBER.replace(UNSEATED)) {
+    if let Some(own) = seats.get_mut(COUNTED.get()) {
         *own = 1;
     }
+    NUMBER.set(UNSEATED);
+}
+
+/// The threads on this thread's seat.
+#[cfg(all(test, target_os = "linux", not(loom)))]
+pub(super) fn neighbours() -> u32 {
+    let own = number();
+    sitting(&gate::enter())[own]
 }
 
 #[cfg(not(loom))]

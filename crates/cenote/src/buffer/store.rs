@@ -7,14 +7,14 @@
 //!
 //! Locks are taken in the order gate, ledger, shard. Memory is mapped and freed under none.
 
-use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, OnceLock, PoisonError};
 
 use super::block::{Block, Fill};
 use super::class::Fit;
 use super::credit::Credit;
 use super::decay;
-use super::gate::{self, Entry};
+use super::gate;
+use super::ledger::{Ledger, Open};
 use super::memory::{ALIGN, Extras};
 use super::raw::RawBuffer;
 use super::seat::{self, SEATS};
@@ -23,51 +23,13 @@ use super::shard::Shard;
 use super::stats::BufferStats;
 use crate::dtype::Element;
 use crate::error::{Error, Limit, Result};
-use crate::sync::{AtomicUsize, Mutex, MutexGuard, Ordering::Relaxed, yield_now};
+use crate::sync::{AtomicUsize, Mutex, Ordering::Relaxed, yield_now};
 
 /// From this size on a block gets what [`Settings::extras`] asks for.
 const LARGE: usize = 4 << 20;
 
 /// From this many bytes on that go to the allocator at once it is asked to pass them on.
 const KEPT_BY_HEAP: usize = 1 << 20;
-
-#[derive(Debug)]
-struct Ledger {
-    cap: Credit,
-    /// Credit that no shard has.
-    free: Credit,
-    /// Whether somebody will look for idle blocks. If not, no shard has credit.
-    watched: bool,
-}
-
-impl Ledger {
-    fn draw(&mut self, wanted: Credit) -> Credit {
-        let given = self.free.at_most(wanted);
-        self.free.spend(given);
-        given
-    }
-}
-
-/// The ledger, as long as it is locked.
-struct Open<'a> {
-    // Declared first: unlocked before the gate is left.
-    ledger: MutexGuard<'a, Ledger>,
-    inside: Entry,
-}
-
-impl Deref for Open<'_> {
-    type Target = Ledger;
-
-    fn deref(&self) -> &Ledger {
-        &self.ledger
-    }
-}
-
-impl DerefMut for Open<'_> {
-    fn deref_mut(&mut self) -> &mut Ledger {
-        &mut self.ledger
-    }
-}
 
 #[derive(Debug)]
 pub(super) struct Store {
@@ -86,7 +48,7 @@ impl Store {
         Arc::new(Store {
             shards: [const { OnceLock::new() }; SEATS],
             settings,
-            ledger: Mutex::new(Ledger { cap, free: cap, watched: false }),
+            ledger: Ledger::new(cap),
             allocated: AtomicUsize::new(0),
             peak: AtomicUsize::new(0),
         })
@@ -150,8 +112,7 @@ impl Store {
     }
 
     fn ledger(&self) -> Open<'_> {
-        let inside = gate::enter();
-        Open { ledger: self.ledger.lock().unwrap_or_else(PoisonError::into_inner), inside }
+        Open::new(&self.ledger)
     }
 
     /// Serves a request that its own shard could not.
@@ -193,7 +154,7 @@ impl Store {
                 }
             }
         });
-        grown.inspect_err(|_| self.forget(size))
+        grown.inspect(|_| self.note_peak()).inspect_err(|_| self.forget(size))
     }
 
     fn allocate(&self, fit: Fit) -> Result<(Block, Extras)> {
@@ -214,7 +175,7 @@ impl Store {
                     continue;
                 }
             }
-            let shortage = Shortage { asked: size, live: limit - free, limit };
+            let shortage = Shortage { asked: size, live: self.stats().live_bytes, limit };
             let possible = size <= limit;
             if !(possible && self.settings.on_limit.as_ref().is_some_and(|ask| ask(shortage))) {
                 return Err(Error::OutOfMemory {
@@ -233,9 +194,12 @@ impl Store {
         let admitted = self.allocated.fetch_update(Relaxed, Relaxed, |allocated| {
             allocated.checked_add(size).filter(|&sum| sum <= limit)
         });
-        let before = admitted.map_err(|allocated| limit.saturating_sub(allocated))?;
-        self.peak.fetch_max(before + size, Relaxed);
-        Ok(())
+        admitted.map(drop).map_err(|allocated| limit.saturating_sub(allocated))
+    }
+
+    /// Notes that memory which was admitted could be had.
+    fn note_peak(&self) {
+        self.peak.fetch_max(self.allocated.load(Relaxed), Relaxed);
     }
 
     /// Retains a block for which its shard has no credit, or frees it.
@@ -400,6 +364,7 @@ impl Store {
     }
 
     fn take_in(self: &Arc<Self>, block: Block) -> usize {
+        self.note_peak();
         let (shard, size, capacity) = (self.shard(), block.size(), block.capacity());
         if !self.retain(shard, block) {
             return 0;
@@ -428,8 +393,12 @@ impl Store {
             }
             match self.allocate(fit) {
                 Ok((block, refused)) => {
+                    self.note_peak();
                     shard.count(|stats| stats.refuse(refused));
-                    self.retain(shard, block);
+                    if !self.retain(shard, block) {
+                        // The cap was lowered meanwhile.
+                        return Ok(made);
+                    }
                 }
                 Err(error) => {
                     self.forget(size);
@@ -502,6 +471,9 @@ impl Store {
 
 impl Drop for Store {
     fn drop(&mut self) {
+        if self.ledger.get_mut().unwrap_or_else(PoisonError::into_inner).watched {
+            decay::leave(self);
+        }
         for shard in self.shards() {
             drop(shard.close());
         }

@@ -101,6 +101,9 @@ impl TensorPoolConfig {
             let rule = "it must be at least 4096 bytes and one slot, and fit the address space";
             return Err(bad("pool_size", rule));
         }
+        if self.access == PoolAccess::Group(u32::MAX) {
+            return Err(bad("access", "no group has that number"));
+        }
         if self.memory != TensorMemory::Shm {
             return Err(bad("memory", "a pool can be made of shm memory only"));
         }
@@ -237,6 +240,7 @@ mod tests {
             ("max_slots", TensorPoolConfig { max_slots: 0, ..small() }),
             ("max_slots", TensorPoolConfig { max_slots: usize::MAX, ..small() }),
             ("memory", TensorPoolConfig { memory: TensorMemory::Mem, ..small() }),
+            ("access", TensorPoolConfig { access: PoolAccess::Group(u32::MAX), ..small() }),
         ] {
             let error = config.check().unwrap_err();
             assert!(matches!(error, Error::BadConfig { field: f, .. } if f == field), "{error}");

@@ -8,6 +8,7 @@ use std::sync::{Arc, MutexGuard, PoisonError};
 use crate::error::Result;
 use crate::memory::budget::Budget;
 use crate::memory::select::Wish;
+use crate::os::thread::spawn;
 use crate::pool::allocator::SegmentId;
 use crate::pool::config::Step;
 use crate::pool::owner::{Owner, Spared};
@@ -80,7 +81,7 @@ impl<S: Spared> Owner<S> {
     pub(super) fn grow_ahead(self: &Arc<Self>) {
         let owner = self.clone();
         let thread = std::thread::Builder::new().name("cenote-growth".into()).stack_size(STACK);
-        if thread.spawn(move || owner.grow_now()).is_err() {
+        if spawn(thread, move || owner.grow_now()).is_err() {
             self.wanted.store(0, Ordering::Relaxed);
         }
     }

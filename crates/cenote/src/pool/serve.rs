@@ -4,6 +4,7 @@ use std::convert::Infallible;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
 
 use rustix::process::{Resource, getrlimit};
 use rustix::rand::{GetRandomFlags, getrandom};
@@ -31,6 +32,9 @@ const MAX_ATTACHERS: usize = 1024;
 
 /// How many connections are accepted, and packets read, before others have their turn.
 const AT_ONCE: usize = 32;
+
+/// How long the service thread rests when nobody can be let in, nor turned away.
+const REST: Duration = Duration::from_millis(10);
 
 /// Tokens of what is watched: the listener, the directory, and two for each connection.
 const LISTENER: u64 = 0;
@@ -211,8 +215,11 @@ impl<S: Spared> Owner<S> {
         };
         let mut reserve = reserve();
         *reserve = None;
-        if let Ok(Some(connection)) = unix::accept(listener) {
-            refuse(connection.as_fd(), Refusal::Memory);
+        match unix::accept(listener) {
+            Ok(Some(connection)) => refuse(connection.as_fd(), Refusal::Memory),
+            Ok(None) => {}
+            // Not even that: it would be asked for again and again without a pause.
+            Err(_) => std::thread::sleep(REST),
         }
         *reserve = place.lock_file().ok();
     }

@@ -15,6 +15,7 @@ use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::event::{EventfdFlags, eventfd};
 
 use crate::os::fork::{self, PerProcess};
+use crate::os::thread::spawn;
 
 /// Something with descriptors to be watched.
 pub(crate) trait Served: Send + Sync {
@@ -192,8 +193,9 @@ impl Service {
     /// Starts the thread, once. What is watched before it runs waits for it.
     fn start(&'static self) -> io::Result<()> {
         if !self.runs.swap(true, Ordering::Relaxed) {
-            let thread = thread::Builder::new().name("cenote".into()).spawn(|| self.run());
-            thread.inspect_err(|_| self.runs.store(false, Ordering::Relaxed))?;
+            let thread = thread::Builder::new().name("cenote".into());
+            let started = spawn(thread, || self.run());
+            started.inspect_err(|_| self.runs.store(false, Ordering::Relaxed))?;
         }
         Ok(())
     }

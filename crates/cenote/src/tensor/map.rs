@@ -194,11 +194,11 @@ fn locate(layout: &Layout, index: &[usize]) -> Result<usize> {
 
 /// Looks at bytes as elements. The dtype has been checked; alignment and values have not.
 pub(crate) fn cast<T: Element>(bytes: &[u8]) -> Result<&[T]> {
-    checked::try_cast_slice(bytes).map_err(cast_error::<T>)
+    T::cast(bytes).map_err(cast_error::<T>)
 }
 
 pub(crate) fn cast_mut<T: Element>(bytes: &mut [u8]) -> Result<&mut [T]> {
-    checked::try_cast_slice_mut(bytes).map_err(cast_error::<T>)
+    T::cast_mut(bytes).map_err(cast_error::<T>)
 }
 
 fn cast_error<T: Element>(error: checked::CheckedCastError) -> Error {

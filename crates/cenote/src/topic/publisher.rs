@@ -219,6 +219,29 @@ impl Publisher {
 
 /// Slow subscribers.
 impl Publisher {
+    /// Takes the oldest message with a tensor out of the ring; false if there is none, or subscribers
+    /// are waited for.
+    pub(super) fn push_out_oldest(&self) -> bool {
+        if self.policy != Policy::KeepLast {
+            return false;
+        }
+        let mut state = self.state();
+        let shape = self.ring.shape;
+        let kept = state.next.wrapping_sub(self.ring.first).min(shape.depth);
+        let oldest = (1..=kept).rev().map(|back| state.next.wrapping_sub(back));
+        let place = |sequence: u64| shape.place(sequence.wrapping_sub(self.ring.first));
+        let found = oldest.map(|sequence| (sequence, place(sequence)));
+        let Some((sequence, place)) = found.into_iter().find(|(_, at)| state.held[*at].is_some())
+        else {
+            return false;
+        };
+        self.writer().retract(sequence);
+        let old = state.held[place].take();
+        drop(state);
+        drop(old);
+        true
+    }
+
     /// Waits until no subscriber needs the message that the next one pushes out.
     fn make_room<'a>(
         &'a self,

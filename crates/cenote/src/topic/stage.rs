@@ -2,7 +2,7 @@
 
 use std::sync::Weak;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::memory::TensorMemory;
 use crate::tensor::Tensor;
 use crate::topic::publisher::Publisher;
@@ -44,9 +44,20 @@ impl Publisher {
             },
             None => StagedBecause::Heap,
         };
-        let staged = self.pool.stage(tensor)?;
+        let staged = self.with_room(|| self.pool.stage(tensor))?;
         self.staged.count(why, staged.nbytes());
         Ok(Some(staged))
+    }
+
+    /// Allocates. Where the pool is full of what is kept for subscribers, the oldest of that goes first,
+    /// unless the policy is to wait for them.
+    pub(crate) fn with_room<T>(&self, alloc: impl Fn() -> Result<T>) -> Result<T> {
+        loop {
+            match alloc() {
+                Err(Error::PoolFull { .. }) if self.push_out_oldest() => {}
+                done => return done,
+            }
+        }
     }
 
     /// Makes shared memory part of the publisher's pool, once.

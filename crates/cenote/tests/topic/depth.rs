@@ -1,6 +1,6 @@
 //! How many messages are kept, and how those that are not are counted.
 
-use cenote::{Tensor, Topic};
+use cenote::{DType, Tensor, TensorMemory, TensorOptions, TensorPoolConfig, Topic, TopicConfig};
 
 use super::Test;
 use super::talk::{LONG, drain, meet, publisher, range, send, subscriber, take, topic};
@@ -10,6 +10,7 @@ pub(crate) const TESTS: &[Test] = &[
     ("as_many_are_received_as_were_queued", exact),
     ("a_slow_subscriber_is_told_exactly_what_it_missed", missed),
     ("a_subscriber_that_never_receives_holds_nothing", never),
+    ("a_queue_gives_way_to_what_is_sent_next", gives_way),
     ("what_a_subscriber_holds_is_not_reused", held),
     ("the_latest_message_skips_the_others", latest),
     ("sequences_go_on_beyond_the_largest_number", wrap),
@@ -91,7 +92,7 @@ fn held() {
     (3..1000).for_each(|number| send(&topic, number).unwrap());
     assert_eq!(holder.ask("kept"), "0 1 2");
     holder.kill();
-    let free = |_| Tensor::clone(&topic.alloc_tensor(&[10], cenote::DType::U8).unwrap());
+    let free = |_| Tensor::clone(&topic.alloc_tensor(&[10], DType::U8).unwrap());
     let all: Vec<Tensor> = (0..6).map(free).collect();
     assert_eq!(all.len(), 6, "all but the two that are queued");
 }
@@ -137,4 +138,26 @@ fn wrap() {
     assert_eq!(drain(&own), [0, 1]);
     (2..10).for_each(|number| send(&own, number).unwrap());
     assert_eq!((drain(&own), own.missed(), own.stats().sent), (vec![7, 8, 9], 5, 10));
+}
+
+/// The ring would hold more tensors than the pool has slots for.
+fn gives_way() {
+    let pool = TensorPoolConfig { max_slots: 4, ..TensorPoolConfig::small() };
+    let topic: Topic<Tensor> =
+        Topic::with_config(&unique(), TopicConfig { pool, ..TopicConfig::default() }).unwrap();
+    let heap = TensorOptions::new().memory(TensorMemory::Mem);
+    for number in 0..20_u64 {
+        let mut tensor = match number % 2 {
+            0 => topic.alloc_tensor(&[1], DType::U64).unwrap(),
+            _ => heap.clone().create(&[1], DType::U64).unwrap(),
+        };
+        tensor.map_mut().unwrap().as_mut_slice::<u64>().unwrap()[0] = number;
+        topic.send(&tensor).unwrap();
+    }
+    let received: Vec<u64> = std::iter::from_fn(|| topic.recv())
+        .map(|tensor| tensor.to_vec::<u64>().unwrap()[0])
+        .collect();
+    assert!(!received.is_empty() && received.is_sorted());
+    assert_eq!(received.last(), Some(&19));
+    assert_eq!(received.len() as u64 + topic.missed(), 20);
 }
