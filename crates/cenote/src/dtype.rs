@@ -166,12 +166,12 @@ macro_rules! elements {
         impl sealed::Sealed for $ty {
             #[inline]
             fn cast(bytes: &[u8]) -> Result<&[Self], CheckedCastError> {
-                Ok($cast::try_cast_slice(bytes)?)
+                $cast::try_cast_slice(bytes).map_err(CheckedCastError::from)
             }
 
             #[inline]
             fn cast_mut(bytes: &mut [u8]) -> Result<&mut [Self], CheckedCastError> {
-                Ok($cast::try_cast_slice_mut(bytes)?)
+                $cast::try_cast_slice_mut(bytes).map_err(CheckedCastError::from)
             }
         }
         impl Element for $ty {

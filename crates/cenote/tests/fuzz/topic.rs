@@ -20,7 +20,7 @@ use crate::stranger::wire::{
 use crate::stranger::{Random, eventually, memfd, topic_dir, unique};
 
 /// Bytes of a subscription's row.
-const ROW: usize = 128;
+const ROW: usize = 256;
 
 /// Of a row, which is written; and of a ring, which is not.
 const ROW_SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW);
