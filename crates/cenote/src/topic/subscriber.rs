@@ -10,13 +10,10 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use rustix::buffer::spare_capacity;
-use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
-use rustix::io::Errno;
 
 use crate::error::{Error, Result};
-use crate::os::fork;
+use crate::os::{self, fork};
 use crate::tensor::Tensor;
 use crate::tensor::attaching::{Attaching, Progress};
 use crate::tensor::packed::Packed;
@@ -35,9 +32,6 @@ const TRIES: usize = 64;
 /// When to look again for a message whose segment is on its way, whose pool does not answer, or whose
 /// publisher is dying.
 const LOOK_AGAIN: Duration = Duration::from_millis(1);
-
-/// As good as for ever, and not too much for the kernel.
-const FOR_EVER: Duration = Duration::from_secs(1 << 30);
 
 /// What receives.
 #[derive(Debug)]
@@ -227,14 +221,11 @@ impl Subscriber {
 
     fn sleep(&self, left: Option<Duration>) -> Result<()> {
         let stuck = self.receiving().sources.iter().any(|source| source.stuck);
-        let most = if stuck { LOOK_AGAIN } else { FOR_EVER };
-        let left = left.map_or(most, |left| left.min(most));
-        let left = Timespec::try_from(left).ok();
+        let left =
+            if stuck { Some(left.map_or(LOOK_AGAIN, |left| left.min(LOOK_AGAIN))) } else { left };
         let mut events = Vec::with_capacity(16);
-        match epoll::wait(&self.epoll, spare_capacity(&mut events), left.as_ref()) {
-            Ok(_) | Err(Errno::INTR) => {}
-            Err(source) => return Err(Error::os("waiting for a message", source)),
-        }
+        os::epoll::wait(&self.epoll, &mut events, left)
+            .map_err(|source| Error::os("waiting for a message", source))?;
         self.hush(&events);
         Ok(())
     }

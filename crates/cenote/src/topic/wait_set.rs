@@ -5,12 +5,10 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustix::buffer::spare_capacity;
-use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
-use rustix::io::Errno;
 
 use crate::error::{Error, Result};
+use crate::os;
 use crate::topic::message::Message;
 use crate::topic::{Parts, Topic};
 
@@ -70,12 +68,9 @@ impl WaitSet {
     ///
     /// Call [`recv`](Topic::recv) on each until it gives `None`: what is not taken is told again.
     pub fn wait(&self, timeout: Option<Duration>) -> Result<Vec<usize>> {
-        let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
         let mut events = Vec::with_capacity(self.topics.len().max(1));
-        match epoll::wait(&self.epoll, spare_capacity(&mut events), timeout.as_ref()) {
-            Ok(_) | Err(Errno::INTR) => {}
-            Err(source) => return Err(Error::os("waiting for topics", source)),
-        }
+        os::epoll::wait(&self.epoll, &mut events, timeout)
+            .map_err(|source| Error::os("waiting for topics", source))?;
         let key = |event: &epoll::Event| usize::try_from({ event.data }.u64()).ok();
         Ok(events.iter().filter_map(key).collect())
     }

@@ -90,6 +90,8 @@ impl Memory {
     fn check(&self) {
         let now = Memory::now();
         assert!(now.shared <= self.shared + 64, "{self:?} before, {now:?} after");
-        assert!(now.private <= self.private + 1024, "{self:?} before, {now:?} after");
+        // The emulator's own memory grows with every piece of code it translates.
+        let emulated = std::env::var_os("CENOTE_TEST_EMULATED").is_some();
+        assert!(emulated || now.private <= self.private + 1024, "{self:?} before, {now:?} after");
     }
 }
