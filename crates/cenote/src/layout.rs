@@ -69,6 +69,18 @@ impl Layout {
         Ok(layout)
     }
 
+    /// The bytes of a [`Layout::contiguous`] of this shape.
+    #[cfg(target_os = "linux")]
+    #[inline]
+    pub(crate) fn packed_len(shape: &[usize], item_size: usize) -> Result<usize> {
+        // Zero stays zero, and is refused below, as is what is too large.
+        let len = shape.iter().fold(item_size, |len, &axis| len.saturating_mul(axis));
+        match isize::try_from(len) {
+            Ok(1..) if shape.len() <= MAX_DIMS => Ok(len),
+            _ => Err(bad_shape(shape, item_size)),
+        }
+    }
+
     /// Makes a scalar [`Layout::contiguous`] of this shape, and tells how many bytes that are. In
     /// place: a layout is large, and allocating from a pool is quick.
     #[inline]

@@ -161,11 +161,12 @@ impl TensorPool {
     #[inline]
     pub fn alloc(&self, shape: &[usize], dtype: DType) -> Result<Tensor> {
         let owner = self.owner("alloc")?;
-        let mut layout = Layout::scalar(0, dtype.size());
-        let len = layout.pack(shape)?;
+        let len = Layout::packed_len(shape, dtype.size())?;
         let buffer = home::allocated(owner, owner.alloc(len)?, len)?;
         check_len(&buffer, len)?;
-        let mut tensor = Tensor::of(buffer, layout, dtype);
+        // In place: a layout is large, and all the rest is quick.
+        let mut tensor = Tensor::of(buffer, Layout::scalar(0, dtype.size()), dtype);
+        tensor.layout.pack(shape)?;
         if dtype == DType::Bool {
             tensor.clear()?;
         }

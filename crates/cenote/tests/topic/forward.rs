@@ -153,7 +153,10 @@ fn stopped() {
     let asleep = cpu_time(ClockId::ThreadCPUTime, || {
         assert!(topic.recv_timeout(Duration::from_secs(1)).unwrap().is_none());
     });
-    assert!(asleep < Duration::from_millis(100), "it slept, and used {asleep:?}");
+    // Looking again now and then costs more in an emulator.
+    let emulated = std::env::var_os("CENOTE_TEST_EMULATED").is_some();
+    let most = Duration::from_millis(if emulated { 600 } else { 100 });
+    assert!(asleep < most, "it slept, and used {asleep:?}");
     origin.signal(libc::SIGCONT);
     assert_eq!((take(&topic, 1), topic.missed()), (vec![0], 0));
 }
