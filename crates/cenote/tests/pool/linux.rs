@@ -137,7 +137,11 @@ struct Peer {
 
 impl Peer {
     fn start(role: &str) -> Peer {
-        Peer::run(Command::new(std::env::current_exe().unwrap()).env(ROLE, role))
+        // A sanitizer must leave signals alone; without one the variable means nothing.
+        let options = std::env::var("ASAN_OPTIONS").unwrap_or_default();
+        let options = format!("{options}:handle_segv=0");
+        let this = std::env::current_exe().unwrap();
+        Peer::run(Command::new(this).env(ROLE, role).env("ASAN_OPTIONS", options))
     }
 
     /// Starts a command that is this program, in a role.

@@ -52,10 +52,15 @@ pub(crate) fn main() -> ExitCode {
 }
 
 fn trial(&(name, test): &Test) -> Trial {
-    // The emulator can neither fork a process that has threads nor filter its system calls.
-    let unavailable = emulated() && (name.contains("forked") || name.contains("system_call"));
+    // The emulator can neither fork a process that has threads nor filter its system calls, and a
+    // sanitizer makes system calls of its own.
+    let sanitized = std::env::var_os("ASAN_OPTIONS").is_some();
+    let unavailable = match name {
+        _ if name.contains("system_call") => emulated() || sanitized,
+        _ => emulated() && name.contains("forked"),
+    };
     if unavailable {
-        println!("NOT AVAILABLE under emulation: {name}");
+        println!("NOT AVAILABLE in an emulator or sanitizer: {name}");
     }
     Trial::test(name, move || {
         test();
