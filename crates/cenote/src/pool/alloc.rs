@@ -242,7 +242,7 @@ impl<S: Spared> Owner<S> {
     pub(crate) fn offer(spare: Arc<S>) {
         // Either way it is a spare that nobody else has now.
         if let Ok(Some(spare)) | Err(spare) = Hot::put(spare, Self::place_for) {
-            Self::give_back_whole(spare, false);
+            Self::give_back_whole(spare);
         }
     }
 
@@ -275,10 +275,10 @@ impl<S: Spared> Owner<S> {
     }
 
     /// Takes back a slot, and what a handle of it was made of.
-    pub(crate) fn give_back_whole(spare: Arc<S>, published: bool) {
+    fn give_back_whole(spare: Arc<S>) {
         // The spare may be all that keeps the pool, and goes into it.
         if let Some(owner) = spare.owner().cloned() {
-            owner.give_back(spare.slot().index, Some(spare), published);
+            owner.take_back(spare);
         }
     }
 

@@ -21,12 +21,12 @@ use crate::os::peer::Peer;
 use crate::pool::allocator::{SegmentId, Slot};
 use crate::pool::files;
 use crate::pool::greeting::{self, Answer, Begun};
-use crate::pool::held::Spares;
 use crate::pool::hot::Hot;
 use crate::pool::lease::{Leases, Refused, Shipped};
 use crate::pool::owner::Spared;
 use crate::pool::place::{Entry, Place};
 use crate::pool::service::{self, Served, Watch};
+use crate::pool::spares::Spares;
 use crate::pool::wire::{Kind, MAX_SHARED, Packet, Refusal, Welcome, header, row};
 use crate::region::{Map, Words};
 use crate::sync::{AtomicU64, Ordering};
@@ -285,6 +285,7 @@ impl<S: Spared> Attachment<S> {
     /// goes from one to the other and back, and another is added only here, under the lock.
     #[cold]
     fn account_for<R>(&self, slot: u32, lease: impl FnOnce() -> R) -> Result<R> {
+        let mut dropped = Vec::new(); // after the lock, which is declared later
         let mut state = self.state();
         let row = &self.row.get()[row::LEASES..];
         let is_held = |word: &AtomicU64| word.load(Ordering::Relaxed) != 0;
@@ -299,26 +300,15 @@ impl<S: Spared> Attachment<S> {
             state.room = room(self.spares.count());
         }
         if state.room == 0 {
-            let spares = self.spares.take();
+            dropped.extend(self.spares.take());
             state.room = room(0);
-            if state.room == 0 {
-                let pool = self.entry.name.clone();
-                return Err(Error::TooManyLeases { pool, max: self.max_leases });
-            }
-            let leased = self.lease_with_room(state, lease);
-            drop(spares);
-            return Ok(leased);
         }
-        Ok(self.lease_with_room(state, lease))
-    }
-
-    fn lease_with_room<R>(
-        &self,
-        mut state: MutexGuard<'_, State<S>>,
-        lease: impl FnOnce() -> R,
-    ) -> R {
+        if state.room == 0 {
+            let pool = self.entry.name.clone();
+            return Err(Error::TooManyLeases { pool, max: self.max_leases });
+        }
         state.room -= 1;
-        lease()
+        Ok(lease())
     }
 
     fn check_usable(&self) -> Result<()> {
