@@ -307,13 +307,7 @@ impl Arrivals {
             (Kind::Subscribed, _) => {}
             (Kind::Mismatch, _) => {
                 let theirs: Mismatch = wire::read(&answer.bytes)?;
-                return Err(Error::TypeMismatch {
-                    topic: self.topic.clone(),
-                    ours: self.signature.to_string(),
-                    theirs: theirs.signature.to_string(),
-                    pid: answer.peer.pid,
-                    program: answer.peer.program(),
-                });
+                return Err(self.signature.mismatch(&self.topic, &theirs.signature, &answer.peer));
             }
             _ => return Err(Error::BadMessage { what: "a publisher's answer is none" }),
         }

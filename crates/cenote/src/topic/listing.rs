@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bytemuck::{Pod, Zeroable};
 
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::os::fork::GuardedSocket;
 use crate::os::packet;
 use crate::os::peer::Peer;
@@ -102,13 +102,7 @@ pub(crate) fn check_type(place: &Place, topic: &str, ours: &Signature) -> Result
         if let Some((peer, Some(told))) = ask(place, &entry)
             && told.head.signature != *ours
         {
-            return Err(Error::TypeMismatch {
-                topic: topic.to_owned(),
-                ours: ours.to_string(),
-                theirs: told.head.signature.to_string(),
-                pid: peer.pid,
-                program: peer.program(),
-            });
+            return Err(ours.mismatch(topic, &told.head.signature, &peer));
         }
     }
     Ok(())

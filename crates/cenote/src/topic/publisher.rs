@@ -8,7 +8,6 @@
 //! not the pool's business.
 
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -20,7 +19,6 @@ use crate::os::packet;
 use crate::pool::host::{Guest, Host};
 use crate::pool::wire::{Kind, Packet};
 use crate::region::Words;
-use crate::sync::Ordering;
 use crate::tensor::{Tensor, TensorPool};
 use crate::topic::bell::News;
 use crate::topic::config::{Policy, TopicConfig};
@@ -58,7 +56,6 @@ pub(crate) struct Publisher {
     own: OnceLock<Arc<News>>,
     pub(crate) staged: Staged,
     adopted: Mutex<AdoptedTensors>,
-    closed: AtomicBool,
 }
 
 #[derive(Debug)]
@@ -145,7 +142,6 @@ impl Publisher {
             own: OnceLock::new(),
             staged: Staged::default(),
             adopted: Mutex::default(),
-            closed: AtomicBool::new(false),
         }))
     }
 
@@ -405,7 +401,6 @@ impl Publisher {
         if self.check_process().is_err() {
             return;
         }
-        self.closed.store(true, Ordering::Relaxed);
         self.writer().close();
         self.pool.close();
         let mut state = self.state();

@@ -4,6 +4,9 @@ use std::fmt;
 
 use bytemuck::{Pod, Zeroable};
 
+use crate::error::Error;
+use crate::os::peer::Peer;
+
 /// The longest name of a type that is told to others; the rest is cut.
 const MAX_NAME: usize = 104;
 
@@ -46,6 +49,17 @@ impl Signature {
         let mut signature = Signature { kind, name_len: cut as u64, ..Self::zeroed() };
         signature.name[..cut].copy_from_slice(&name.as_bytes()[..cut]);
         signature
+    }
+
+    /// What to tell somebody who expects this, and meets a publisher of something else.
+    pub(crate) fn mismatch(&self, topic: &str, theirs: &Signature, publisher: &Peer) -> Error {
+        Error::TypeMismatch {
+            topic: topic.to_owned(),
+            ours: self.to_string(),
+            theirs: theirs.to_string(),
+            pid: publisher.pid,
+            program: publisher.program(),
+        }
     }
 
     /// Whether messages are tensors.

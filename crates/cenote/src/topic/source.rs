@@ -165,14 +165,12 @@ impl Source {
         lost
     }
 
-    /// Skips all but the newest message; tells how many that was.
-    pub(crate) fn skip_to_newest(&mut self) -> u64 {
+    /// Skips all but the newest message.
+    pub(crate) fn skip_to_newest(&mut self) {
         let ahead = self.reader().head().wrapping_sub(self.cursor());
-        let skipped = if ahead > 1 && ahead < u64::MAX / 2 { ahead - 1 } else { 0 };
-        if skipped > 0 {
-            self.advance(skipped);
+        if ahead > 1 && ahead < u64::MAX / 2 {
+            self.advance(ahead - 1);
         }
-        skipped
     }
 
     /// Passes `count` messages.

@@ -162,8 +162,9 @@ impl Subscriber {
             source.skip_to_newest();
         }
         let mut newest = None;
-        while let Some(message) = receiving.take(&self.news) {
-            newest = Some(message);
+        // One of each: a publisher that is quicker than this does not keep it going.
+        for _ in 0..receiving.sources.len() {
+            newest = receiving.take(&self.news).or(newest);
         }
         if receiving.watched {
             return self.rearm(receiving).or(newest);
