@@ -43,6 +43,8 @@ mod domain;
 mod dtype;
 mod error;
 mod format;
+#[cfg(all(target_os = "linux", feature = "gl"))]
+mod gl;
 mod image;
 mod layout;
 mod memory;
@@ -53,6 +55,8 @@ mod pool;
 mod region;
 mod sync;
 mod tensor;
+#[cfg(all(target_os = "linux", feature = "gl"))]
+mod texture;
 #[cfg(target_os = "linux")]
 mod topic;
 
@@ -65,7 +69,13 @@ pub use device::{Device, cuda_available, cuda_device_count};
 pub use domain::Domain;
 pub use dtype::{DType, Element};
 pub use error::{Dims, Error, Holder, Limit, NotWritable, Result, Shortage, Unavailable};
+#[cfg(all(target_os = "linux", feature = "gl"))]
+pub use error::{GlCode, GlError, GlGone};
 pub use format::{Few, FormatKind, FourCc, ImageShape, PixelFormat, Plane, Planes};
+#[cfg(all(target_os = "linux", feature = "gl"))]
+pub use gl::{GlContext, GlInfo, GlStats, GlThread, GlWork};
+#[cfg(all(target_os = "linux", feature = "gl"))]
+pub use glow;
 pub use half::{bf16, f16};
 pub use image::{Image, Pixel, PixelArray, PixelValue};
 pub use layout::{Layout, MAX_DIMS, Runs};
@@ -83,6 +93,8 @@ pub use pool::{
 pub use tensor::{BufferIdentity, Tensor, TensorMap, TensorMapMut, TensorOptions};
 #[cfg(target_os = "linux")]
 pub use tensor::{PlaneDescriptor, PoolName, TensorDescriptor, TensorPool};
+#[cfg(all(target_os = "linux", feature = "gl"))]
+pub use texture::{DmaBufImage, GlTexture};
 #[cfg(target_os = "linux")]
 pub use topic::{
     Topic,

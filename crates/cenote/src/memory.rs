@@ -2,6 +2,8 @@
 
 pub(crate) mod budget;
 pub(crate) mod mem;
+#[cfg(all(target_os = "linux", feature = "gl"))]
+pub(crate) mod pbo;
 pub(crate) mod select;
 #[cfg(target_os = "linux")]
 pub(crate) mod shm;
@@ -14,8 +16,8 @@ use crate::error::{Error, Result, Unavailable};
 
 /// A kind of memory.
 ///
-/// Heap and shared memory work today. The other kinds have their names and codes, and report that
-/// they are not available.
+/// Heap and shared memory work everywhere on Linux. OpenGL buffers are made by a context, never by
+/// themselves. DMA-BUFs have their name and code, and report that they are not available.
 ///
 /// ```
 /// use cenote::TensorMemory;
@@ -34,7 +36,7 @@ pub enum TensorMemory {
     Dma = 1,
     /// Shared memory (a sealed memfd), which other processes can map.
     Shm = 2,
-    /// An OpenGL pixel buffer object. Not available yet.
+    /// An OpenGL pixel buffer object: made by a `GlContext` (feature `gl`), and by nothing else.
     Pbo = 3,
 }
 
@@ -85,7 +87,8 @@ impl TensorMemory {
             TensorMemory::Mem => Ok(()),
             _ if select::force_mem().unwrap_or(false) => Err(Unavailable::ForcedMem),
             TensorMemory::Shm => shm_availability(),
-            TensorMemory::Dma | TensorMemory::Pbo => Err(Unavailable::NotSupported),
+            TensorMemory::Pbo => Err(Unavailable::NeedsContext),
+            TensorMemory::Dma => Err(Unavailable::NotSupported),
         }
     }
 }

@@ -14,6 +14,8 @@ mod copy;
 mod descriptor;
 #[cfg(target_os = "linux")]
 mod fd;
+#[cfg(all(target_os = "linux", feature = "gl"))]
+mod gl;
 #[cfg(target_os = "linux")]
 mod home;
 mod image;
@@ -201,7 +203,7 @@ impl Tensor {
     /// Tensors are made here: the layout is checked against dtype and buffer.
     #[inline]
     fn over(buffer: Handle, layout: Layout, dtype: DType) -> Result<Tensor> {
-        Tensor::check(&layout, dtype, buffer.storage().region.len())?;
+        Tensor::check(&layout, dtype, buffer.storage().len())?;
         Ok(Tensor::of(buffer, layout, dtype))
     }
 
@@ -312,7 +314,8 @@ impl Tensor {
 
     /// Makes the elements accessible for reading.
     ///
-    /// On heap and shared memory this is no system call and takes nanoseconds.
+    /// On heap and shared memory this is no system call and takes nanoseconds. An OpenGL buffer is
+    /// waited for until the GPU has done what it was told to.
     ///
     /// ```
     /// use cenote::Tensor;
@@ -325,9 +328,10 @@ impl Tensor {
     /// # Ok::<(), cenote::Error>(())
     /// ```
     pub fn map(&self) -> Result<TensorMap<'_>> {
-        let bytes = self.buffer.storage().region.bytes();
+        let (bytes, hold) = self.buffer.storage().read()?;
         let stable = self.buffer.is_stable();
-        Ok(TensorMap { bytes, layout: &self.layout, dtype: self.dtype, stable })
+        let (base, layout) = (0, &self.layout);
+        Ok(TensorMap { bytes, base, layout, dtype: self.dtype, stable, _hold: hold })
     }
 
     /// Makes the elements accessible for writing.
@@ -350,9 +354,16 @@ impl Tensor {
     /// # Ok::<(), cenote::Error>(())
     /// ```
     pub fn map_mut(&mut self) -> Result<TensorMapMut<'_>> {
-        let bytes = self.buffer.bytes_mut().map_err(|why| Error::NotWritable { why })?;
         let (layout, dtype, format) = (self.layout, self.dtype, self.format);
-        Ok(TensorMapMut { bytes, layout, dtype, format })
+        let refused = |why| Error::NotWritable { why };
+        let storage = self.buffer.storage_mut().map_err(refused)?;
+        let len = storage.len();
+        // The planes of an image may lie beyond its elements.
+        let range = || if format.is_some() { 0..len } else { layout.byte_range() };
+        let foreign = storage.foreign();
+        let written = storage.write(range)?;
+        let (bytes, base, hold) = written.ok_or_else(|| refused(foreign))?;
+        Ok(TensorMapMut { bytes, base, layout, dtype, format, _hold: hold })
     }
 }
 

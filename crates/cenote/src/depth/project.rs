@@ -39,6 +39,7 @@ impl DepthImage {
                 point.copy_from_slice(&camera.project(pixel % width, pixel / width, depth));
             }
         })?;
+        drop(map);
         Ok(cloud)
     }
 

@@ -6,7 +6,6 @@ use std::sync::OnceLock;
 use rustix::fs::SealFlags;
 
 use crate::error::{Error, Result, Unavailable};
-use crate::memory::TensorMemory;
 use crate::memory::budget::Budget;
 use crate::memory::select::{Grants, Request};
 use crate::memory::storage::Storage;
@@ -37,13 +36,7 @@ pub(crate) fn allocate(request: &Request<'_>, grants: &mut Grants) -> Result<Sto
     let map = Map::shared(fd.as_fd(), request.len, request.map_align(), Access::Write)
         .map_err(|source| Error::os("mapping shared memory", source))?;
     grants.advise(request.advice, &map);
-    Ok(Storage {
-        region: Region::map(map, Access::Write),
-        memory: TensorMemory::Shm,
-        stable: true,
-        fd: Some(fd),
-        _reservation: None,
-    })
+    Ok(Storage::shm(Region::map(map, Access::Write), true, Some(fd), None))
 }
 
 /// Who may write imported memory.
@@ -71,13 +64,8 @@ pub(crate) fn import(fd: OwnedFd, needed: usize, import: Import) -> Result<Stora
     };
     let map = Map::shared(fd.as_fd(), len, 1, access)
         .map_err(|source| Error::os("mapping shared memory", source))?;
-    Ok(Storage {
-        region: Region::map(map, access),
-        memory: TensorMemory::Shm,
-        stable: import == Import::Trusted || is_write_sealed(&facts),
-        fd: Some(fd),
-        _reservation: Some(reservation),
-    })
+    let stable = import == Import::Trusted || is_write_sealed(&facts);
+    Ok(Storage::shm(Region::map(map, access), stable, Some(fd), Some(reservation)))
 }
 
 fn check(facts: &Facts, needed: usize, import: Import) -> Result<()> {

@@ -69,14 +69,23 @@ impl Tensor {
     /// ```
     pub fn make_mut(&mut self) -> Result<TensorMapMut<'_>> {
         // Not `not_writable`, which without `&mut` could miss what another thread did last.
-        if self.buffer.bytes_mut().is_err() {
+        if self.buffer.storage_mut().is_err() {
             *self = self.copied(CopyReason::MakeMut)?;
         }
         self.map_mut()
     }
 
+    /// Options for more of the memory that this tensor is in.
+    fn same_memory(&self) -> TensorOptions {
+        #[cfg(all(target_os = "linux", feature = "gl"))]
+        if let Some(context) = self.gl_context() {
+            return context.options();
+        }
+        TensorOptions::new().memory(self.memory())
+    }
+
     fn copied(&self, reason: CopyReason) -> Result<Tensor> {
-        let options = TensorOptions::new().memory(self.memory());
+        let options = self.same_memory();
         let stride = self.effective_row_stride().filter(|_| reason == CopyReason::MakeMut);
         let copy = match (self.format, self.image_size()) {
             (Some(format), Some(size)) => options.image_with_stride(size, format, stride)?,
@@ -121,14 +130,10 @@ impl Tensor {
         for plane in 0..source.plane_count() {
             let from = source.samples(plane)?;
             let to = *self.samples(plane)?.layout();
-            copy_runs(self.whole_buffer_mut()?, &to, &from)?;
+            copy_runs(&mut self.map_mut()?, &to, &from)?;
             copied += from.nbytes();
         }
         Ok(copied)
-    }
-
-    fn whole_buffer_mut(&mut self) -> Result<&mut [u8]> {
-        Ok(self.map_mut()?.bytes)
     }
 }
 
@@ -141,12 +146,12 @@ fn extend_unaligned<T: Element>(elements: &mut Vec<T>, run: &[u8]) -> Result<()>
 }
 
 /// Copies the bytes of `from` to where `to`, a layout of as many elements, puts them.
-fn copy_runs(bytes: &mut [u8], to: &Layout, from: &Tensor) -> Result<()> {
+fn copy_runs(target: &mut TensorMapMut<'_>, to: &Layout, from: &Tensor) -> Result<()> {
     let map = from.map()?;
     let mut sources = map.runs();
     let mut source: &[u8] = &[];
-    for target in to.runs() {
-        let mut target = &mut bytes[target];
+    for run in to.runs() {
+        let mut target = target.at_mut(run);
         while !target.is_empty() {
             if source.is_empty() {
                 // Both have equally many bytes, so the source does not run out first.

@@ -232,7 +232,6 @@ fn region(map: Arc<Map>, home: Home) -> Result<Handle> {
     };
     // Another process's owner can still write, and ought not to: that much is not trusted.
     let stable = !matches!(home.pool, PoolRef::Leased(_));
-    let storage =
-        Storage { region, memory: TensorMemory::Shm, stable, fd: None, _reservation: None };
+    let storage = Storage::shm(region, stable, None, None);
     Ok(Handle::pooled(storage, Selection::given(TensorMemory::Shm, Origin::Pooled), home))
 }

@@ -34,6 +34,8 @@ pub struct TensorOptions {
     alignment: Option<usize>,
     row_alignment: Option<usize>,
     advice: Advice,
+    #[cfg(all(target_os = "linux", feature = "gl"))]
+    gl: Option<crate::gl::GlContext>,
 }
 
 impl TensorOptions {
@@ -47,6 +49,13 @@ impl TensorOptions {
     pub fn memory(mut self, memory: TensorMemory) -> Self {
         self.memory = Some(memory);
         self
+    }
+
+    /// Asks for a buffer of an OpenGL context.
+    #[cfg(all(target_os = "linux", feature = "gl"))]
+    pub(crate) fn gl(mut self, context: &crate::gl::GlContext) -> Self {
+        self.gl = Some(context.clone());
+        self.memory(TensorMemory::Pbo)
     }
 
     /// Names the memory. The system shows the name of shared memory, as in `/proc/PID/maps`.
@@ -145,6 +154,8 @@ impl TensorOptions {
             len,
             align: check_alignment(self.alignment.unwrap_or(MIN_ALIGN))?.max(MIN_ALIGN),
             memory: self.memory,
+            #[cfg(all(target_os = "linux", feature = "gl"))]
+            gl: self.gl.as_ref(),
             name: self.name.as_deref().map(check_name).transpose()?,
             advice: self.advice,
         };

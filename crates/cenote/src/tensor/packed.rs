@@ -111,7 +111,7 @@ impl Packed<'_> {
     #[inline]
     pub(super) fn in_slot(&self, buffer: Handle) -> Result<Tensor> {
         let Packed { layout, end, dtype, format, device, .. } = *self;
-        if end > buffer.storage().region.len() {
+        if end > buffer.storage().len() {
             return Err(Error::BadMessage { what: "a tensor outside its slot" });
         }
         let tensor = Tensor::of(buffer, layout, dtype).with_device(device);

@@ -42,6 +42,7 @@ impl Publisher {
                 Some(adopted) => return Ok(Some(adopted)),
                 None => StagedBecause::NotAdopted,
             },
+            None if tensor.memory() == TensorMemory::Pbo => StagedBecause::Pbo,
             None => StagedBecause::Heap,
         };
         let staged = self.with_room(|| self.pool.stage(tensor))?;

@@ -1,0 +1,214 @@
+//! DMA-BUFs as textures, without a copy.
+
+use std::os::fd::AsFd;
+use std::sync::Arc;
+
+use crate::error::{Error, GlError, Result};
+use crate::format::{FourCc, PixelFormat};
+use crate::gl::objects::{Object, Owned, TextureName};
+use crate::gl::{Core, DmaBufAttributes, GlContext, Saved};
+use crate::tensor::{BufferIdentity, PlaneDescriptor};
+use crate::texture::texel::Texel;
+use crate::texture::{GlTexture, generate, set_parameters};
+
+/// The file system of DMA-BUFs.
+const DMA_BUF_MAGIC: i64 = 0x444d_4142;
+
+/// Rows one after the other, and nothing else: what memory is unless a driver says otherwise.
+const LINEAR: u64 = 0;
+
+/// The target of textures that only shaders can read.
+const TEXTURE_EXTERNAL: u32 = 0x8d65;
+
+/// An image in DMA-BUFs: what a camera, a video decoder or a dma-heap gave out.
+///
+/// ```no_run
+/// use cenote::{DmaBufImage, FourCc, GlContext, PlaneDescriptor};
+/// # let fd: std::os::fd::OwnedFd = unimplemented!();
+///
+/// let gl = GlContext::headless()?;
+/// let frame = DmaBufImage::new(1920, 1080, FourCc::new(b"AB24"))
+///     .plane(PlaneDescriptor::new(&fd)?.with_stride(1920 * 4));
+/// let texture = gl.import(&frame)?;
+/// # Ok::<(), cenote::Error>(())
+/// ```
+#[derive(Debug)]
+#[must_use]
+pub struct DmaBufImage {
+    width: usize,
+    height: usize,
+    fourcc: FourCc,
+    modifier: Option<u64>,
+    planes: Vec<PlaneDescriptor>,
+}
+
+impl DmaBufImage {
+    /// An image without planes yet. `fourcc` is DRM's, as
+    /// [`drm_fourcc`](PixelFormat::drm_fourcc) gives it.
+    pub fn new(width: usize, height: usize, fourcc: FourCc) -> DmaBufImage {
+        DmaBufImage { width, height, fourcc, modifier: None, planes: Vec::new() }
+    }
+
+    /// Adds the next plane. Its stride must be set.
+    pub fn plane(mut self, plane: PlaneDescriptor) -> DmaBufImage {
+        self.planes.push(plane);
+        self
+    }
+
+    /// Says how the memory is tiled or compressed, with one of DRM's modifiers.
+    pub fn modifier(mut self, modifier: u64) -> DmaBufImage {
+        self.modifier = Some(modifier);
+        self
+    }
+
+    /// What EGL is told; an error for what no driver could be trusted to refuse.
+    fn attributes(&self) -> Result<DmaBufAttributes> {
+        let bad = |rule| Error::Gl(GlError::BadDmaBuf { rule });
+        let fit = || bad("a number of it does not fit 31 bits");
+        if self.width == 0 || self.height == 0 {
+            return Err(bad("it has no pixels"));
+        }
+        if self.planes.is_empty() {
+            return Err(bad("it has no plane"));
+        }
+        let fourcc = self.fourcc.to_u32();
+        let mut attributes =
+            DmaBufAttributes::new(self.width, self.height, fourcc).ok_or_else(fit)?;
+        for (index, plane) in self.planes.iter().enumerate() {
+            let offset = plane.offset().unwrap_or(0);
+            let stride = plane.stride().ok_or_else(|| bad("a plane has no stride"))?;
+            check_kind(plane)?;
+            if index > 2 {
+                return Err(bad("it has more than three planes"));
+            }
+            let fd = plane.fd().try_clone_to_owned();
+            let fd = fd.map_err(|source| Error::os("duplicating a file descriptor", source))?;
+            attributes.plane(index, fd, (offset, stride), self.modifier).ok_or_else(fit)?;
+        }
+        self.check_bounds()?;
+        Ok(attributes)
+    }
+
+    /// What of a buffer it is.
+    fn key(&self) -> Box<[u64]> {
+        let DmaBufImage { width, height, fourcc, modifier, .. } = *self;
+        let head =
+            [width as u64, height as u64, fourcc.to_u32().into(), modifier.unwrap_or(u64::MAX)];
+        let number = |given: Option<usize>| given.map_or(u64::MAX, |given| given as u64);
+        let place = |plane: &PlaneDescriptor| [number(plane.offset()), number(plane.stride())];
+        head.into_iter().chain(self.planes.iter().flat_map(place)).collect()
+    }
+
+    /// A plane that overruns its buffer would be read all the same by some drivers. How a tiled one
+    /// lies only its driver knows.
+    fn check_bounds(&self) -> Result<()> {
+        let bad = |rule| Error::Gl(GlError::BadDmaBuf { rule });
+        if self.modifier.is_some_and(|modifier| modifier != LINEAR) {
+            return Ok(());
+        }
+        let Some(format) = PixelFormat::from_drm(self.fourcc) else {
+            return Err(bad("its format is none of those that are known to lie in rows"));
+        };
+        if format.plane_count() != self.planes.len() {
+            let (expected, given) = (format.plane_count(), self.planes.len());
+            return Err(Error::PlaneCount { format: format.name(), expected, given });
+        }
+        let tight = format.min_row_stride(self.width)?;
+        let shapes = format.planes(self.width, self.height, tight)?;
+        for (plane, shape) in self.planes.iter().zip(shapes.iter()) {
+            let stride = plane.stride().unwrap_or(0);
+            if stride < shape.row_bytes {
+                return Err(bad("a stride is shorter than the row"));
+            }
+            let overrun = || bad("a plane reaches beyond the end of its buffer");
+            let rows = stride.checked_mul(shape.rows - 1);
+            let end = rows
+                .and_then(|rows| rows.checked_add(shape.row_bytes))
+                .and_then(|bytes| bytes.checked_add(plane.offset().unwrap_or(0)))
+                .ok_or_else(overrun)?;
+            if end as u64 > size(plane)? {
+                return Err(overrun());
+            }
+        }
+        Ok(())
+    }
+}
+
+fn size(plane: &PlaneDescriptor) -> Result<u64> {
+    let end = rustix::fs::seek(plane.fd(), rustix::fs::SeekFrom::End(0));
+    end.map_err(|source| Error::os("asking for the size of a DMA-BUF", source))
+}
+
+fn check_kind(plane: &PlaneDescriptor) -> Result<()> {
+    let found = rustix::fs::fstatfs(plane.fd().as_fd());
+    let found = found.map_err(|source| Error::os("fstatfs", source))?;
+    if found.f_type == DMA_BUF_MAGIC {
+        return Ok(());
+    }
+    Err(GlError::BadDmaBuf { rule: "its file descriptor is no DMA-BUF" }.into())
+}
+
+impl GlContext {
+    /// Makes an image in DMA-BUFs a texture, without a copy: what is drawn to the one is in the
+    /// other. The memory stays alive with the texture.
+    ///
+    /// Shaders see red, green, blue and alpha, whatever their order in memory, and so does
+    /// [`GlTexture::read`].
+    ///
+    /// A driver that cannot do it, or a plane that is not all there, is an error.
+    pub fn import(&self, image: &DmaBufImage) -> Result<GlTexture> {
+        let attributes = image.attributes()?;
+        let name =
+            self.core().run("import a DMA-BUF", move |core| Ok(import(core, &attributes)?))?;
+        Ok(self.imported(image, Arc::new(name)))
+    }
+
+    /// Like [`import`](GlContext::import), once for each buffer: the texture is kept, and given out
+    /// again for the same buffer and image, until the last tensor of the buffer is dropped.
+    pub fn import_once(&self, buffer: &BufferIdentity, image: &DmaBufImage) -> Result<GlTexture> {
+        let key = image.key();
+        if let Some(name) = self.core().imports.find(buffer.id(), &key) {
+            return Ok(self.imported(image, name));
+        }
+        let texture = self.import(image)?;
+        if self.core().imports.keep(buffer.id(), key, &texture.name) {
+            let (core, id) = (Arc::downgrade(self.core()), buffer.id());
+            buffer.at_end(Box::new(move || {
+                if let Some(core) = core.upgrade() {
+                    core.imports.forget(Some(id));
+                }
+            }));
+        }
+        Ok(texture)
+    }
+
+    fn imported(&self, image: &DmaBufImage, name: Arc<TextureName>) -> GlTexture {
+        let DmaBufImage { width, height, .. } = *image;
+        let (texel, context) = (Texel::RGBA8, self.clone());
+        GlTexture { name, width, height, texel, context }
+    }
+}
+
+fn import(core: &Arc<Core>, attributes: &DmaBufAttributes) -> Result<TextureName, GlError> {
+    let driver = &core.shared().driver;
+    let missing = || GlError::Missing {
+        missing: "the driver has no EGL_EXT_image_dma_buf_import",
+        source: None,
+    };
+    let image = driver.create_image(attributes).ok_or_else(missing)??;
+    let image_owned = Owned::new(core, Object::Image(image));
+    let _saved = Saved::new(driver);
+    // What only shaders can read is refused by the first target.
+    let mut refused = Ok(());
+    for target in [glow::TEXTURE_2D, TEXTURE_EXTERNAL] {
+        let (texture, name) = generate(core, target)?;
+        driver.image_to_texture(target, image);
+        refused = driver.check("glEGLImageTargetTexture2DOES");
+        if refused.is_ok() {
+            set_parameters(driver, target, true);
+            let _image = Some(image_owned);
+            return Ok(TextureName { name, target, _texture: texture, _image });
+        }
+    }
+    Err(refused.err().unwrap_or_else(missing))
+}
