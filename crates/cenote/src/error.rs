@@ -9,7 +9,7 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
-pub use why::{Holder, Limit, NotWritable, Shortage, Unavailable};
+pub use why::{Holder, Limit, NotWritable, Shortage, Tried, Unavailable};
 
 /// A shape or a list of axes inside an error.
 pub type Dims = Box<[usize]>;
