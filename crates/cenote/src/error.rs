@@ -13,7 +13,7 @@ use std::time::Duration;
 
 #[cfg(all(target_os = "linux", feature = "gl"))]
 pub use gl::{GlCode, GlError, GlGone};
-pub use why::{Holder, Limit, NotWritable, Shortage, Unavailable};
+pub use why::{Holder, Limit, NotWritable, Shortage, Tried, Unavailable};
 
 /// A shape or a list of axes inside an error.
 pub type Dims = Box<[usize]>;

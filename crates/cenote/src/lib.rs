@@ -29,7 +29,8 @@
 //!   memory that was sent to another process is never written again. [`Tensor::make_mut`] copies
 //!   where [`Tensor::map_mut`] refuses.
 //! - **A tensor chooses its memory by itself** unless [`TensorOptions::memory`] says otherwise.
-//!   Heap and shared memory work today; DMA-BUF and OpenGL buffers report that they are unavailable.
+//!   Where there are no DMA-BUFs it is in shared memory, and says why ([`Tensor::selection`]). OpenGL
+//!   buffers report that they are unavailable.
 //!
 //! Strides and offsets are in bytes throughout. File descriptors, sockets and shared memory are on
 //! Linux only.
@@ -68,7 +69,7 @@ pub use depth::{DepthImage, DepthStats, Intrinsics};
 pub use device::{Device, cuda_available, cuda_device_count};
 pub use domain::Domain;
 pub use dtype::{DType, Element};
-pub use error::{Dims, Error, Holder, Limit, NotWritable, Result, Shortage, Unavailable};
+pub use error::{Dims, Error, Holder, Limit, NotWritable, Result, Shortage, Tried, Unavailable};
 #[cfg(all(target_os = "linux", feature = "gl"))]
 pub use error::{GlCode, GlError, GlGone};
 pub use format::{Few, FormatKind, FourCc, ImageShape, PixelFormat, Plane, Planes};
@@ -80,7 +81,10 @@ pub use half::{bf16, f16};
 pub use image::{Image, Pixel, PixelArray, PixelValue};
 pub use layout::{Layout, MAX_DIMS, Runs};
 pub use memory::TensorMemory;
+#[cfg(target_os = "linux")]
+pub use memory::heaps::DMA_HEAP_ENV;
 pub use memory::select::{FORCE_MEM_ENV, NotGranted, PassedOver, Selection, Wish};
+pub use memory::storage::Protection;
 pub use meta::{Header, MAX_FRAME_ID};
 pub use num_complex::Complex;
 #[cfg(target_os = "linux")]

@@ -1,6 +1,13 @@
 //! Where tensor bytes live: the kinds of memory, and how one of them is chosen.
 
+pub(crate) mod access;
 pub(crate) mod budget;
+#[cfg(target_os = "linux")]
+pub(crate) mod dma;
+#[cfg(target_os = "linux")]
+pub(crate) mod heaps;
+#[cfg(target_os = "linux")]
+pub(crate) mod import;
 pub(crate) mod mem;
 #[cfg(all(target_os = "linux", feature = "gl"))]
 pub(crate) mod pbo;
@@ -16,8 +23,8 @@ use crate::error::{Error, Result, Unavailable};
 
 /// A kind of memory.
 ///
-/// Heap and shared memory work everywhere on Linux. OpenGL buffers are made by a context, never by
-/// themselves. DMA-BUFs have their name and code, and report that they are not available.
+/// The heap and shared memory are on every Linux machine. DMA-BUFs need a device that gives them out,
+/// and the right to use it. OpenGL buffers are made by a context, never by themselves.
 ///
 /// ```
 /// use cenote::TensorMemory;
@@ -32,7 +39,7 @@ use crate::error::{Error, Result, Unavailable};
 pub enum TensorMemory {
     /// The heap of this process. Always there; cannot be shared.
     Mem = 0,
-    /// A DMA-BUF, which devices can read and write. Not available yet.
+    /// A DMA-BUF, which devices can read and write.
     Dma = 1,
     /// Shared memory (a sealed memfd), which other processes can map.
     Shm = 2,
@@ -87,8 +94,8 @@ impl TensorMemory {
             TensorMemory::Mem => Ok(()),
             _ if select::force_mem().unwrap_or(false) => Err(Unavailable::ForcedMem),
             TensorMemory::Shm => shm_availability(),
+            TensorMemory::Dma => dma_availability(),
             TensorMemory::Pbo => Err(Unavailable::NeedsContext),
-            TensorMemory::Dma => Err(Unavailable::NotSupported),
         }
     }
 }
@@ -98,8 +105,18 @@ fn shm_availability() -> Result<(), Unavailable> {
     shm::availability()
 }
 
+#[cfg(target_os = "linux")]
+fn dma_availability() -> Result<(), Unavailable> {
+    dma::availability()
+}
+
 #[cfg(not(target_os = "linux"))]
 fn shm_availability() -> Result<(), Unavailable> {
+    Err(Unavailable::Platform)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn dma_availability() -> Result<(), Unavailable> {
     Err(Unavailable::Platform)
 }
 

@@ -4,6 +4,8 @@
 //! say that they are unavailable.
 
 #[cfg(target_os = "linux")]
+pub(crate) mod dmabuf;
+#[cfg(target_os = "linux")]
 pub(crate) mod epoll;
 #[cfg(target_os = "linux")]
 pub(crate) mod exit;

@@ -13,6 +13,8 @@ mod copy;
 #[cfg(target_os = "linux")]
 mod descriptor;
 #[cfg(target_os = "linux")]
+mod dma;
+#[cfg(target_os = "linux")]
 mod fd;
 #[cfg(all(target_os = "linux", feature = "gl"))]
 mod gl;
@@ -55,7 +57,7 @@ use crate::format::PixelFormat;
 use crate::layout::Layout;
 use crate::memory::TensorMemory;
 use crate::memory::select::{Origin, Selection};
-use crate::memory::storage::Storage;
+use crate::memory::storage::{Protection, Storage};
 use crate::region::Region;
 use buffer::Handle;
 pub(crate) use options::check_len;
@@ -307,6 +309,19 @@ impl Tensor {
         self.buffer.identity()
     }
 
+    /// What keeps other processes from writing the bytes, once they have them.
+    ///
+    /// ```
+    /// use cenote::{DType, Protection, Tensor, TensorMemory};
+    ///
+    /// let shared = Tensor::options().memory(TensorMemory::Shm).create(&[4], DType::U8)?;
+    /// assert_eq!(shared.protection(), Protection::Kernel);
+    /// # Ok::<(), cenote::Error>(())
+    /// ```
+    pub fn protection(&self) -> Protection {
+        self.buffer.protection()
+    }
+
     /// Why [`map_mut`](Tensor::map_mut) would refuse now, or `None` if it would not.
     pub fn not_writable(&self) -> Option<NotWritable> {
         self.buffer.not_writable()
@@ -314,8 +329,10 @@ impl Tensor {
 
     /// Makes the elements accessible for reading.
     ///
-    /// On heap and shared memory this is no system call and takes nanoseconds. An OpenGL buffer is
-    /// waited for until the GPU has done what it was told to.
+    /// On heap and shared memory this is no system call and takes nanoseconds. The bytes of a DMA-BUF
+    /// are mapped all the time; two system calls, here and when the guard is dropped, tell the kernel
+    /// that the CPU looks at them, so that it sees what devices wrote. An OpenGL buffer is waited for
+    /// until the GPU has done what it was told to.
     ///
     /// ```
     /// use cenote::Tensor;
@@ -328,10 +345,10 @@ impl Tensor {
     /// # Ok::<(), cenote::Error>(())
     /// ```
     pub fn map(&self) -> Result<TensorMap<'_>> {
-        let (bytes, hold) = self.buffer.storage().read()?;
+        let (bytes, _access) = self.buffer.storage().read()?;
         let stable = self.buffer.is_stable();
         let (base, layout) = (0, &self.layout);
-        Ok(TensorMap { bytes, base, layout, dtype: self.dtype, stable, _hold: hold })
+        Ok(TensorMap { bytes, base, layout, dtype: self.dtype, stable, _access })
     }
 
     /// Makes the elements accessible for writing.
@@ -357,13 +374,12 @@ impl Tensor {
         let (layout, dtype, format) = (self.layout, self.dtype, self.format);
         let refused = |why| Error::NotWritable { why };
         let storage = self.buffer.storage_mut().map_err(refused)?;
-        let len = storage.len();
+        let (len, foreign) = (storage.len(), storage.foreign());
         // The planes of an image may lie beyond its elements.
         let range = || if format.is_some() { 0..len } else { layout.byte_range() };
-        let foreign = storage.foreign();
         let written = storage.write(range)?;
-        let (bytes, base, hold) = written.ok_or_else(|| refused(foreign))?;
-        Ok(TensorMapMut { bytes, base, layout, dtype, format, _hold: hold })
+        let (bytes, base, _access) = written.ok_or_else(|| refused(foreign))?;
+        Ok(TensorMapMut { bytes, base, layout, dtype, format, _access })
     }
 }
 

@@ -19,6 +19,10 @@ pub(crate) const MAX_ALIGN: usize = 1 << 30;
 /// The alignment of everything that does not ask for more: a cache line, and the widest vector.
 pub(crate) const MIN_ALIGN: usize = 64;
 
+/// The alignment of the rows of images in DMA-BUFs, unless another is asked for: what hardware that
+/// reads and writes images wants of them.
+pub(crate) const ROW_ALIGN: usize = 64;
+
 /// Huge pages are of use only to mappings that start on one. (2 MiB on most machines; where they
 /// are larger the advice is merely less likely to be followed.)
 #[cfg(target_os = "linux")]
@@ -32,6 +36,8 @@ pub(crate) struct Request<'a> {
     /// A power of two, at least [`MIN_ALIGN`].
     pub(crate) align: usize,
     pub(crate) memory: Option<TensorMemory>,
+    /// The user named the memory, if one is named.
+    pub(crate) asked: bool,
     /// The context that is asked, where the memory is an OpenGL buffer.
     #[cfg(all(target_os = "linux", feature = "gl"))]
     pub(crate) gl: Option<&'a crate::gl::GlContext>,
@@ -79,6 +85,10 @@ pub struct Selection {
     origin: Origin,
     passed_over: Vec<PassedOver>,
     grants: Grants,
+    /// The user named the memory.
+    asked: bool,
+    /// What the rows of the image were aligned to for the sake of the memory.
+    row_alignment: Option<usize>,
 }
 
 /// How the memory came about.
@@ -128,6 +138,8 @@ pub enum Wish {
 #[derive(Debug, Default)]
 pub(crate) struct Grants {
     refused: Vec<NotGranted>,
+    /// The heap that a DMA-BUF came from.
+    device: Option<String>,
 }
 
 impl Grants {
@@ -152,6 +164,11 @@ impl Grants {
         }
     }
 
+    #[cfg(target_os = "linux")]
+    pub(crate) fn note_device(&mut self, name: String) {
+        self.device = Some(name);
+    }
+
     fn note(&mut self, wish: Wish, result: io::Result<()>) {
         if let Err(why) = result {
             self.refused.push(NotGranted { wish, why });
@@ -161,7 +178,35 @@ impl Grants {
 
 impl Selection {
     pub(crate) fn given(chosen: TensorMemory, origin: Origin) -> Self {
-        Selection { chosen, origin, passed_over: Vec::new(), grants: Grants::default() }
+        Selection {
+            chosen,
+            origin,
+            passed_over: Vec::new(),
+            grants: Grants::default(),
+            asked: true,
+            row_alignment: None,
+        }
+    }
+
+    /// Whether the user named the memory, or brought it. Then he knows what others can do to it.
+    pub(crate) fn is_asked(&self) -> bool {
+        self.asked
+    }
+
+    /// Notes what the rows of the image were aligned to for the sake of the memory.
+    pub(crate) fn set_row_alignment(&mut self, alignment: usize) {
+        self.row_alignment = Some(alignment);
+    }
+
+    /// The heap that a DMA-BUF was allocated from, or `udmabuf`.
+    pub fn dma_heap(&self) -> Option<&str> {
+        self.grants.device.as_deref()
+    }
+
+    /// What the rows of an image were aligned to for the sake of its memory, in bytes: 64 in DMA-BUFs,
+    /// unless another alignment was asked for.
+    pub fn row_alignment(&self) -> Option<usize> {
+        self.row_alignment
     }
 
     /// Whether the environment sent it to the heap.
@@ -196,7 +241,14 @@ impl fmt::Display for Selection {
             #[cfg(target_os = "linux")]
             Origin::Pooled => "in a pool",
         };
-        write!(f, "{} ({origin})", self.chosen)?;
+        write!(f, "{} ({origin}", self.chosen)?;
+        if let Some(heap) = self.dma_heap() {
+            write!(f, " from {heap}")?;
+        }
+        if let Some(alignment) = self.row_alignment {
+            write!(f, ", rows at multiples of {alignment} bytes")?;
+        }
+        write!(f, ")")?;
         for PassedOver { memory, why } in &self.passed_over {
             write!(f, "; not {memory}: {why}")?;
         }
@@ -235,7 +287,7 @@ fn allocate_preferred(request: &Request<'_>) -> Result<(Storage, Selection)> {
         }
         let mut grants = Grants::default();
         match allocate_kind(memory, request, &mut grants) {
-            Ok(storage) => return Ok((storage, selected(memory, passed_over, grants))),
+            Ok(storage) => return Ok((storage, selected(request, memory, passed_over, grants))),
             Err(error) => passed_over.push(PassedOver { memory, why: reason(error) }),
         }
     }
@@ -249,11 +301,18 @@ fn allocate_in(
 ) -> Result<(Storage, Selection)> {
     let mut grants = Grants::default();
     let storage = allocate_kind(memory, request, &mut grants)?;
-    Ok((storage, selected(memory, passed_over, grants)))
+    Ok((storage, selected(request, memory, passed_over, grants)))
 }
 
-fn selected(chosen: TensorMemory, passed_over: Vec<PassedOver>, grants: Grants) -> Selection {
-    Selection { chosen, origin: Origin::Allocated, passed_over, grants }
+fn selected(
+    request: &Request<'_>,
+    chosen: TensorMemory,
+    passed_over: Vec<PassedOver>,
+    grants: Grants,
+) -> Selection {
+    let asked = request.asked && request.memory == Some(chosen);
+    let origin = Origin::Allocated;
+    Selection { chosen, origin, passed_over, grants, asked, row_alignment: None }
 }
 
 fn allocate_kind(
@@ -270,6 +329,8 @@ fn allocate_kind(
         TensorMemory::Mem => mem::allocate(request, grants),
         #[cfg(target_os = "linux")]
         TensorMemory::Shm => crate::memory::shm::allocate(request, grants),
+        #[cfg(target_os = "linux")]
+        TensorMemory::Dma => crate::memory::dma::allocate(request, grants),
         // `availability` has said no to every other kind.
         _ => Err(Error::Unavailable { memory: memory.name(), why: Unavailable::Platform }),
     }

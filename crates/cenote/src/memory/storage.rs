@@ -1,16 +1,42 @@
 //! Storage: a region together with what its kind of memory adds to it.
 
-use std::marker::PhantomData;
+use std::fmt;
 use std::ops::Range;
 #[cfg(target_os = "linux")]
 use std::os::fd::OwnedFd;
 
 use crate::error::{NotWritable, Result};
 use crate::memory::TensorMemory;
+use crate::memory::access::{CpuAccess, Direction};
 use crate::memory::budget::Reservation;
 #[cfg(all(target_os = "linux", feature = "gl"))]
-use crate::memory::pbo::{Mapped, Pbo};
+use crate::memory::pbo::Pbo;
+#[cfg(target_os = "linux")]
+use crate::os::dmabuf::DmaBuf;
+#[cfg(target_os = "linux")]
+use crate::region::Kept;
 use crate::region::Region;
+
+/// What keeps other processes from writing the memory of a tensor that they have.
+///
+/// See [`Tensor::protection`](crate::Tensor::protection).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Protection {
+    /// The kernel: nobody else can write it, whatever he tries.
+    Kernel,
+    /// Nothing but that he is not to: whoever has a DMA-BUF, or memory that its maker did not seal,
+    /// can write it.
+    Convention,
+}
+
+impl fmt::Display for Protection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Protection::Kernel => "kernel",
+            Protection::Convention => "convention",
+        })
+    }
+}
 
 /// The bytes of one buffer and where they live.
 #[derive(Debug)]
@@ -22,9 +48,17 @@ pub(crate) struct Storage {
     pub(crate) pbo: Option<Pbo>,
     /// Nobody can change the bytes while they are shared: they are this process's own, or sealed.
     pub(crate) stable: bool,
-    /// The file behind the bytes, where there is one.
+    /// What keeps those from writing the bytes who are given them.
+    pub(crate) protection: Protection,
+    /// The file behind the bytes, where there is one beside a DMA-BUF.
     #[cfg(target_os = "linux")]
     pub(crate) fd: Option<OwnedFd>,
+    /// The DMA-BUF that devices know the bytes by.
+    #[cfg(target_os = "linux")]
+    pub(crate) dma: Option<DmaBuf>,
+    /// What is given back when nobody has the bytes any more, here or elsewhere.
+    #[cfg(target_os = "linux")]
+    pub(crate) kept: Option<Kept>,
     /// Memory that the kernel gives out at first touch counts as taken from the start.
     /// Declared last, so that it is given back after the memory.
     pub(crate) _reservation: Option<Reservation>,
@@ -39,6 +73,13 @@ impl Storage {
         }
     }
 
+    /// Whether a forked child shares the bytes with its parent, for good: there is no private mapping
+    /// of a DMA-BUF.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn outlives_fork(&self) -> bool {
+        self.dma.is_some() && self.protection == Protection::Convention
+    }
+
     /// Storage of heap bytes without a file behind them.
     pub(crate) fn heap(region: Region, reservation: Option<Reservation>) -> Self {
         Storage {
@@ -47,21 +88,15 @@ impl Storage {
             #[cfg(all(target_os = "linux", feature = "gl"))]
             pbo: None,
             stable: true,
+            protection: Protection::Kernel,
             #[cfg(target_os = "linux")]
             fd: None,
+            #[cfg(target_os = "linux")]
+            dma: None,
+            #[cfg(target_os = "linux")]
+            kept: None,
             _reservation: reservation,
         }
-    }
-
-    /// Storage of shared bytes, with the file behind them unless others keep that.
-    #[cfg(target_os = "linux")]
-    pub(crate) fn shm(
-        region: Region,
-        stable: bool,
-        fd: Option<OwnedFd>,
-        reservation: Option<Reservation>,
-    ) -> Self {
-        Storage { memory: TensorMemory::Shm, stable, fd, ..Storage::heap(region, reservation) }
     }
 
     /// Storage of bytes in a buffer of a device.
@@ -82,17 +117,18 @@ impl Storage {
         self.region.len()
     }
 
-    /// All bytes, to be looked at while the hold is kept.
+    /// All bytes, to be looked at while the access lasts.
     #[inline]
-    pub(crate) fn read(&self) -> Result<(&[u8], Hold<'_>)> {
+    pub(crate) fn read(&self) -> Result<(&[u8], CpuAccess<'_>)> {
         #[cfg(all(target_os = "linux", feature = "gl"))]
         if let Some(pbo) = &self.pbo {
-            return Hold::read(pbo.read()?);
+            return Ok(CpuAccess::read_pbo(pbo.read()?));
         }
-        Ok((self.region.bytes(), Hold::default()))
+        let access = CpuAccess::begin(self, Direction::Read)?;
+        Ok((self.region.bytes(), access))
     }
 
-    /// At least the bytes of `range`, to be written while the hold is kept, and where in the buffer
+    /// At least the bytes of `range`, to be written while the access lasts, and where in the buffer
     /// they begin. None if the memory must not be written.
     #[inline]
     pub(crate) fn write(
@@ -102,47 +138,21 @@ impl Storage {
             expect(unused_variables, reason = "only some memories are mapped in part")
         )]
         range: impl FnOnce() -> Range<usize>,
-    ) -> Result<Option<(&mut [u8], usize, Hold<'_>)>> {
+    ) -> Result<Option<(&mut [u8], usize, CpuAccess<'_>)>> {
         #[cfg(all(target_os = "linux", feature = "gl"))]
-        if let Some(pbo) = &mut self.pbo {
-            return Hold::write(pbo.write(range())?).map(Some);
+        if self.pbo.is_some() {
+            return self.write_pbo(range());
         }
-        Ok(self.region.bytes_mut().map(|bytes| (bytes, 0, Hold::default())))
+        let access = CpuAccess::begin(self, Direction::ReadWrite)?;
+        Ok(self.region.bytes_mut().map(|bytes| (bytes, 0, access)))
     }
-}
 
-/// Whatever makes bytes reachable, for as long as it is kept. Most memory always is.
-#[derive(Debug, Default)]
-pub(crate) struct Hold<'a> {
     #[cfg(all(target_os = "linux", feature = "gl"))]
-    _mapped: Option<Mapped<'a>>,
-    _lifetime: PhantomData<&'a ()>,
-}
-
-/// A guard ends where it is dropped, whatever features are on: else code that compiles without one
-/// would not with it.
-impl Drop for Hold<'_> {
-    #[inline]
-    fn drop(&mut self) {}
-}
-
-#[cfg(all(target_os = "linux", feature = "gl"))]
-#[allow(unsafe_code, reason = "bytes that are reachable only while something is kept")]
-impl<'a> Hold<'a> {
-    fn new(mapped: Mapped<'a>) -> Hold<'a> {
-        Hold { _mapped: Some(mapped), _lifetime: PhantomData }
-    }
-
-    fn read(mapped: Mapped<'a>) -> Result<(&'a [u8], Hold<'a>)> {
-        // SAFETY: nobody uses the bytes without the hold: the guards of `tensor/map.rs`, where both
-        // go, keep them together.
-        let bytes = unsafe { mapped.bytes() };
-        Ok((bytes, Hold::new(mapped)))
-    }
-
-    fn write(mut mapped: Mapped<'a>) -> Result<(&'a mut [u8], usize, Hold<'a>)> {
-        // SAFETY: as above; this is called once for what `Pbo::write` gives.
-        let bytes = unsafe { mapped.bytes_mut() };
-        Ok((bytes, mapped.start(), Hold::new(mapped)))
+    fn write_pbo(
+        &mut self,
+        range: Range<usize>,
+    ) -> Result<Option<(&mut [u8], usize, CpuAccess<'_>)>> {
+        let written = self.pbo.as_mut().map(|pbo| pbo.write(range)).transpose()?;
+        Ok(written.map(CpuAccess::write_pbo))
     }
 }

@@ -75,18 +75,10 @@ impl Tensor {
         self.map_mut()
     }
 
-    /// Options for more of the memory that this tensor is in.
-    fn same_memory(&self) -> TensorOptions {
-        #[cfg(all(target_os = "linux", feature = "gl"))]
-        if let Some(context) = self.gl_context() {
-            return context.options();
-        }
-        TensorOptions::new().memory(self.memory())
-    }
-
     fn copied(&self, reason: CopyReason) -> Result<Tensor> {
-        let options = self.same_memory();
+        let options = TensorOptions::new().memory_of(self);
         let stride = self.effective_row_stride().filter(|_| reason == CopyReason::MakeMut);
+        let options = if stride.is_none() { options.row_alignment(1) } else { options };
         let copy = match (self.format, self.image_size()) {
             (Some(format), Some(size)) => options.image_with_stride(size, format, stride)?,
             _ => options.create(self.shape(), self.dtype)?,

@@ -12,7 +12,7 @@ use crate::dtype::{DType, Element};
 use crate::error::{Error, Result};
 use crate::format::PixelFormat;
 use crate::layout::Layout;
-use crate::memory::storage::Hold;
+use crate::memory::access::CpuAccess;
 use crate::tensor::image::{no_such_plane, plane_at};
 
 /// Read access to the elements of a tensor, until dropped.
@@ -33,8 +33,9 @@ pub struct TensorMap<'a> {
     pub(super) dtype: DType,
     /// Nobody can change the bytes while we look.
     pub(super) stable: bool,
-    /// Without it the bytes may be gone, so they leave this struct only as long as that is borrowed.
-    pub(super) _hold: Hold<'a>,
+    /// What must be told when we have done. Without it the bytes may be gone, so they leave this struct
+    /// only while that is borrowed.
+    pub(super) _access: CpuAccess<'a>,
 }
 
 /// Write access to the elements of a tensor, until dropped.
@@ -55,7 +56,7 @@ pub struct TensorMapMut<'a> {
     pub(super) dtype: DType,
     pub(super) format: Option<PixelFormat>,
     /// As in [`TensorMap`].
-    pub(super) _hold: Hold<'a>,
+    pub(super) _access: CpuAccess<'a>,
 }
 
 impl TensorMap<'_> {
@@ -120,8 +121,9 @@ impl TensorMapMut<'_> {
     /// Read access to the same elements.
     pub fn as_map(&self) -> TensorMap<'_> {
         let stable = true; // nobody else can write what we can
+        let _access = CpuAccess::default(); // part of this one
         let (base, layout, dtype) = (self.base, &self.layout, self.dtype);
-        TensorMap { bytes: self.bytes, base, layout, dtype, stable, _hold: Hold::default() }
+        TensorMap { bytes: self.bytes, base, layout, dtype, stable, _access }
     }
 
     /// The elements as bytes. An error if they are not contiguous.
@@ -165,8 +167,8 @@ impl TensorMapMut<'_> {
             None => return Err(no_such_plane(None, index)),
         };
         let (base, dtype) = (self.base, self.dtype);
-        let _hold = Hold::default();
-        Ok(TensorMapMut { bytes: self.bytes, base, layout, dtype, format: None, _hold })
+        let _access = CpuAccess::default(); // part of this one
+        Ok(TensorMapMut { bytes: self.bytes, base, layout, dtype, format: None, _access })
     }
 
     /// Sets one element.

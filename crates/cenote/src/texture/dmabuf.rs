@@ -1,18 +1,15 @@
 //! DMA-BUFs as textures, without a copy.
 
-use std::os::fd::AsFd;
 use std::sync::Arc;
 
 use crate::error::{Error, GlError, Result};
 use crate::format::{FourCc, PixelFormat};
 use crate::gl::objects::{Object, Owned, TextureName};
 use crate::gl::{Core, DmaBufAttributes, GlContext, Saved};
+use crate::os::memfd;
 use crate::tensor::{BufferIdentity, PlaneDescriptor};
 use crate::texture::texel::Texel;
 use crate::texture::{GlTexture, generate, set_parameters};
-
-/// The file system of DMA-BUFs.
-const DMA_BUF_MAGIC: i64 = 0x444d_4142;
 
 /// Rows one after the other, and nothing else: what memory is unless a driver says otherwise.
 const LINEAR: u64 = 0;
@@ -77,7 +74,7 @@ impl DmaBufImage {
         for (index, plane) in self.planes.iter().enumerate() {
             let offset = plane.offset().unwrap_or(0);
             let stride = plane.stride().ok_or_else(|| bad("a plane has no stride"))?;
-            check_kind(plane)?;
+            size(plane)?;
             if index > 2 {
                 return Err(bad("it has more than three planes"));
             }
@@ -134,16 +131,11 @@ impl DmaBufImage {
     }
 }
 
+/// The bytes of the DMA-BUF that a plane is in; an error if it is none.
 fn size(plane: &PlaneDescriptor) -> Result<u64> {
-    let end = rustix::fs::seek(plane.fd(), rustix::fs::SeekFrom::End(0));
-    end.map_err(|source| Error::os("asking for the size of a DMA-BUF", source))
-}
-
-fn check_kind(plane: &PlaneDescriptor) -> Result<()> {
-    let found = rustix::fs::fstatfs(plane.fd().as_fd());
-    let found = found.map_err(|source| Error::os("fstatfs", source))?;
-    if found.f_type == DMA_BUF_MAGIC {
-        return Ok(());
+    let facts = memfd::examine(plane.fd()).map_err(|source| Error::os("fstat", source))?;
+    if facts.dma_buf {
+        return Ok(facts.size);
     }
     Err(GlError::BadDmaBuf { rule: "its file descriptor is no DMA-BUF" }.into())
 }
