@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 
 use crate::error::Result;
 use crate::gl::Core;
+use crate::gl::fence::Fence;
 use crate::gl::objects::Object;
 use crate::gl::thread::GlThread;
 
@@ -123,6 +124,11 @@ impl GlContext {
         work: impl FnOnce(&glow::Context) -> R + Send + 'static,
     ) -> Result<R> {
         self.core.run("do the caller's work", |core| Ok(work(&core.shared().driver.gl)))
+    }
+
+    /// Waits until the GPU has done all that it was told to.
+    pub fn finish(&self) -> Result<()> {
+        self.core.run("wait for the GPU", |core| Ok(Fence::new(core)?.wait(core.shared())?))
     }
 
     /// Ends the use of the context, whoever else has a handle: its buffers and textures are deleted,

@@ -164,7 +164,7 @@ impl Pbo {
         let mapped = self.mapped(inside, 0..self.len, access)?;
         // SAFETY: as many bytes are mapped, to be written by nobody else.
         unsafe {
-            mapped.place.0.copy_from_nonoverlapping(NonNull::from(bytes).cast(), bytes.len())
+            mapped.place.0.copy_from_nonoverlapping(NonNull::from(bytes).cast(), bytes.len());
         };
         Ok(())
     }

@@ -1,5 +1,6 @@
 //! Tensors in the buffers of an OpenGL context.
 
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
 use crate::dtype::DType;
@@ -40,6 +41,11 @@ impl Tensor {
     /// The OpenGL context whose buffer it is in, if it is in one.
     pub fn gl_context(&self) -> Option<GlContext> {
         self.pbo().map(|pbo| GlContext::of(pbo.core()))
+    }
+
+    /// The DMA-BUF of the buffer, for a context of this process: that keeps nobody from writing it.
+    pub(crate) fn dma_fd(&self) -> Result<BorrowedFd<'_>> {
+        Ok(self.buffer.dmabuf("DMA-BUF")?.as_fd())
     }
 
     fn pbo(&self) -> Option<&Pbo> {

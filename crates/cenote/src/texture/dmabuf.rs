@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 
+use crate::dtype::DType;
 use crate::error::{Error, GlError, Result};
 use crate::format::{FourCc, PixelFormat};
 use crate::gl::objects::{Object, Owned, TextureName};
 use crate::gl::{Core, DmaBufAttributes, GlContext, Saved};
 use crate::os::memfd;
-use crate::tensor::{BufferIdentity, PlaneDescriptor};
+use crate::tensor::{BufferIdentity, PlaneDescriptor, Tensor};
+use crate::texture::rows::Rows;
 use crate::texture::texel::Texel;
 use crate::texture::{GlTexture, generate, set_parameters};
 
@@ -89,11 +91,9 @@ impl DmaBufImage {
     /// What of a buffer it is.
     fn key(&self) -> Box<[u64]> {
         let DmaBufImage { width, height, fourcc, modifier, .. } = *self;
-        let head =
-            [width as u64, height as u64, fourcc.to_u32().into(), modifier.unwrap_or(u64::MAX)];
         let number = |given: Option<usize>| given.map_or(u64::MAX, |given| given as u64);
-        let place = |plane: &PlaneDescriptor| [number(plane.offset()), number(plane.stride())];
-        head.into_iter().chain(self.planes.iter().flat_map(place)).collect()
+        let place = |plane: &PlaneDescriptor| [0, number(plane.offset()), number(plane.stride())];
+        key((width, height), fourcc, modifier, self.planes.iter().map(place))
     }
 
     /// A plane that overruns its buffer would be read all the same by some drivers. How a tiled one
@@ -131,6 +131,17 @@ impl DmaBufImage {
     }
 }
 
+/// What of a buffer an image is; each plane with its buffer, if that is another, offset and stride.
+fn key(
+    (width, height): (usize, usize),
+    fourcc: FourCc,
+    modifier: Option<u64>,
+    planes: impl Iterator<Item = [u64; 3]>,
+) -> Box<[u64]> {
+    let head = [width as u64, height as u64, fourcc.to_u32().into(), modifier.unwrap_or(u64::MAX)];
+    head.into_iter().chain(planes.flatten()).collect()
+}
+
 /// The bytes of the DMA-BUF that a plane is in; an error if it is none.
 fn size(plane: &PlaneDescriptor) -> Result<u64> {
     let facts = memfd::examine(plane.fd()).map_err(|source| Error::os("fstat", source))?;
@@ -163,15 +174,60 @@ impl GlContext {
             return Ok(self.imported(image, name));
         }
         let texture = self.import(image)?;
-        if self.core().imports.keep(buffer.id(), key, &texture.name) {
-            let (core, id) = (Arc::downgrade(self.core()), buffer.id());
-            buffer.at_end(Box::new(move || {
-                if let Some(core) = core.upgrade() {
-                    core.imports.forget(Some(id));
-                }
-            }));
-        }
+        self.keep(buffer, key, &texture);
         Ok(texture)
+    }
+
+    /// An image in DMA-BUF memory as a texture, without a copy, as [`import`](GlContext::import) does;
+    /// imported once, and kept until the last tensor of the buffer is dropped.
+    ///
+    /// A tensor without a pixel format is `[height, width]` or `[height, width, channels]` of `u8`.
+    ///
+    /// ```no_run
+    /// use cenote::{GlContext, PixelFormat, Tensor, TensorMemory};
+    ///
+    /// let gl = GlContext::headless()?;
+    /// let frame = Tensor::options().memory(TensorMemory::Dma).image(640, 480, PixelFormat::Rgba8)?;
+    /// let texture = gl.texture_of(&frame)?;
+    /// assert_eq!(texture.name(), gl.texture_of(&frame)?.name());
+    /// # Ok::<(), cenote::Error>(())
+    /// ```
+    pub fn texture_of(&self, tensor: &Tensor) -> Result<GlTexture> {
+        tensor.dma_fd()?;
+        let (size, fourcc) = image_of(tensor)?;
+        let mut places = Vec::new();
+        for index in 0..tensor.plane_count() {
+            places.push(place_of(&tensor.plane(index)?)?);
+        }
+        let numbers = |&(buffer, offset, stride): &(u64, usize, usize)| {
+            [buffer, offset as u64, stride as u64]
+        };
+        let key = key(size, fourcc, None, places.iter().map(numbers));
+        let buffer = tensor.buffer_identity();
+        if let Some(name) = self.core().imports.find(buffer.id(), &key) {
+            return Ok(self.imported(&DmaBufImage::new(size.0, size.1, fourcc), name));
+        }
+        let mut image = DmaBufImage::new(size.0, size.1, fourcc);
+        for (index, (_, offset, stride)) in places.into_iter().enumerate() {
+            let plane = PlaneDescriptor::new(tensor.plane(index)?.dma_fd()?)?;
+            image = image.plane(plane.with_offset(offset).with_stride(stride));
+        }
+        let texture = self.import(&image)?;
+        self.keep(buffer, key, &texture);
+        Ok(texture)
+    }
+
+    /// Keeps a texture until the last tensor of its buffer is dropped.
+    fn keep(&self, buffer: &BufferIdentity, key: Box<[u64]>, texture: &GlTexture) {
+        if !self.core().imports.keep(buffer.id(), key, &texture.name) {
+            return;
+        }
+        let (core, id) = (Arc::downgrade(self.core()), buffer.id());
+        buffer.at_end(Box::new(move || {
+            if let Some(core) = core.upgrade() {
+                core.imports.forget(Some(id));
+            }
+        }));
     }
 
     fn imported(&self, image: &DmaBufImage, name: Arc<TextureName>) -> GlTexture {
@@ -179,6 +235,31 @@ impl GlContext {
         let (texel, context) = (Texel::RGBA8, self.clone());
         GlTexture { name, width, height, texel, context }
     }
+}
+
+/// What kind of image a tensor is: its size, and DRM's name for its pixels.
+fn image_of(tensor: &Tensor) -> Result<((usize, usize), FourCc)> {
+    let bad = |rule| Error::Gl(GlError::BadDmaBuf { rule });
+    if let Some(format) = tensor.format() {
+        let fourcc = format.drm_fourcc().ok_or_else(|| bad("DRM has no name for its format"))?;
+        let size = tensor.image_size().ok_or(Error::NoFormat { op: "texture_of" })?;
+        return Ok((size, fourcc));
+    }
+    let rows = Rows::of(tensor)?;
+    let format = match (tensor.dtype(), rows.channels) {
+        (DType::U8, 1) => PixelFormat::Grey,
+        (DType::U8, 3) => PixelFormat::Rgb8,
+        (DType::U8, 4) => PixelFormat::Rgba8,
+        _ => return Err(bad("without a format it must be 1, 3 or 4 channels of u8")),
+    };
+    let fourcc = format.drm_fourcc().ok_or_else(|| bad("DRM has no name for its format"))?;
+    Ok(((rows.width, rows.height), fourcc))
+}
+
+/// The buffer of a plane, where in its DMA-BUF it begins, and its stride.
+fn place_of(plane: &Tensor) -> Result<(u64, usize, usize)> {
+    let rows = Rows::of(plane)?;
+    Ok((plane.buffer_identity().id(), plane.dmabuf_offset()?, rows.stride))
 }
 
 fn import(core: &Arc<Core>, attributes: &DmaBufAttributes) -> Result<TextureName, GlError> {
