@@ -332,7 +332,7 @@ pub enum Error {
     },
 
     /// A file descriptor that is neither a memfd nor a DMA-BUF.
-    #[error("the file descriptor is {found}, not shared memory (memfd)")]
+    #[error("the file descriptor is {found}, neither shared memory (memfd) nor a DMA-BUF")]
     WrongFdKind {
         /// What it is.
         found: &'static str,

@@ -99,12 +99,7 @@ pub(crate) fn protection(map: &Map) -> Protection {
 }
 
 /// Maps a DMA-BUF that came as a file descriptor, all of it.
-pub(crate) fn import(
-    fd: OwnedFd,
-    facts: &Facts,
-    needed: usize,
-    import: Import,
-) -> Result<Storage> {
+pub(crate) fn import(fd: OwnedFd, facts: &Facts, needed: usize, import: Import) -> Result<Storage> {
     if import == Import::Trusted && !facts.writable {
         let why = "it was opened read-only";
         return Err(Error::FdAccess { access: "for writing", why });
@@ -128,8 +123,10 @@ pub(crate) fn open(fd: OwnedFd, facts: &Facts, needed: u64, access: Access) -> R
     if !facts.readable {
         return Err(Error::FdAccess { access: "for reading", why: "it was opened write-only" });
     }
-    let small =
-        || Error::FdTooSmall { needed: usize::try_from(needed).unwrap_or(usize::MAX), size: facts.size };
+    let small = || Error::FdTooSmall {
+        needed: usize::try_from(needed).unwrap_or(usize::MAX),
+        size: facts.size,
+    };
     let len = usize::try_from(facts.size).ok().filter(|&len| len > 0 && len as u64 >= needed);
     Map::dma(DmaBuf::new(fd), len.ok_or_else(small)?, 1, access)
         .map_err(|source| Error::os("mapping a DMA-BUF", source))

@@ -166,11 +166,25 @@ mod tests {
 
     #[test]
     fn contiguous_heaps_come_first_and_special_ones_last() {
-        let mut names =
-            ["system-uncached", "vendor", "system", "secure,cma", "mtk_cma", "reserved", "linux,cma"];
+        let mut names = [
+            "system-uncached",
+            "vendor",
+            "system",
+            "secure,cma",
+            "mtk_cma",
+            "reserved",
+            "linux,cma",
+        ];
         names.sort_by_key(|name| rank(name));
-        let expected =
-            ["linux,cma", "reserved", "mtk_cma", "system", "vendor", "system-uncached", "secure,cma"];
+        let expected = [
+            "linux,cma",
+            "reserved",
+            "mtk_cma",
+            "system",
+            "vendor",
+            "system-uncached",
+            "secure,cma",
+        ];
         assert_eq!(names, expected);
     }
 

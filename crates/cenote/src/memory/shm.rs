@@ -52,12 +52,7 @@ pub(crate) fn allocate(request: &Request<'_>, grants: &mut Grants) -> Result<Sto
 
 /// Maps shared memory that came as a file descriptor. All of it, whatever part is used: so one
 /// mapping serves every view.
-pub(crate) fn import(
-    fd: OwnedFd,
-    facts: &Facts,
-    needed: usize,
-    import: Import,
-) -> Result<Storage> {
+pub(crate) fn import(fd: OwnedFd, facts: &Facts, needed: usize, import: Import) -> Result<Storage> {
     check(facts, needed, import)?;
     let len =
         usize::try_from(facts.size).map_err(|_| Error::FdTooSmall { needed, size: facts.size })?;

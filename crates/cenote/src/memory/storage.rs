@@ -7,9 +7,9 @@ use crate::memory::TensorMemory;
 use crate::memory::budget::Reservation;
 #[cfg(target_os = "linux")]
 use crate::os::dmabuf::DmaBuf;
-use crate::region::Region;
 #[cfg(target_os = "linux")]
 use crate::region::Kept;
+use crate::region::Region;
 #[cfg(target_os = "linux")]
 use std::os::fd::OwnedFd;
 

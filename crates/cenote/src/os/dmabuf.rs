@@ -70,8 +70,7 @@ impl DmaBuf {
     /// Allocates `len` bytes of zeros from an open heap.
     pub(crate) fn from_heap(heap: BorrowedFd<'_>, len: usize) -> io::Result<DmaBuf> {
         let flags = rustix::fs::OFlags::RDWR | rustix::fs::OFlags::CLOEXEC;
-        let mut alloc =
-            HeapAlloc { len: len as u64, fd: 0, fd_flags: flags.bits(), heap_flags: 0 };
+        let mut alloc = HeapAlloc { len: len as u64, fd: 0, fd_flags: flags.bits(), heap_flags: 0 };
         again(|| {
             // SAFETY: the structure is the one that this number stands for.
             let request = unsafe { Updater::<HEAP_ALLOC, _>::new(&mut alloc) };
@@ -106,7 +105,7 @@ impl DmaBuf {
         let len = cut.take_while(|&end| end <= MAX_NAME).last().unwrap_or(0);
         bytes[..len].copy_from_slice(&name.as_bytes()[..len]);
         // SAFETY: the kernel reads a string of at most 32 bytes that ends with a zero.
-        Ok(again(|| unsafe { ioctl(self.as_fd(), Passes::<SET_NAME, _>(&bytes)) })?)
+        again(|| unsafe { ioctl(self.as_fd(), Passes::<SET_NAME, _>(&bytes)) })
     }
 
     /// Makes what devices wrote visible to the CPU, before it looks.
@@ -126,7 +125,6 @@ impl DmaBuf {
             // SAFETY: it is read during the call, and no other memory is.
             unsafe { ioctl(self.as_fd(), request) }
         })
-        .map_err(io::Error::from)
     }
 
     /// Whether no device reads or writes it: all its fences are done.

@@ -82,12 +82,7 @@ impl Tensor {
         Tensor::import(fd, layout, dtype, Import::Trusted)
     }
 
-    pub(super) fn import(
-        fd: OwnedFd,
-        layout: Layout,
-        dtype: DType,
-        how: Import,
-    ) -> Result<Tensor> {
+    pub(super) fn import(fd: OwnedFd, layout: Layout, dtype: DType, how: Import) -> Result<Tensor> {
         let storage = import::import(fd, layout.byte_range().end, how)?;
         let selection = Selection::given(storage.memory, Origin::Imported);
         Tensor::over(Handle::new(storage, selection), layout, dtype)

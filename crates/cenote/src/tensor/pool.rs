@@ -10,6 +10,7 @@ use crate::copies::{self, CopyReason};
 use crate::dtype::DType;
 use crate::error::{Error, Holder, Result};
 use crate::layout::Layout;
+use crate::memory::TensorMemory;
 use crate::os::fork::PerProcess;
 use crate::os::peer::Peer;
 use crate::pool::attach;
@@ -56,7 +57,7 @@ impl PoolName {
     }
 }
 
-/// A pool of tensors in shared memory.
+/// A pool of tensors in shared memory, or in DMA-BUFs.
 ///
 /// The process that makes it owns it: only the owner allocates and writes, others attach and
 /// read. Dropping a tensor returns its slot, when everybody else has let go of it as well.
@@ -227,6 +228,12 @@ impl TensorPool {
         let Some(slot) = owner.adopt(fd, map.clone())? else { return Ok(None) };
         let buffer = home::adopted(owner, slot, map)?;
         Ok(Some(Tensor { buffer, ..tensor.clone() }))
+    }
+
+    /// Whether its memory is DMA-BUFs.
+    pub(super) fn is_dma(&self) -> bool {
+        let dma = |owner: &Owner<Buffer>| owner.config.memory == TensorMemory::Dma;
+        self.owner("memory").is_ok_and(|owner| dma(owner))
     }
 
     /// Lets nobody else in; tensors live on.

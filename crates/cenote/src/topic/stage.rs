@@ -38,10 +38,12 @@ impl Publisher {
             _ if tensor.has_far_planes() => StagedBecause::FarPlanes,
             Some(true) => return Ok(None),
             Some(false) => StagedBecause::OwnerGone,
-            None if matches!(tensor.memory(), TensorMemory::Shm | TensorMemory::Dma) => match self.adopt(tensor)? {
-                Some(adopted) => return Ok(Some(adopted)),
-                None => StagedBecause::NotAdopted,
-            },
+            None if matches!(tensor.memory(), TensorMemory::Shm | TensorMemory::Dma) => {
+                match self.adopt(tensor)? {
+                    Some(adopted) => return Ok(Some(adopted)),
+                    None => StagedBecause::NotAdopted,
+                }
+            }
             None => StagedBecause::Heap,
         };
         let staged = self.with_room(|| self.pool.stage(tensor))?;
