@@ -390,6 +390,14 @@ fn lease_own(owner: &Arc<Owner<Buffer>>, wanted: &TensorDescriptor) -> Result<Te
     Tensor::described(home::leased_own(owner, leased, wanted.serial)?, checked)
 }
 
+/// Looks which tensors of the pools that this process owns are still held by others, and lets go of the
+/// rest.
+#[cfg(all(feature = "camera", target_pointer_width = "64"))]
+pub(crate) fn sweep_owned() {
+    let owned: Vec<_> = known().owned.values().filter_map(Weak::upgrade).collect();
+    owned.iter().for_each(|owner| owner.look_again());
+}
+
 /// The pools that this process owns or is attached to.
 #[derive(Default)]
 struct KnownPools {

@@ -92,10 +92,12 @@ fn nobody(_: &[&str]) {
 }
 
 fn a_heap_that_is_full_is_an_error() {
+    const MORE: usize = 16 << 20;
+    let _little = Ballast::leaving(200 << 20);
     over_both(|heap| {
         let mut held = Vec::new();
         let error = loop {
-            match dma().create(&[48 << 20], DType::U8) {
+            match dma().create(&[MORE], DType::U8) {
                 Ok(tensor) => held.push(tensor),
                 Err(error) => break error,
             }
@@ -107,14 +109,37 @@ fn a_heap_that_is_full_is_an_error() {
             "{error}"
         );
         drop(held);
-        assert!(dma().create(&[48 << 20], DType::U8).is_ok(), "what was dropped can be had again");
+        assert!(dma().create(&[MORE], DType::U8).is_ok(), "what was dropped can be had again");
     });
+}
+
+/// Memory set apart for huge pages, which takes no time, so that little is left to fill.
+struct Ballast(String);
+
+impl Ballast {
+    const PAGES: &str = "/proc/sys/vm/nr_hugepages";
+
+    fn leaving(bytes: usize) -> Ballast {
+        let before = std::fs::read_to_string(Self::PAGES).unwrap();
+        let info = std::fs::read_to_string("/proc/meminfo").unwrap();
+        let line = info.lines().find_map(|line| line.strip_prefix("MemAvailable:")).unwrap();
+        let available: usize = line.trim().trim_end_matches(" kB").parse().unwrap();
+        let pages = (available << 10).saturating_sub(bytes) >> 21;
+        std::fs::write(Self::PAGES, pages.to_string()).unwrap();
+        Ballast(before)
+    }
+}
+
+impl Drop for Ballast {
+    fn drop(&mut self) {
+        std::fs::write(Self::PAGES, self.0.trim()).unwrap();
+    }
 }
 
 /// Its driver has a limit of 64 MiB, and says so by an error.
 fn more_than_a_udmabuf_may_have_is_an_error() {
     from_heap("udmabuf", || {
-        let error = dma().create(&[100 << 20], DType::U8).unwrap_err();
+        let error = dma().create(&[65 << 20], DType::U8).unwrap_err();
         assert!(error.to_string().contains("/dev/udmabuf: Invalid argument"), "{error}");
     });
 }
