@@ -22,7 +22,11 @@ fn main() -> cenote::Result<()> {
 
     // Drawing is the application's own: here it clears the left half of the texture to white.
     let name = glow::NativeTexture(texture.name());
-    #[allow(unsafe_code, reason = "OpenGL is a C interface")]
+    #[allow(
+        unsafe_code,
+        clippy::multiple_unsafe_ops_per_block,
+        reason = "OpenGL is a C interface"
+    )]
     gl.with(move |gl| {
         // SAFETY: the context is current here, and the texture is one of its own.
         unsafe {

@@ -27,3 +27,5 @@ pub(crate) mod socket;
 pub(crate) mod thread;
 #[cfg(target_os = "linux")]
 pub(crate) mod unix;
+#[cfg(all(feature = "camera", target_os = "linux", target_pointer_width = "64"))]
+pub(crate) mod v4l2;

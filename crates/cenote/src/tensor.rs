@@ -9,6 +9,8 @@ mod array;
 #[cfg(target_os = "linux")]
 pub(crate) mod attaching;
 mod buffer;
+#[cfg(all(feature = "camera", target_os = "linux", target_pointer_width = "64"))]
+mod captured;
 mod copy;
 #[cfg(target_os = "linux")]
 mod descriptor;

@@ -100,6 +100,8 @@ pub(crate) enum Origin {
     Imported,
     #[cfg(target_os = "linux")]
     Pooled,
+    #[cfg(all(feature = "camera", target_os = "linux", target_pointer_width = "64"))]
+    Captured,
 }
 
 /// A memory that was not used.
@@ -240,6 +242,8 @@ impl fmt::Display for Selection {
             Origin::Imported => "imported from a file descriptor",
             #[cfg(target_os = "linux")]
             Origin::Pooled => "in a pool",
+            #[cfg(all(feature = "camera", target_os = "linux", target_pointer_width = "64"))]
+            Origin::Captured => "captured by a camera",
         };
         write!(f, "{} ({origin}", self.chosen)?;
         if let Some(heap) = self.dma_heap() {

@@ -105,7 +105,7 @@ impl DmaBuf {
         let len = cut.take_while(|&end| end <= MAX_NAME).last().unwrap_or(0);
         bytes[..len].copy_from_slice(&name.as_bytes()[..len]);
         // SAFETY: the kernel reads a string of at most 32 bytes that ends with a zero.
-        Ok(again(|| unsafe { ioctl(self.as_fd(), Passes::<SET_NAME, _>(&bytes)) })?)
+        again(|| unsafe { ioctl(self.as_fd(), Passes::<SET_NAME, _>(&bytes)) })
     }
 
     /// Makes what devices wrote visible to the CPU, before it looks.
@@ -125,7 +125,6 @@ impl DmaBuf {
             // SAFETY: it is read during the call, and no other memory is.
             unsafe { ioctl(self.as_fd(), request) }
         })
-        .map_err(io::Error::from)
     }
 
     /// Whether no device reads or writes it: all its fences are done.

@@ -327,6 +327,14 @@ impl<S: Spared> Owner<S> {
         state
     }
 
+    /// Frees what others have let go of, although nobody needs room.
+    #[cfg(all(feature = "camera", target_pointer_width = "64"))]
+    pub(crate) fn look_again(&self) {
+        if !self.inherited() {
+            drop(self.swept(usize::MAX));
+        }
+    }
+
     /// Overwrites what nobody holds any more and then frees it. Whoever comes while another thread
     /// does so waits: what it needs may be among it.
     fn scrub(&self) {

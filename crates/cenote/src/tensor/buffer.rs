@@ -133,6 +133,12 @@ impl Buffer {
         self.published.load(Ordering::Relaxed)
     }
 
+    /// Whether somebody, or some device, may still be using the bytes when no handle is left.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn must_retire(&self) -> bool {
+        self.is_published() || self.storage.dma.is_some()
+    }
+
     /// Lends the file descriptor for giving away, after making sure that the bytes stay as they
     /// are: from here on nobody writes them, neither we nor whoever gets the descriptor.
     #[cfg(target_os = "linux")]
@@ -254,7 +260,7 @@ impl Drop for Buffer {
     fn drop(&mut self) {
         // Two handles that were dropped at the same moment both left it to the other.
         if let Some(home) = self.home.take().filter(|_| !*self.at_home.get_mut()) {
-            home.give_back(*self.published.get_mut());
+            home.give_back(self.must_retire());
         }
     }
 }

@@ -146,7 +146,7 @@ impl Home {
         let Some(home) = buffer.home() else { return };
         let slot = home.slot.index;
         match &home.pool {
-            PoolRef::Allocated(_) if buffer.is_published() => Owner::retire(buffer),
+            PoolRef::Allocated(_) if buffer.must_retire() => Owner::retire(buffer),
             PoolRef::Allocated(_) => Owner::offer(buffer),
             PoolRef::Adopted(owner) => owner.give_back(slot, None, true),
             PoolRef::OwnLease(owner) => owner.release(slot),

@@ -185,7 +185,7 @@ pub(super) fn its_context_is_used_on_its_thread() {
     gl.close().unwrap();
 }
 
-#[allow(unsafe_code, reason = "OpenGL is a C interface")]
+#[allow(unsafe_code, clippy::multiple_unsafe_ops_per_block, reason = "OpenGL is a C interface")]
 pub(super) fn what_it_bound_stays_bound() {
     const NAMES: [u32; 10] = [
         glow::PIXEL_PACK_BUFFER_BINDING,
@@ -299,7 +299,7 @@ pub(super) fn closing_deletes_what_was_made() {
     let texture = gl.upload(&tensor).unwrap();
     let name = texture.name();
     let again = application.context().unwrap();
-    #[allow(unsafe_code, reason = "OpenGL is a C interface")]
+    #[allow(unsafe_code, clippy::multiple_unsafe_ops_per_block, reason = "OpenGL is a C interface")]
     // SAFETY: called where the context is current.
     let is_texture = move |gl: &glow::Context| unsafe { gl.is_texture(glow::NativeTexture(name)) };
     assert!(again.with(is_texture).unwrap());

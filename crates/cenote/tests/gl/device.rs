@@ -19,7 +19,7 @@ fn name(handle: u64) -> glow::NativeBuffer {
 }
 
 /// What the device has, by its own interface.
-#[allow(unsafe_code, reason = "OpenGL is a C interface")]
+#[allow(unsafe_code, clippy::multiple_unsafe_ops_per_block, reason = "OpenGL is a C interface")]
 fn on_device(handle: u64) -> Vec<f32> {
     let buffer = name(handle);
     // SAFETY: called where the context is current, with a buffer of 64 bytes that is not mapped.
@@ -35,7 +35,7 @@ fn on_device(handle: u64) -> Vec<f32> {
     bytes.unwrap().chunks(4).map(|four| f32::from_ne_bytes(four.try_into().unwrap())).collect()
 }
 
-#[allow(unsafe_code, reason = "OpenGL is a C interface")]
+#[allow(unsafe_code, clippy::multiple_unsafe_ops_per_block, reason = "OpenGL is a C interface")]
 fn write_on_device(handle: u64, value: f32) {
     let (buffer, bytes) = (name(handle), [value; 16].map(f32::to_ne_bytes).concat());
     // SAFETY: as above.

@@ -182,12 +182,16 @@ pub(super) fn what_was_drawn_is_read_from_its_framebuffer() {
     assert!(matches!(missing, Err(Error::Gl(GlError::Refused { .. } | GlError::Texture { .. }))));
     let window = gl.read_framebuffer(0, (0, 0), &mut part);
     assert!(window.is_err(), "there is no window");
-    #[allow(unsafe_code, reason = "OpenGL is a C interface")]
+    #[allow(
+        unsafe_code,
+        clippy::multiple_unsafe_ops_per_block,
+        reason = "OpenGL is a C interface"
+    )]
     // SAFETY: the framebuffer was made above.
     gl.with(move |gl| unsafe { gl.delete_framebuffer(framebuffer) }).unwrap();
 }
 
-#[allow(unsafe_code, reason = "OpenGL is a C interface")]
+#[allow(unsafe_code, clippy::multiple_unsafe_ops_per_block, reason = "OpenGL is a C interface")]
 fn draw(gl: &glow::Context, texture: glow::NativeTexture) -> glow::NativeFramebuffer {
     // SAFETY: called where the context is current, with a texture of it.
     unsafe {
