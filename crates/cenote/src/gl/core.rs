@@ -205,9 +205,9 @@ impl Core {
     }
 
     fn finish(&self) {
-        self.imports.forget(None);
-        self.post(Shared::tear_down);
         if self.epoch == fork::epoch() {
+            self.imports.forget(None);
+            self.post(Shared::tear_down);
             self.place.end();
         }
     }

@@ -52,7 +52,7 @@ impl Fence {
     }
 
     /// Waits until it is all done. Called on the context's thread.
-    pub(crate) fn wait(self, core: &Shared) -> Result<(), GlError> {
+    pub(crate) fn wait(&self, core: &Shared) -> Result<(), GlError> {
         for _ in 0..STEPS {
             // SAFETY: called on the context's thread; the fence is alive until `self` is dropped.
             let done = unsafe {

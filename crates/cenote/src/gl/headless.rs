@@ -46,11 +46,6 @@ impl OwnThread {
     pub(super) fn end(&self) {
         let running = self.running.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some(Running { work, thread }) = running else { return };
-        if self.epoch != fork::epoch() {
-            // There is no such thread in a forked child, and its locks may be held for ever.
-            std::mem::forget((work, thread));
-            return;
-        }
         drop(work);
         if thread::current().id() != self.id {
             // A panic on it has been seen by whoever waited.
@@ -72,7 +67,12 @@ fn serve(queue: &Receiver<GlWork>, tell: &Sender<std::result::Result<(), GlError
 
 impl Drop for OwnThread {
     fn drop(&mut self) {
-        self.end();
+        if self.epoch == fork::epoch() {
+            return self.end();
+        }
+        // There is no such thread in a forked child, and its locks may be held for ever.
+        let running = self.running.get_mut().unwrap_or_else(PoisonError::into_inner);
+        std::mem::forget(running.take());
     }
 }
 

@@ -70,11 +70,22 @@ struct Fences {
     writes: Option<Fence>,
 }
 
+impl Fences {
+    fn slot(&mut self, by: Use) -> &mut Option<Fence> {
+        match by {
+            Use::Reads => &mut self.reads,
+            Use::Writes => &mut self.writes,
+        }
+    }
+}
+
 /// The map of a buffer that does not stay mapped. Touched on the context's thread only.
 #[derive(Debug, Default)]
 struct DriverMap {
     users: usize,
     place: Option<Place>,
+    /// All of it, and only to be read.
+    shared: bool,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -215,15 +226,9 @@ impl State {
     /// Notes that the GPU was told to use the buffer. Called on the context's thread.
     pub(crate) fn used(&self, core: &Arc<Core>, by: Use) -> Result<(), GlError> {
         let fence = Fence::new(core)?;
-        let mut fences = self.fences();
-        let slot = match by {
-            Use::Reads => &mut fences.reads,
-            Use::Writes => &mut fences.writes,
-        };
         // A later fence stands for all earlier ones.
-        let before = slot.replace(fence);
+        let before = self.fences().slot(by).replace(fence);
         self.pending.fetch_or(by as u8, Ordering::Release);
-        drop(fences);
         drop(before);
         Ok(())
     }
@@ -237,14 +242,15 @@ impl State {
     }
 
     fn settle(&self, shared: &Shared, uses: u8) -> Result<(), GlError> {
-        let mut fences = self.fences();
-        let reads = (uses & Use::Reads as u8 != 0).then(|| fences.reads.take()).flatten();
-        let writes = fences.writes.take();
-        drop(fences);
-        for fence in [reads, writes].into_iter().flatten() {
-            fence.wait(shared)?;
+        for by in [Use::Reads, Use::Writes].into_iter().filter(|&by| uses & by as u8 != 0) {
+            // Not under the lock: dropping a fence is work that may come here again.
+            let Some(fence) = self.fences().slot(by).take() else { continue };
+            if let Err(error) = fence.wait(shared) {
+                *self.fences().slot(by) = Some(fence);
+                return Err(error);
+            }
+            self.pending.fetch_and(!(by as u8), Ordering::Release);
         }
-        self.pending.fetch_and(!(uses | Use::Writes as u8), Ordering::Release);
         Ok(())
     }
 
@@ -259,12 +265,18 @@ impl State {
     /// Maps the buffer, or counts one more reader. Called on the context's thread.
     fn map(&self, driver: &Driver, range: Range<usize>, access: u32) -> Result<Place, GlError> {
         let mut map = self.driver_map();
+        // Readers ask for all of it. (A writer has the buffer for himself; another user is there if the
+        // application has dropped the work that was to end his map.)
+        let shared = access == glow::MAP_READ_BIT;
         if let Some(place) = map.place {
+            if !shared || !map.shared {
+                return Err(GlError::Mapped);
+            }
             map.users += 1;
             return Ok(place);
         }
         let place = map_range(driver, self.name, range, access)?;
-        *map = DriverMap { users: 1, place: Some(place) };
+        *map = DriverMap { users: 1, place: Some(place), shared };
         if access & glow::MAP_WRITE_BIT != 0 {
             self.content_lost.store(false, Ordering::Release);
         }

@@ -1,12 +1,15 @@
 //! DMA-BUFs as textures, without a copy.
 
+use std::num::NonZeroU32;
 use std::sync::Arc;
+
+use glow::{HasContext, NativeTexture};
 
 use crate::dtype::DType;
 use crate::error::{Error, GlError, Result};
 use crate::format::{FourCc, PixelFormat};
 use crate::gl::objects::{Object, Owned, TextureName};
-use crate::gl::{Core, DmaBufAttributes, GlContext, Saved};
+use crate::gl::{Core, DmaBufAttributes, Driver, GlContext, Saved};
 use crate::os::memfd;
 use crate::tensor::{BufferIdentity, PlaneDescriptor, Tensor};
 use crate::texture::rows::Rows;
@@ -18,6 +21,7 @@ const LINEAR: u64 = 0;
 
 /// The target of textures that only shaders can read.
 const TEXTURE_EXTERNAL: u32 = 0x8d65;
+const BINDING_EXTERNAL: u32 = 0x8d67;
 
 /// An image in DMA-BUFs: what a camera, a video decoder or a dma-heap gave out.
 ///
@@ -271,17 +275,44 @@ fn import(core: &Arc<Core>, attributes: &DmaBufAttributes) -> Result<TextureName
     let image = driver.create_image(attributes).ok_or_else(missing)??;
     let image_owned = Owned::new(core, Object::Image(image));
     let _saved = Saved::new(driver);
-    // What only shaders can read is refused by the first target.
-    let mut refused = Ok(());
-    for target in [glow::TEXTURE_2D, TEXTURE_EXTERNAL] {
+    let show = |target| {
         let (texture, name) = generate(core, target)?;
         driver.image_to_texture(target, image);
-        refused = driver.check("glEGLImageTargetTexture2DOES");
-        if refused.is_ok() {
-            set_parameters(driver, target, true);
-            let _image = Some(image_owned);
-            return Ok(TextureName { name, target, _texture: texture, _image });
+        driver.check("glEGLImageTargetTexture2DOES")?;
+        set_parameters(driver, target, true);
+        Ok::<_, GlError>((target, texture, name))
+    };
+    // What only shaders can read is refused by the first target.
+    let shown = show(glow::TEXTURE_2D).or_else(|refused| {
+        let _external = SavedExternal::new(driver).ok_or(refused)?;
+        show(TEXTURE_EXTERNAL)
+    });
+    let (target, texture, name) = shown?;
+    Ok(TextureName { name, target, _texture: texture, _image: Some(image_owned) })
+}
+
+/// What was bound to the other target, put back when this is dropped.
+struct SavedExternal<'a>(&'a Driver, Option<NativeTexture>);
+
+#[allow(unsafe_code, reason = "OpenGL is a C interface")]
+impl<'a> SavedExternal<'a> {
+    /// None if the driver has no such target.
+    fn new(driver: &'a Driver) -> Option<SavedExternal<'a>> {
+        let extensions = driver.gl.supported_extensions();
+        if !extensions.contains("GL_OES_EGL_image_external") {
+            return None;
         }
+        // SAFETY: called on the context's thread, with a name that the extension has.
+        let bound = unsafe { driver.gl.get_parameter_i32(BINDING_EXTERNAL) };
+        let bound = NonZeroU32::new(bound.cast_unsigned()).map(NativeTexture);
+        Some(SavedExternal(driver, bound))
     }
-    Err(refused.err().unwrap_or_else(missing))
+}
+
+#[allow(unsafe_code, reason = "OpenGL is a C interface")]
+impl Drop for SavedExternal<'_> {
+    fn drop(&mut self) {
+        // SAFETY: called on the context's thread, with what was bound before.
+        unsafe { self.0.gl.bind_texture(TEXTURE_EXTERNAL, self.1) };
+    }
 }

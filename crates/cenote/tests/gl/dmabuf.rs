@@ -13,6 +13,7 @@ use super::{Test, context, noise};
 pub(super) const VM: &[(&str, Test)] = &[
     ("a_tensor_is_a_texture_without_a_copy", a_tensor_is_a_texture_without_a_copy),
     ("a_texture_is_imported_once_and_goes_with_its_buffer", imported_once),
+    ("what_only_shaders_read_is_an_external_texture", external),
     ("planes_that_are_not_there_are_refused", planes_that_are_not_there_are_refused),
 ];
 
@@ -156,6 +157,27 @@ fn imported_once() {
     drop(kept);
     gl.finish().unwrap();
     assert_eq!((gl.stats().images, gl.stats().textures), (0, 0));
+}
+
+fn external() {
+    let gl = GlContext::headless().unwrap();
+    let frame = dma(64, 64, PixelFormat::Nv12);
+    match gl.texture_of(&frame) {
+        Ok(texture) => {
+            assert_eq!(texture.target(), 0x8d65);
+            let mut back = gl.image(64, 64, PixelFormat::Rgba8).unwrap();
+            let refused = texture.read(&mut back);
+            assert!(matches!(refused, Err(Error::Gl(GlError::Texture { op: "read back", .. }))));
+            assert_eq!(gl.stats().images, 1);
+        }
+        // Not every driver has it.
+        Err(Error::Gl(GlError::Refused { .. })) => {}
+        Err(other) => panic!("{other}"),
+    }
+    drop(frame);
+    gl.finish().unwrap();
+    let stats = gl.stats();
+    assert_eq!((stats.images, stats.textures), (0, 0), "{stats:?}");
 }
 
 fn planes_that_are_not_there_are_refused() {

@@ -7,7 +7,7 @@ use cenote::{
     DType, Error, GlContext, GlError, GlGone, NotWritable, PixelFormat, Tensor, UnifiedBuffer,
 };
 
-use super::{TASK, access, context, dmabuf, gone, noise, residue};
+use super::{TASK, access, alone, context, dmabuf, gone, noise, residue};
 
 pub(super) fn closed_while_a_map_is_alive() {
     let gl = GlContext::headless().unwrap();
@@ -37,6 +37,7 @@ pub(super) fn closed_while_a_map_is_alive() {
 }
 
 pub(super) fn closed_for_everybody() {
+    let _alone = alone();
     let gl = GlContext::headless().unwrap();
     let mut tensor = gl.tensor(&[4, 4, 4], DType::U8).unwrap();
     let texture = gl.upload(&tensor).unwrap();
