@@ -22,7 +22,8 @@ pub(super) const TESTS: &[Test] = &[
 /// Numbers and stamps go up, and pictures differ.
 fn check_series(frames: &[(u64, u64, u64)]) {
     for pair in frames.windows(2) {
-        assert!(pair[0].0 < pair[1].0 && pair[0].1 < pair[1].1, "{pair:?}");
+        // (A driver that is late may number two frames alike; no clock stands still.)
+        assert!(pair[0].0 <= pair[1].0 && pair[0].1 < pair[1].1, "{pair:?}");
     }
     let different: HashSet<u64> = frames.iter().map(|frame| frame.2).collect();
     assert!(different.len() > 1, "the picture has a clock in it");
