@@ -346,7 +346,7 @@ impl Tensor {
     /// ```
     pub fn map(&self) -> Result<TensorMap<'_>> {
         let storage = self.buffer.storage();
-        let _access = CpuAccess::begin(storage, Direction::Read)?;
+        let _access = CpuAccess::begin(&storage.dma, Direction::Read)?;
         let stable = self.buffer.is_stable();
         let bytes = storage.region.bytes();
         Ok(TensorMap { bytes, layout: &self.layout, dtype: self.dtype, stable, _access })
@@ -373,10 +373,8 @@ impl Tensor {
     /// ```
     pub fn map_mut(&mut self) -> Result<TensorMapMut<'_>> {
         let (layout, dtype, format) = (self.layout, self.dtype, self.format);
-        let refused = |why| Error::NotWritable { why };
-        self.buffer.bytes_mut().map_err(refused)?;
-        let _access = CpuAccess::begin(self.buffer.storage(), Direction::ReadWrite)?;
-        let bytes = self.buffer.bytes_mut().map_err(refused)?;
+        let (bytes, dma) = self.buffer.bytes_mut().map_err(|why| Error::NotWritable { why })?;
+        let _access = CpuAccess::begin(dma, Direction::ReadWrite)?;
         Ok(TensorMapMut { bytes, layout, dtype, format, _access })
     }
 }

@@ -2,7 +2,7 @@
 //! before it and after it. Heap and shared memory need none.
 
 use crate::error::Result;
-use crate::memory::storage::Storage;
+use crate::memory::storage::ByDevices;
 
 #[cfg(target_os = "linux")]
 pub(crate) use crate::os::dmabuf::Direction;
@@ -27,8 +27,8 @@ impl CpuAccess {
     /// Begins an access.
     #[cfg(target_os = "linux")]
     #[inline]
-    pub(crate) fn begin(storage: &Storage, direction: Direction) -> Result<CpuAccess> {
-        match &storage.dma {
+    pub(crate) fn begin(by_devices: &ByDevices, direction: Direction) -> Result<CpuAccess> {
+        match by_devices {
             None => Ok(CpuAccess { dma: None }),
             Some(dma) => CpuAccess::begin_dma(dma, direction),
         }
@@ -44,7 +44,7 @@ impl CpuAccess {
     }
 
     #[cfg(not(target_os = "linux"))]
-    pub(crate) fn begin(_: &Storage, _: Direction) -> Result<CpuAccess> {
+    pub(crate) fn begin(_: &ByDevices, _: Direction) -> Result<CpuAccess> {
         Ok(CpuAccess {})
     }
 }

@@ -34,6 +34,14 @@ impl fmt::Display for Protection {
     }
 }
 
+/// What devices know the bytes by, where they do.
+#[cfg(target_os = "linux")]
+pub(crate) type ByDevices = Option<DmaBuf>;
+
+/// Nothing, on systems without DMA-BUFs.
+#[cfg(not(target_os = "linux"))]
+pub(crate) type ByDevices = ();
+
 /// The bytes of one buffer and where they live.
 #[derive(Debug)]
 pub(crate) struct Storage {
@@ -47,8 +55,7 @@ pub(crate) struct Storage {
     #[cfg(target_os = "linux")]
     pub(crate) fd: Option<OwnedFd>,
     /// The DMA-BUF that devices know the bytes by.
-    #[cfg(target_os = "linux")]
-    pub(crate) dma: Option<DmaBuf>,
+    pub(crate) dma: ByDevices,
     /// What is given back when nobody has the bytes any more, here or elsewhere.
     #[cfg(target_os = "linux")]
     pub(crate) kept: Option<Kept>,
@@ -64,6 +71,12 @@ impl Storage {
             TensorMemory::Mem => NotWritable::Foreign,
             _ => NotWritable::Received,
         }
+    }
+
+    /// All bytes, to be written, where they may be, and what devices know them by.
+    pub(crate) fn bytes_mut(&mut self) -> Option<(&mut [u8], &ByDevices)> {
+        let Storage { region, dma, .. } = self;
+        Some((region.bytes_mut()?, dma))
     }
 
     /// Whether a forked child shares the bytes with its parent, for good: there is no private mapping
@@ -82,8 +95,7 @@ impl Storage {
             protection: Protection::Kernel,
             #[cfg(target_os = "linux")]
             fd: None,
-            #[cfg(target_os = "linux")]
-            dma: None,
+            dma: ByDevices::default(),
             #[cfg(target_os = "linux")]
             kept: None,
             _reservation: reservation,

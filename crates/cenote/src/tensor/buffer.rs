@@ -12,7 +12,7 @@ use crate::error::Result;
 #[cfg(target_os = "linux")]
 use crate::memory::access::{CpuAccess, Direction};
 use crate::memory::select::Selection;
-use crate::memory::storage::{Protection, Storage};
+use crate::memory::storage::{ByDevices, Protection, Storage};
 #[cfg(target_os = "linux")]
 use crate::os::dmabuf::DmaBuf;
 #[cfg(target_os = "linux")]
@@ -172,7 +172,7 @@ impl Buffer {
         self.set_published();
         if self.storage.dma.is_some() {
             // Whoever gets the file beneath a DMA-BUF cannot do this: it shows what devices wrote.
-            drop(CpuAccess::begin(&self.storage, Direction::Read)?);
+            drop(CpuAccess::begin(&self.storage.dma, Direction::Read)?);
         }
         Ok(fd.as_fd())
     }
@@ -293,8 +293,8 @@ impl Handle {
         Arc::ptr_eq(self.arc(), other.arc())
     }
 
-    /// The bytes for writing, if nobody else could be looking at them.
-    pub(crate) fn bytes_mut(&mut self) -> Result<&mut [u8], NotWritable> {
+    /// The bytes for writing, if nobody else could be looking at them, and what devices know them by.
+    pub(crate) fn bytes_mut(&mut self) -> Result<(&mut [u8], &ByDevices), NotWritable> {
         let reason = self.not_writable().unwrap_or(NotWritable::Shared);
         let buffer = self.0.as_mut().and_then(Arc::get_mut).ok_or(reason)?;
         if *buffer.published.get_mut() {
@@ -303,7 +303,7 @@ impl Handle {
         if buffer.is_parents() {
             return Err(NotWritable::Forked);
         }
-        buffer.storage.region.bytes_mut().ok_or(reason)
+        buffer.storage.bytes_mut().ok_or(reason)
     }
 
     /// Why [`Handle::bytes_mut`] would refuse now, as far as can be told without `&mut`.
