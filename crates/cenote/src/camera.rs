@@ -129,6 +129,9 @@ impl Camera {
     /// The next frame, with the driver's sequence number and time stamp. `None` if none comes within
     /// `timeout`. If that is because all buffers are held by those who have frames, it is an error.
     pub fn capture(&mut self, timeout: Duration) -> Result<Option<Image>> {
+        if self.buffers.device().inherited() {
+            return Err(Error::CameraForked { path: self.path.clone() });
+        }
         let start = Instant::now();
         loop {
             let queued = self.buffers.refill()?;

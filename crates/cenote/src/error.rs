@@ -978,6 +978,13 @@ pub enum Error {
         buffers: usize,
     },
 
+    /// A camera was used in a forked child.
+    #[error("camera {} was inherited through fork; it is the parent's", path.display())]
+    CameraForked {
+        /// The device.
+        path: PathBuf,
+    },
+
     /// A tensor that a camera cannot capture into.
     #[error("a camera cannot capture into this tensor: {rule}")]
     CameraBuffer {

@@ -17,6 +17,8 @@
 //!   means, where and when it was recorded.
 //! - [`Topic`] sends them to other processes, without copying, and receives; [`TopicConfig`] and
 //!   [`Policy`] say how, [`WaitSet`] waits for several, [`topics`] lists them (Linux).
+//! - [`Protection`] is what keeps others from writing; DMA-BUFs are given to devices by
+//!   [`Tensor::dmabuf`] (Linux).
 //! - [`TensorPool`] allocates in nanoseconds, and shares with other processes (Linux).
 //! - [`BufferPool`] is host memory that is used again; [`buffer`] has the rest of that.
 //! - [`Error`] is what every fallible call returns; [`copies`] counts what was copied.
@@ -127,6 +129,9 @@ mod pages {
 
     #[doc = include_str!("../../../guide/images.md")]
     struct Images;
+
+    #[doc = include_str!("../../../guide/dma.md")]
+    struct Dma;
 
     #[doc = include_str!("../../../guide/pools.md")]
     struct Pools;

@@ -43,7 +43,7 @@ impl Given {
         let places = (0..count).map(|_| Place::Empty).collect();
         let mut given = Given { device, places, bytes, alloc, full: None };
         given.refill()?;
-        given.device.stream(true).map_err(|source| Error::os("starting a camera", source))?;
+        given.device.start().map_err(|source| Error::os("starting a camera", source))?;
         Ok(given)
     }
 
@@ -139,8 +139,7 @@ impl Given {
 impl Drop for Given {
     fn drop(&mut self) {
         // First, so that the driver has let go of what is dropped next.
-        let _ = self.device.stream(false);
-        let _ = self.device.request(0, Memory::DmaBuf);
+        self.device.end(Memory::DmaBuf);
     }
 }
 

@@ -67,7 +67,7 @@ impl Lent {
         let state = State { idle: (0..count).collect(), queued: 0 };
         let lent = Lent { shared: Arc::new(Shared { device, state: Mutex::new(state) }), maps };
         lent.refill();
-        lent.shared.device.stream(true).map_err(|source| Error::os("starting a camera", source))?;
+        lent.shared.device.start().map_err(|source| Error::os("starting a camera", source))?;
         Ok(lent)
     }
 
@@ -122,8 +122,7 @@ impl Lent {
 impl Drop for Lent {
     fn drop(&mut self) {
         // Frames may outlive this: their memory stays, and the driver no longer writes it.
-        let _ = self.shared.device.stream(false);
-        let _ = self.shared.device.request(0, Memory::Driver);
+        self.shared.device.end(Memory::Driver);
     }
 }
 

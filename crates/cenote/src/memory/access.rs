@@ -6,7 +6,7 @@ use std::marker::PhantomData;
 use crate::error::Result;
 #[cfg(all(target_os = "linux", feature = "gl"))]
 use crate::memory::pbo::Mapped;
-use crate::memory::storage::Storage;
+use crate::memory::storage::ByDevices;
 
 #[cfg(target_os = "linux")]
 pub(crate) use crate::os::dmabuf::Direction;
@@ -35,8 +35,8 @@ impl CpuAccess<'_> {
     /// Begins an access.
     #[cfg(target_os = "linux")]
     #[inline]
-    pub(crate) fn begin(storage: &Storage, direction: Direction) -> Result<Self> {
-        match &storage.dma {
+    pub(crate) fn begin(by_devices: &ByDevices, direction: Direction) -> Result<Self> {
+        match by_devices {
             None => Ok(CpuAccess::default()),
             Some(dma) => CpuAccess::begin_dma(dma, direction),
         }
@@ -54,7 +54,7 @@ impl CpuAccess<'_> {
     }
 
     #[cfg(not(target_os = "linux"))]
-    pub(crate) fn begin(_: &Storage, _: Direction) -> Result<Self> {
+    pub(crate) fn begin(_: &ByDevices, _: Direction) -> Result<Self> {
         Ok(CpuAccess::default())
     }
 }

@@ -73,11 +73,11 @@ impl Fresh {
     }
 }
 
-/// Allocates a DMA-BUF for one tensor.
+/// Allocates a DMA-BUF for one tensor. Whoever did not ask for one gets none that others could write.
 pub(crate) fn allocate(request: &Request<'_>, grants: &mut Grants) -> Result<Storage> {
+    let kinds = if request.asked { Kinds::Any } else { Kinds::Unasked };
     let name = request.name.unwrap_or("cenote");
-    let Fresh { map, memfd, device } =
-        Fresh::make(name, request.len, request.map_align(), Kinds::Any)?;
+    let Fresh { map, memfd, device } = Fresh::make(name, request.len, request.map_align(), kinds)?;
     grants.advise(request.advice, &map);
     grants.note_device(device);
     let dma = map.dmabuf().cloned();

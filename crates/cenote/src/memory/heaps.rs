@@ -47,6 +47,8 @@ pub(crate) enum Kinds {
     Any,
     /// Those whose memory others can be kept from writing.
     Protected,
+    /// The same, unless the environment names a heap: nobody else has asked for one.
+    Unasked,
 }
 
 impl Device {
@@ -86,11 +88,11 @@ fn path_of(name: &str) -> PathBuf {
 
 /// The devices to ask, in this order. At least one; else why not.
 pub(crate) fn devices(kinds: Kinds) -> Result<Vec<Arc<Device>>, Unavailable> {
-    let devices = match env::var_os(DMA_HEAP_ENV) {
-        Some(name) => vec![named(&name)?],
-        None => all()?.to_vec(),
+    let (devices, heaps) = match env::var_os(DMA_HEAP_ENV) {
+        Some(name) => (vec![named(&name)?], kinds != Kinds::Protected),
+        None => (all()?.to_vec(), kinds == Kinds::Any),
     };
-    let will_do = |device: &Arc<Device>| kinds == Kinds::Any || !device.is_heap();
+    let will_do = |device: &Arc<Device>| heaps || !device.is_heap();
     let devices: Vec<Arc<Device>> = devices.into_iter().filter(will_do).collect();
     if devices.is_empty() { Err(Unavailable::Unprotected) } else { Ok(devices) }
 }

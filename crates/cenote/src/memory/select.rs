@@ -36,7 +36,8 @@ pub(crate) struct Request<'a> {
     /// A power of two, at least [`MIN_ALIGN`].
     pub(crate) align: usize,
     pub(crate) memory: Option<TensorMemory>,
-    /// The user named the memory, if one is named.
+    /// The user named the memory, and so knows what others could do to it.
+    #[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "for DMA-BUFs"))]
     pub(crate) asked: bool,
     /// The context that is asked, where the memory is an OpenGL buffer.
     #[cfg(all(target_os = "linux", feature = "gl"))]
@@ -85,8 +86,6 @@ pub struct Selection {
     origin: Origin,
     passed_over: Vec<PassedOver>,
     grants: Grants,
-    /// The user named the memory.
-    asked: bool,
     /// What the rows of the image were aligned to for the sake of the memory.
     row_alignment: Option<usize>,
 }
@@ -185,14 +184,8 @@ impl Selection {
             origin,
             passed_over: Vec::new(),
             grants: Grants::default(),
-            asked: true,
             row_alignment: None,
         }
-    }
-
-    /// Whether the user named the memory, or brought it. Then he knows what others can do to it.
-    pub(crate) fn is_asked(&self) -> bool {
-        self.asked
     }
 
     /// Notes what the rows of the image were aligned to for the sake of the memory.
@@ -291,7 +284,7 @@ fn allocate_preferred(request: &Request<'_>) -> Result<(Storage, Selection)> {
         }
         let mut grants = Grants::default();
         match allocate_kind(memory, request, &mut grants) {
-            Ok(storage) => return Ok((storage, selected(request, memory, passed_over, grants))),
+            Ok(storage) => return Ok((storage, selected(memory, passed_over, grants))),
             Err(error) => passed_over.push(PassedOver { memory, why: reason(error) }),
         }
     }
@@ -305,18 +298,11 @@ fn allocate_in(
 ) -> Result<(Storage, Selection)> {
     let mut grants = Grants::default();
     let storage = allocate_kind(memory, request, &mut grants)?;
-    Ok((storage, selected(request, memory, passed_over, grants)))
+    Ok((storage, selected(memory, passed_over, grants)))
 }
 
-fn selected(
-    request: &Request<'_>,
-    chosen: TensorMemory,
-    passed_over: Vec<PassedOver>,
-    grants: Grants,
-) -> Selection {
-    let asked = request.asked && request.memory == Some(chosen);
-    let origin = Origin::Allocated;
-    Selection { chosen, origin, passed_over, grants, asked, row_alignment: None }
+fn selected(chosen: TensorMemory, passed_over: Vec<PassedOver>, grants: Grants) -> Selection {
+    Selection { chosen, origin: Origin::Allocated, passed_over, grants, row_alignment: None }
 }
 
 fn allocate_kind(

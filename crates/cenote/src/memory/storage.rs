@@ -38,6 +38,14 @@ impl fmt::Display for Protection {
     }
 }
 
+/// What devices know the bytes by, where they do.
+#[cfg(target_os = "linux")]
+pub(crate) type ByDevices = Option<DmaBuf>;
+
+/// Nothing, on systems without DMA-BUFs.
+#[cfg(not(target_os = "linux"))]
+pub(crate) type ByDevices = ();
+
 /// The bytes of one buffer and where they live.
 #[derive(Debug)]
 pub(crate) struct Storage {
@@ -54,8 +62,7 @@ pub(crate) struct Storage {
     #[cfg(target_os = "linux")]
     pub(crate) fd: Option<OwnedFd>,
     /// The DMA-BUF that devices know the bytes by.
-    #[cfg(target_os = "linux")]
-    pub(crate) dma: Option<DmaBuf>,
+    pub(crate) dma: ByDevices,
     /// What is given back when nobody has the bytes any more, here or elsewhere.
     #[cfg(target_os = "linux")]
     pub(crate) kept: Option<Kept>,
@@ -91,8 +98,7 @@ impl Storage {
             protection: Protection::Kernel,
             #[cfg(target_os = "linux")]
             fd: None,
-            #[cfg(target_os = "linux")]
-            dma: None,
+            dma: ByDevices::default(),
             #[cfg(target_os = "linux")]
             kept: None,
             _reservation: reservation,
@@ -124,7 +130,7 @@ impl Storage {
         if let Some(pbo) = &self.pbo {
             return Ok(CpuAccess::read_pbo(pbo.read()?));
         }
-        let access = CpuAccess::begin(self, Direction::Read)?;
+        let access = CpuAccess::begin(&self.dma, Direction::Read)?;
         Ok((self.region.bytes(), access))
     }
 
@@ -143,8 +149,8 @@ impl Storage {
         if self.pbo.is_some() {
             return self.write_pbo(range());
         }
-        let access = CpuAccess::begin(self, Direction::ReadWrite)?;
-        Ok(self.region.bytes_mut().map(|bytes| (bytes, 0, access)))
+        let Some(bytes) = self.region.bytes_mut() else { return Ok(None) };
+        Ok(Some((bytes, 0, CpuAccess::begin(&self.dma, Direction::ReadWrite)?)))
     }
 
     #[cfg(all(target_os = "linux", feature = "gl"))]

@@ -16,6 +16,8 @@ use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::ioctl::{Getter, Opcode, Setter, Updater, ioctl, opcode};
 
+use crate::os::fork;
+
 const QUERYCAP: Opcode = opcode::read::<Capability>(b'V', 0);
 const S_FMT: Opcode = opcode::read_write::<Format>(b'V', 5);
 const REQBUFS: Opcode = opcode::read_write::<RequestBuffers>(b'V', 8);
@@ -175,6 +177,8 @@ pub(crate) struct Filled {
 pub(crate) struct Device {
     fd: OwnedFd,
     kind: Kind,
+    /// The fork epoch it was opened in: a child has the same device, and must leave it to its parent.
+    epoch: u64,
 }
 
 impl Device {
@@ -198,7 +202,21 @@ impl Device {
             _ if caps & CAP_CAPTURE_MPLANE != 0 => Kind::Multi,
             _ => return Ok(None),
         };
-        Ok(Some(Device { fd, kind }))
+        Ok(Some(Device { fd, kind, epoch: fork::epoch_from_now_on() }))
+    }
+
+    /// Whether this process is a forked child of the one that opened it.
+    pub(crate) fn inherited(&self) -> bool {
+        self.epoch != fork::epoch()
+    }
+
+    /// Ends capturing, and frees all buffers.
+    pub(crate) fn end(&self, memory: Memory) {
+        if !self.inherited() {
+            // Closing the device would do the same, later.
+            let _ = self.set::<STREAMOFF>();
+            let _ = self.request(0, memory);
+        }
     }
 
     /// Asks for a format, and tells what the driver made of that.
@@ -236,7 +254,7 @@ impl Device {
         self.update::<S_PARM, _>(&mut parm)
     }
 
-    /// Asks for buffers, and tells how many there are. None frees all.
+    /// Asks for buffers, and tells how many there are.
     pub(crate) fn request(&self, count: u32, memory: Memory) -> io::Result<u32> {
         let kind = self.kind as u32;
         let mut request =
@@ -296,9 +314,9 @@ impl Device {
         }))
     }
 
-    /// Starts capturing, or ends it: then all buffers are ours again.
-    pub(crate) fn stream(&self, on: bool) -> io::Result<()> {
-        if on { self.set::<STREAMON>() } else { self.set::<STREAMOFF>() }
+    /// Starts capturing.
+    pub(crate) fn start(&self) -> io::Result<()> {
+        self.set::<STREAMON>()
     }
 
     fn set<const OPCODE: Opcode>(&self) -> io::Result<()> {

@@ -172,7 +172,7 @@ impl Buffer {
         self.set_published();
         if self.storage.dma.is_some() {
             // Whoever gets the file beneath a DMA-BUF cannot do this: it shows what devices wrote.
-            drop(CpuAccess::begin(&self.storage, Direction::Read)?);
+            drop(CpuAccess::begin(&self.storage.dma, Direction::Read)?);
         }
         Ok(fd.as_fd())
     }
@@ -220,16 +220,15 @@ impl Buffer {
 
     /// The file behind the bytes and a mapping of it to read, after making sure that the bytes stay
     /// as they are, for everybody and for good. `None` if that cannot be: somebody may have mapped
-    /// memory from elsewhere to write it, and no seal would keep him from that. DMA-BUFs are left
-    /// alone by convention; `None` if nobody asked for one.
+    /// memory from elsewhere to write it, and no seal would keep him from that. DMA-BUFs from heaps
+    /// are left alone by convention, which whoever asked for one accepted.
     #[cfg(target_os = "linux")]
     pub(crate) fn for_adoption(&self) -> Result<Option<(Arc<std::os::fd::OwnedFd>, Arc<Map>)>> {
         use crate::error::Error;
         use crate::pool::files;
 
         let by_convention = self.storage.outlives_fork();
-        let agreed = if by_convention { self.selection.is_asked() } else { self.is_stable() };
-        if !agreed {
+        if !by_convention && !self.is_stable() {
             return Ok(None);
         }
         let Ok(fd) = self.publish("adoption") else { return Ok(None) };

@@ -7,7 +7,7 @@ use crate::format::PixelFormat;
 use crate::layout::Layout;
 use crate::memory::TensorMemory;
 use crate::memory::select::{self, Advice, MAX_ALIGN, MIN_ALIGN, ROW_ALIGN, Request, Selection};
-use crate::memory::storage::Storage;
+use crate::memory::storage::{Protection, Storage};
 use crate::tensor::Tensor;
 use crate::tensor::buffer::Handle;
 use crate::tensor::image::image_layout;
@@ -35,7 +35,7 @@ pub struct TensorOptions {
     alignment: Option<usize>,
     row_alignment: Option<usize>,
     advice: Advice,
-    /// The user did not name the memory.
+    /// The memory is named, but not by the user.
     unasked: bool,
     #[cfg(all(target_os = "linux", feature = "gl"))]
     gl: Option<crate::gl::GlContext>,
@@ -49,6 +49,12 @@ impl TensorOptions {
 
     /// Asks for one kind of memory. If it cannot be had, creating the tensor is an error. (Under
     /// `CENOTE_FORCE_MEM` every tensor is on the heap all the same, and its selection says so.)
+    ///
+    /// Whoever asks for `Dma` gets a DMA-BUF from a heap of the kernel's where there is one, and
+    /// accepts that those whom it is sent to could write it ([`Protection`]). Where nobody asks,
+    /// DMA-BUFs are made of memory that the kernel protects (udmabuf), or else it is shared memory.
+    ///
+    /// [`Protection`]: crate::Protection
     pub fn memory(mut self, memory: TensorMemory) -> Self {
         self.memory = Some(memory);
         self
@@ -63,7 +69,8 @@ impl TensorOptions {
 
     /// The kind of memory that another tensor has, for a copy of it.
     pub(crate) fn memory_of(self, tensor: &Tensor) -> Self {
-        let unasked = !tensor.selection().is_asked();
+        // A copy of what the kernel protects is protected, too.
+        let unasked = tensor.protection() == Protection::Kernel;
         #[cfg(all(target_os = "linux", feature = "gl"))]
         if let Some(context) = tensor.gl_context() {
             return self.gl(&context);
@@ -192,7 +199,7 @@ impl TensorOptions {
             len,
             align: check_alignment(self.alignment.unwrap_or(MIN_ALIGN))?.max(MIN_ALIGN),
             memory: self.memory,
-            asked: !self.unasked,
+            asked: self.memory.is_some() && !self.unasked,
             #[cfg(all(target_os = "linux", feature = "gl"))]
             gl: self.gl.as_ref(),
             name: self.name.as_deref().map(check_name).transpose()?,

@@ -9,7 +9,8 @@ use super::{Role, Test, dma, from_heap, over_both};
 use crate::stranger::process::ROLE;
 
 pub(super) const TESTS: &[Test] = &[
-    ("the_system_heap_is_preferred_and_named", the_system_heap_is_preferred_and_named),
+    ("heaps_are_asked_first_and_named", heaps_are_asked_first_and_named),
+    ("what_nobody_asked_for_is_protected", what_nobody_asked_for_is_protected),
     ("one_heap_can_be_asked_for", one_heap_can_be_asked_for),
     ("a_heap_that_is_not_there_is_an_error_that_names_it", a_heap_that_is_not_there),
     ("names_that_lead_elsewhere_are_errors", names_that_lead_elsewhere_are_errors),
@@ -23,13 +24,31 @@ pub(super) const TESTS: &[Test] = &[
 
 pub(super) const ROLES: &[Role] = &[("nobody", nobody)];
 
-fn the_system_heap_is_preferred_and_named() {
+fn heaps_are_asked_first_and_named() {
     assert!(TensorMemory::Dma.is_available());
-    let tensor = Tensor::new(&[100, 100], DType::F32).unwrap();
+    let tensor = dma().create(&[100, 100], DType::F32).unwrap();
     assert_eq!(tensor.memory(), TensorMemory::Dma);
     assert_eq!(tensor.selection().dma_heap(), Some("system"));
     assert_eq!(tensor.selection().to_string(), "dma (allocated from system)");
     assert!(tensor.to_vec::<f32>().unwrap().iter().all(|&value| value == 0.0));
+}
+
+fn what_nobody_asked_for_is_protected() {
+    let mut tensor = Tensor::new(&[100, 100], DType::F32).unwrap();
+    assert_eq!(tensor.selection().to_string(), "dma (allocated from udmabuf)");
+    assert_eq!(tensor.protection(), Protection::Kernel);
+    let other = tensor.clone();
+    tensor.make_mut().unwrap();
+    assert_eq!(tensor.selection().dma_heap(), Some("udmabuf"), "a copy is, too");
+    drop(other);
+    let copy = dma().create(&[4], DType::U8).unwrap().to_contiguous().unwrap();
+    assert_eq!(copy.selection().dma_heap(), Some("system"), "a copy of what was asked for");
+
+    // Whoever runs the program can ask, too.
+    from_heap("system", || {
+        let tensor = Tensor::new(&[10], DType::U8).unwrap();
+        assert_eq!(tensor.selection().dma_heap(), Some("system"));
+    });
 }
 
 fn one_heap_can_be_asked_for() {

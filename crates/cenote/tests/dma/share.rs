@@ -68,8 +68,10 @@ fn scribble(fd: impl AsFd, at: usize, value: u8) -> io::Result<()> {
     let (len, prot) = (4096, ProtFlags::READ | ProtFlags::WRITE);
     // SAFETY: the kernel chooses a place that nobody uses.
     let map = unsafe { rustix::mm::mmap(ptr::null_mut(), len, prot, MapFlags::SHARED, fd, 0) }?;
+    // SAFETY: the mapping has that many bytes.
+    let byte = unsafe { map.cast::<u8>().add(at) };
     // SAFETY: it was just mapped, to be written.
-    unsafe { map.cast::<u8>().add(at).write_volatile(value) };
+    unsafe { byte.write_volatile(value) };
     // SAFETY: nobody has a reference to it.
     unsafe { rustix::mm::munmap(map, len) }.unwrap();
     Ok(())

@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use cenote::{
-    DType, Image, PixelFormat, StagedBecause, Tensor, TensorMemory, TensorPoolConfig, Topic,
-    TopicConfig,
+    DType, Image, PixelFormat, PlaneDescriptor, StagedBecause, Tensor, TensorMemory,
+    TensorPoolConfig, Topic, TopicConfig,
 };
 use rustix::fs::OFlags;
 
 use super::share::foreign;
-use super::{Role, Test, counting, from_heap, over_both};
+use super::{Role, Test, counting, over_both};
 use crate::stranger::process::{Peer, serve};
 use crate::stranger::unique;
 
@@ -18,7 +18,7 @@ pub(super) const TESTS: &[Test] = &[
         "allocated_and_imported_buffers_are_not_copied",
         allocated_and_imported_buffers_are_not_copied,
     ),
-    ("what_nobody_asked_to_share_is_copied_and_counted", what_nobody_asked_to_share_is_copied),
+    ("what_nobody_asked_for_is_protected", what_nobody_asked_for_is_protected),
     ("a_topic_can_have_a_pool_of_dmabufs", a_topic_can_have_a_pool_of_dmabufs),
     ("received_buffers_can_be_sent_on", received_buffers_can_be_sent_on),
 ];
@@ -86,8 +86,7 @@ fn allocated_and_imported_buffers_are_not_copied() {
     });
 }
 
-/// Whoever did not ask for a DMA-BUF did not agree to have it written by others.
-fn what_nobody_asked_to_share_is_copied() {
+fn what_nobody_asked_for_is_protected() {
     let (topic, mut peers) = talk(TopicConfig::default());
     let tensor = Tensor::from_slice(&[1u8, 2, 3], &[3]).unwrap();
     assert_eq!(tensor.memory(), TensorMemory::Dma);
@@ -95,17 +94,17 @@ fn what_nobody_asked_to_share_is_copied() {
     for peer in &mut peers {
         assert_eq!(peer.ask("next"), "shm kernel 6");
     }
-    assert_eq!(staged(&topic), [(StagedBecause::NotAdopted, 1)]);
-    assert_eq!(tensor.not_writable(), None, "the copy was sent");
+    assert_eq!(staged(&topic), []);
 
-    // The kernel protects a udmabuf, whoever asked for it.
-    let tensor = from_heap("udmabuf", || Tensor::from_slice(&[1u8, 2, 4], &[3]).unwrap());
-    assert_eq!(tensor.memory(), TensorMemory::Dma);
-    topic.send(&tensor).unwrap();
+    // Planes that lie apart are copied, wherever they are, and counted.
+    let plane = |len| PlaneDescriptor::new(foreign(len, OFlags::RDWR)).unwrap();
+    let planes = [plane(4096), plane(4096)];
+    let far = Tensor::from_planes(32, 32, PixelFormat::Nv12, planes).unwrap();
+    topic.send(&far).unwrap();
     for peer in &mut peers {
-        assert_eq!(peer.ask("next"), "shm kernel 7");
+        assert_eq!(peer.ask("next"), "shm kernel 0");
     }
-    assert_eq!(staged(&topic), [(StagedBecause::NotAdopted, 1)]);
+    assert_eq!(staged(&topic), [(StagedBecause::FarPlanes, 1)]);
 }
 
 fn a_topic_can_have_a_pool_of_dmabufs() {
