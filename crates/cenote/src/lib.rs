@@ -32,7 +32,7 @@
 //!   where [`Tensor::map_mut`] refuses.
 //! - **A tensor chooses its memory by itself** unless [`TensorOptions::memory`] says otherwise.
 //!   Where there are no DMA-BUFs it is in shared memory, and says why ([`Tensor::selection`]). OpenGL
-//!   buffers report that they are unavailable.
+//!   buffers are made by a `GlContext` alone (feature `gl`).
 //!
 //! Strides and offsets are in bytes throughout. File descriptors, sockets and shared memory are on
 //! Linux only.
@@ -132,6 +132,10 @@ mod pages {
 
     #[doc = include_str!("../../../guide/dma.md")]
     struct Dma;
+
+    #[cfg(feature = "gl")]
+    #[doc = include_str!("../../../guide/opengl.md")]
+    struct OpenGl;
 
     #[doc = include_str!("../../../guide/pools.md")]
     struct Pools;
