@@ -137,6 +137,6 @@ mod tests {
         first.run();
         drop(fourth);
         assert_eq!(sum.load(Ordering::Relaxed), 134);
-        assert_eq!(Arc::strong_count(&sum), 2, "of the closure above and of this function");
+        assert_eq!(Arc::strong_count(&sum), 1, "jobs that are done hold nothing");
     }
 }
