@@ -23,7 +23,7 @@ const SO_PEERPIDFD: c_int = 77;
 const SO_PEERGROUPS: c_int = 59;
 
 /// A process at the other end of a connection, as the kernel says.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Peer {
     /// 0 if it lives in a pid namespace that this process cannot see.
     pub(crate) pid: i32,

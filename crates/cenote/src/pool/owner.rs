@@ -81,6 +81,9 @@ pub(crate) struct Owner<S> {
     pub(super) growing: Mutex<()>,
     /// Held while a socket is made, likewise.
     pub(super) serving: Mutex<()>,
+    /// Held while other pools are lent to attachers, so that whoever sends what lies there knows that
+    /// they have been.
+    pub(super) lending: Mutex<()>,
     /// Nobody is let in any more. Those who are attached stay.
     closed: AtomicBool,
     /// Held while slots are overwritten.
@@ -117,6 +120,7 @@ impl<S: Spared> Owner<S> {
             returned: Condvar::new(),
             growing: Mutex::new(()),
             serving: Mutex::new(()),
+            lending: Mutex::new(()),
             closed: AtomicBool::new(false),
             scrubbing: Mutex::new(()),
             _reservation: reservation,

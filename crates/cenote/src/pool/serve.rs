@@ -233,9 +233,21 @@ impl<S: Spared> Owner<S> {
         if !self.config.access.admits(&peer) {
             return refuse(connection.as_fd(), Refusal::Access);
         }
-        let connection = Arc::new(connection);
+        if let Some(number) = self.take_in(Arc::new(connection), peer, false) {
+            // Most say hello at once, and should be let in before others push them out.
+            self.listen_to(number);
+        }
+    }
+
+    /// Watches a connection; gives its number. `None` if the pool is closed.
+    pub(super) fn take_in(
+        self: &Arc<Self>,
+        connection: Arc<GuardedSocket>,
+        peer: Peer,
+        borrows: bool,
+    ) -> Option<u64> {
         let mut state = self.state();
-        let Some(server) = &mut state.server else { return };
+        let server = state.server.as_mut()?;
         let number = server.next_connection;
         server.next_connection += 1;
         drop(state);
@@ -245,17 +257,15 @@ impl<S: Spared> Owner<S> {
         let end = end.and_then(|pidfd| service::watch(pidfd, served.clone(), token + 1).ok());
         // Inserted before it is watched, so that the first event finds it.
         let fd = connection.clone();
-        self.state().attachers.insert(number, Attacher::new(connection, peer, end));
-        match service::watch(&fd, served, token) {
-            Ok(watch) => {
-                if let Some(attacher) = self.state().attachers.get(number) {
-                    attacher.keep(watch);
-                }
-                // Most say hello at once, and should be let in before others push them out.
-                self.listen_to(number);
-            }
-            Err(_) => self.drop_attacher(number),
+        self.state().attachers.insert(number, Attacher::new(connection, peer, end, borrows));
+        let Ok(watch) = service::watch(&fd, served, token) else {
+            self.drop_attacher(number);
+            return None;
+        };
+        if let Some(attacher) = self.state().attachers.get(number) {
+            attacher.keep(watch);
         }
+        Some(number)
     }
 
     /// Reads what one connection says, but not for ever.
@@ -284,7 +294,7 @@ impl<S: Spared> Owner<S> {
     fn answer(&self, number: u64, bytes: &[u8]) -> Result<(), ()> {
         let (kind, packet) = Packet::parse(bytes).map_err(drop)?;
         match kind {
-            Kind::Hello => self.welcome(number),
+            Kind::Hello => self.welcome(number).map(|()| self.lend_all_to(number)),
             Kind::More => {
                 let state = &mut *self.state();
                 state.attachers.catch_up(number, packet.index, &state.segments);
@@ -328,7 +338,7 @@ impl<S: Spared> Owner<S> {
 
     /// Gives an attacher its row and shows it all segments: one step under the lock, so that
     /// every segment is either in the welcome or pushed after it.
-    fn welcome(&self, number: u64) -> Result<(), ()> {
+    pub(super) fn welcome(&self, number: u64) -> Result<(), ()> {
         let made = new_row(self.max_slots);
         let mut state = self.state();
         let crowded = state.rows.len() > max_attachers() || state.attachers.too_many_of_one(number);
@@ -374,7 +384,7 @@ impl<S: Spared> Owner<S> {
     }
 
     /// Undoes all that an attacher did.
-    fn drop_attacher(&self, number: u64) {
+    pub(super) fn drop_attacher(&self, number: u64) {
         let mut state = self.state();
         let attacher = state.attachers.remove(number);
         let row = attacher.as_ref().and_then(|attacher| attacher.row);

@@ -17,6 +17,7 @@ use crate::pool::allocator::{Allocator, SegmentId, Slot};
 use crate::pool::attachers::Attachers;
 use crate::pool::config::TensorPoolConfig;
 use crate::pool::growth::Ahead;
+use crate::pool::lend::Lent;
 use crate::pool::retire::Retired;
 use crate::pool::rows::{self, RowId, Rows};
 use crate::pool::segment::Segment;
@@ -36,6 +37,7 @@ pub(crate) struct State<S> {
     /// Segments that nobody needs any more, to be dropped without the lock.
     gone: Vec<Segment>,
     pub(crate) attachers: Attachers,
+    pub(super) lent: Lent<S>,
     /// How others find the pool.
     pub(crate) server: Option<Server>,
     spares: Vec<Spare<S>>,
@@ -107,6 +109,7 @@ impl<S> State<S> {
             segments: HashMap::new(),
             gone: Vec::new(),
             attachers: Attachers::default(),
+            lent: Lent::default(),
             server: None,
             spares: (0..max_slots).map(|_| Spare { place: None, spare: None }).collect(),
             retired_at: vec![Duration::ZERO; (max_slots + MAX_ADOPTED) as usize].into(),

@@ -108,6 +108,16 @@ impl Home {
         }
     }
 
+    /// The pool, if this process owns it.
+    pub(crate) fn owned_by(&self) -> Option<&Arc<Owner<Buffer>>> {
+        match &self.pool {
+            PoolRef::Allocated(owner) | PoolRef::Adopted(owner) | PoolRef::OwnLease(owner) => {
+                Some(owner)
+            }
+            PoolRef::Leased(_) => None,
+        }
+    }
+
     pub(crate) fn uid(&self) -> u64 {
         match &self.pool {
             PoolRef::Allocated(owner) | PoolRef::Adopted(owner) | PoolRef::OwnLease(owner) => {

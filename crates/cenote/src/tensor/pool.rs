@@ -229,6 +229,22 @@ impl TensorPool {
         Ok(Some(Tensor { buffer, ..tensor.clone() }))
     }
 
+    /// Lends the pool of a tensor to whoever is attached to this one, if it belongs to this process,
+    /// too: so that they have it even if this process ends now.
+    #[inline]
+    pub(crate) fn lend_pool_of(&self, tensor: &Tensor) {
+        if let Some(home) = tensor.buffer.home().filter(|home| home.uid() != self.uid()) {
+            self.lend(home);
+        }
+    }
+
+    #[cold]
+    fn lend(&self, home: &Home) {
+        if let (Role::Owner(this), Some(other)) = (&self.role, home.owned_by()) {
+            this.0.lend(other);
+        }
+    }
+
     /// Lets nobody else in; tensors live on.
     pub(crate) fn close(&self) {
         if let Role::Owner(owner) = &self.role {
@@ -409,6 +425,14 @@ impl Known {
     /// Whether leases may be had soon, though not now.
     pub(crate) fn may_be_dying(&self) -> bool {
         matches!(self, Known::Attached(attachment) if attachment.may_be_dying())
+    }
+
+    /// Another pool of the same owner, which it has lent.
+    pub(crate) fn lent(&self, uid: u64) -> Option<Known> {
+        match self {
+            Known::Owned(_) => None,
+            Known::Attached(attachment) => attachment.lent(uid).map(Known::Attached),
+        }
     }
 
     /// Whether its owner lives and can be asked for segments.

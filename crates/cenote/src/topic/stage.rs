@@ -36,7 +36,10 @@ impl Publisher {
     pub(super) fn stage(&self, tensor: &Tensor) -> Result<Option<Tensor>> {
         let why = match tensor.is_attachable() {
             _ if tensor.has_far_planes() => StagedBecause::FarPlanes,
-            Some(true) => return Ok(None),
+            Some(true) => {
+                self.pool.lend_pool_of(tensor);
+                return Ok(None);
+            }
             Some(false) => StagedBecause::OwnerGone,
             None if tensor.memory() == TensorMemory::Shm => match self.adopt(tensor)? {
                 Some(adopted) => return Ok(Some(adopted)),

@@ -271,14 +271,13 @@ fn chatter() {
     });
 }
 
-/// A publisher of tensors, which is believed as far as its pool, and sends words that no tensor has.
-fn descriptors() {
-    let name = unique();
-    let pretender = pretend(&name, UID);
-    let said = Subscribed { payload: 100, ..Liar::honest(UID).said };
-    let (pool, liar) = (Answer::honest(UID), Liar::of(said));
-    let topic: Topic<Tensor> = Topic::new(&name).unwrap();
-    let honest: Topic<Tensor> = Topic::new(&name).unwrap();
+/// A publisher of tensors, which is believed as far as its pool: the subscriber, the liar, and its
+/// connections, that of the pool first.
+pub(super) fn believed(name: &str, uid: u64) -> (Topic<Tensor>, Liar, [Raw; 2]) {
+    let pretender = pretend(name, uid);
+    let said = Subscribed { payload: 100, ..Liar::honest(uid).said };
+    let (pool, liar) = (Answer::honest(uid), Liar::of(said));
+    let topic: Topic<Tensor> = Topic::new(name).unwrap();
     let connections = std::thread::scope(|scope| {
         let served = scope.spawn(|| {
             [0, 1].map(|_| {
@@ -296,6 +295,14 @@ fn descriptors() {
         served.join().unwrap()
     });
     eventually("it is met", || topic.stats().publishers == 1);
+    (topic, liar, connections)
+}
+
+/// It sends words that no tensor has.
+fn descriptors() {
+    let name = unique();
+    let (topic, liar, connections) = believed(&name, UID);
+    let honest: Topic<Tensor> = Topic::new(&name).unwrap();
     let mut random = Random(17);
     let mut received = 0;
     for sequence in 0..20_000 {

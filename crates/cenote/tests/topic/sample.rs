@@ -1,6 +1,8 @@
 //! Messages that stand for a number, and show whether all of it arrived.
 
-use cenote::{DType, DepthImage, Field, Image, Message, PixelFormat, PointCloud, Tensor, Topic};
+use cenote::{
+    DType, DepthImage, Field, Image, Message, PixelFormat, PointCloud, Tensor, TensorPool, Topic,
+};
 
 /// A message made of a number.
 pub(crate) trait Sample: Message {
@@ -50,9 +52,7 @@ where
 
 impl Sample for Tensor {
     fn of(topic: &Topic<Tensor>, number: u64) -> cenote::Result<Tensor> {
-        let mut tensor = topic.alloc_tensor(&[WORDS], DType::U64)?;
-        tensor.map_mut()?.as_mut_slice::<u64>()?.fill(number);
-        Ok(tensor)
+        fill(topic.alloc_tensor(&[WORDS], DType::U64)?, number)
     }
 
     fn number(&self) -> u64 {
@@ -62,6 +62,16 @@ impl Sample for Tensor {
 }
 
 const WORDS: usize = 1000;
+
+/// What stands for a number, in any pool.
+pub(crate) fn filled(pool: &TensorPool, number: u64) -> cenote::Result<Tensor> {
+    fill(pool.alloc(&[WORDS], DType::U64)?, number)
+}
+
+fn fill(mut tensor: Tensor, number: u64) -> cenote::Result<Tensor> {
+    tensor.map_mut()?.as_mut_slice::<u64>()?.fill(number);
+    Ok(tensor)
+}
 
 fn same(words: &[u64]) -> u64 {
     assert!(words.iter().all(|word| *word == words[0]), "torn");
