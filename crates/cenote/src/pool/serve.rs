@@ -275,7 +275,7 @@ impl<S: Spared> Owner<S> {
         attacher.tell();
         let connection = attacher.connection.clone();
         drop(state);
-        let mut bytes = [0; 256];
+        let mut bytes = [0; 512]; // more than anybody has to say
         for _ in 0..AT_ONCE {
             let heard = match packet::recv(connection.as_fd(), &mut bytes) {
                 Ok((0, _)) => Err(()),

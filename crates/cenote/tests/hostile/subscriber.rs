@@ -8,7 +8,8 @@ use rustix::fs::FallocateFlags;
 
 use super::Test;
 use crate::stranger::ring::{
-    ARMED, HEAD, ROW, Subscription, TAKEN, connect, read, signature, subscribe, u64s, write,
+    ARMED, HEAD, ROW, SIGNATURE, Subscription, TAKEN, connect, read, signature, subscribe, u64s,
+    write,
 };
 use crate::stranger::wire::{HELLO, MISMATCH, SUBSCRIBE, SUBSCRIBED, WAKE, hello, kind, packet};
 use crate::stranger::{Random, eventually, unique};
@@ -123,8 +124,8 @@ fn mismatch() {
     garbage.iter_mut().for_each(|byte| *byte = random.next().to_ne_bytes()[0]);
     let others = [
         garbage,
-        vec![0; 128],
-        vec![0xff; 128],
+        vec![0; SIGNATURE],
+        vec![0xff; SIGNATURE],
         signature(0, 8, 8, "i64"),
         signature(0, 4, 8, "u64"),
         signature(0, 8, 16, "u64"),

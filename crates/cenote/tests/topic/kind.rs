@@ -17,6 +17,7 @@ pub(crate) const TESTS: &[Test] = &[
     ("plain_data_of_every_size_travels", plain),
     ("every_kind_of_tensor_travels", tensors),
     ("a_mismatch_is_told_with_both_sides", mismatch),
+    ("structs_whose_fields_differ_are_told_apart", fields),
     ("a_mismatch_is_told_to_whoever_waits", mismatch_while_waiting),
     ("a_mismatch_hides_nobody_else", mismatch_and_match),
     ("whoever_takes_tensors_takes_images", tensor_of_image),
@@ -88,6 +89,24 @@ fn mismatch() {
             _ => "Image",
         };
         tells(&text, &name, &publisher, [shown(theirs), shown(ours)]);
+    }
+}
+
+/// Of the same name, size and alignment.
+fn fields() {
+    let name = unique();
+    let mut right = publisher("pose", &name, "");
+    let mut same = subscriber("pose", &name, "");
+    assert_eq!(right.ask("subscribers 1"), "1");
+    assert_eq!((right.ask("send 3 5"), same.ask("take 2")), ("ok".into(), "3 4".into()));
+    let theirs = "Pose { x: u32 at 0, y: u32 at 4 } (8 bytes, aligned to 4)";
+    for (wrong, ours) in [
+        ("swapped", "Pose { y: u32 at 0, x: u32 at 4 } (8 bytes, aligned to 4)"),
+        ("retyped", "Pose { x: u32 at 0, y: i32 at 4 } (8 bytes, aligned to 4)"),
+    ] {
+        tells(&peer(wrong, &name, "").ask("subscribe"), &name, &right, [ours, theirs]);
+        tells(&peer(wrong, &name, "").ask("advertise"), &name, &right, [ours, theirs]);
+        tells(&peer(wrong, &name, "").ask("wait"), &name, &right, [ours, theirs]);
     }
 }
 
