@@ -589,7 +589,7 @@ pub enum Error {
         pool: String,
         /// The process id of its owner; 0 if it is not known.
         pid: i32,
-        /// How long it was waited for.
+        /// How long it was waited for; zero if not at all.
         waited: Duration,
     },
 
@@ -860,9 +860,17 @@ pub enum Error {
         pool: String,
     },
 
+    /// A topic was used in a forked child.
+    #[error("topic `{topic}` was inherited through fork; make it again in this process to use it")]
+    ForkedTopic {
+        /// The topic.
+        topic: String,
+    },
+
     /// A subscriber has not taken what the next message would push out.
     #[error(
-        "topic `{topic}` is full: {program} (pid {pid}) has not taken its messages for {waited:?}"
+        "topic `{topic}` is full: {program} (pid {pid}) has not taken its messages{}",
+        why::waited(*waited)
     )]
     SlowSubscriber {
         /// The topic.

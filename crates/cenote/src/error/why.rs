@@ -4,6 +4,11 @@ use std::fmt;
 use std::io;
 use std::time::Duration;
 
+/// For how long somebody was waited for, if at all.
+pub(super) fn waited(time: Duration) -> String {
+    if time.is_zero() { String::new() } else { format!(" for {time:?}") }
+}
+
 /// Why a kind of memory cannot be had.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]

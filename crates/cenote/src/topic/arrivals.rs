@@ -1,7 +1,7 @@
 //! How a subscriber finds publishers: it looks into the topic's directory, greets everybody who is new,
 //! and passes on those who answer. All of it on the service thread, but for the first look.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
@@ -37,6 +37,9 @@ const RETRY: Duration = Duration::from_millis(10);
 /// When to look again where the directory cannot be watched.
 const BLIND: Duration = Duration::from_millis(50);
 
+/// The most publishers of something else that are kept until somebody asks.
+const MAX_MISMATCHES: usize = 64;
+
 /// What is watched here: the directory, and a timer for those who are to be greeted again.
 const DIRECTORY: u64 = 0;
 const TIMER: u64 = 1;
@@ -65,8 +68,8 @@ struct State {
     /// The first look is over.
     looked: bool,
     ready: Vec<Source>,
-    /// Publishers that send something else.
-    mismatch: Option<Error>,
+    /// Publishers that send something else, and of whom nobody was told yet.
+    mismatches: VecDeque<Error>,
     directory: Option<DirectoryWatch>,
     timer: Option<(Arc<OwnedFd>, Watch)>,
 }
@@ -183,9 +186,9 @@ impl Arrivals {
         std::mem::take(&mut state.ready)
     }
 
-    /// The last publisher that was found to send something else.
+    /// A publisher that was found to send something else. Each is told of once.
     pub(crate) fn take_mismatch(&self) -> Option<Error> {
-        self.state().mismatch.take()
+        self.state().mismatches.pop_front()
     }
 
     /// Greets everybody who is new. Those who came after us are asked for all they sent.
@@ -284,7 +287,11 @@ impl Arrivals {
         state.met.insert(uid, Met::Answered(gone.as_ref().map_or_else(Weak::new, Arc::downgrade)));
         match source {
             Ok(source) => state.ready.push(source),
-            Err(error @ Error::TypeMismatch { .. }) => state.mismatch = Some(error),
+            Err(error @ Error::TypeMismatch { .. }) => {
+                if state.mismatches.len() < MAX_MISMATCHES {
+                    state.mismatches.push_back(error);
+                }
+            }
             // It died, or was too crowded; if it is still there, the next look finds it.
             Err(_) => {
                 state.met.remove(&uid);

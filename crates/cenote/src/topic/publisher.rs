@@ -59,7 +59,7 @@ pub(crate) struct Publisher {
 }
 
 #[derive(Debug)]
-struct State {
+pub(super) struct State {
     /// The sequence of the next message.
     next: u64,
     /// The tensors of the messages in the ring, by sequence modulo depth.
@@ -112,7 +112,7 @@ impl Publisher {
         pool: TensorPool,
         config: &TopicConfig,
     ) -> Result<Arc<Publisher>> {
-        let shape = config.ring(T::max_words())?;
+        let shape = config.ring(T::max_words(), T::signature().is_tensor())?;
         let error = |source| Error::os("reserving a ring", source);
         let reservation = Budget::reserve(shape.words() * size_of::<u64>())?;
         let (words, ring_fd) = Words::create("cenote-ring", shape.words()).map_err(error)?;
@@ -145,7 +145,7 @@ impl Publisher {
         }))
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    pub(super) fn state(&self) -> MutexGuard<'_, State> {
         // No code under this lock panics between two halves of a change.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -155,10 +155,10 @@ impl Publisher {
         self.adopted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn check_process(&self) -> Result<()> {
+    pub(super) fn check_process(&self) -> Result<()> {
         match self.epoch == fork::epoch() {
             true => Ok(()),
-            false => Err(Error::Forked { pool: self.name.to_string() }),
+            false => Err(Error::ForkedTopic { topic: self.name.to_string() }),
         }
     }
 
@@ -169,7 +169,7 @@ impl Publisher {
     /// Sends a message; `policy` says what to do if a subscriber is in the way.
     pub(crate) fn send<T: Message>(&self, message: &T, policy: Policy) -> Result<()> {
         self.check_process()?;
-        let staged = message.carried().map_or(Ok(None), |tensor| self.stage(tensor))?;
+        let staged = message.carried().map_or(Ok(None), |tensor| self.stage(tensor, policy))?;
         let tensor = staged.as_ref().or(message.carried());
         let state = self.make_room(self.state(), policy)?;
         let old = self.publish(state, tensor, |words| message.write(tensor, words))?;
@@ -239,7 +239,7 @@ impl Publisher {
     }
 
     /// Waits until no subscriber needs the message that the next one pushes out.
-    fn make_room<'a>(
+    pub(super) fn make_room<'a>(
         &'a self,
         mut state: MutexGuard<'a, State>,
         policy: Policy,

@@ -5,6 +5,7 @@ use std::sync::Weak;
 use crate::error::{Error, Result};
 use crate::memory::TensorMemory;
 use crate::tensor::Tensor;
+use crate::topic::config::Policy;
 use crate::topic::publisher::Publisher;
 use crate::topic::stats::StagedBecause;
 
@@ -32,8 +33,9 @@ impl AdoptedTensors {
 }
 
 impl Publisher {
-    /// The tensor that takes the place of one that other processes cannot see; `None` if they can.
-    pub(super) fn stage(&self, tensor: &Tensor) -> Result<Option<Tensor>> {
+    /// The tensor that takes the place of one that other processes cannot see; `None` if they can. Nothing
+    /// is copied before there is room for it, as `policy` has it.
+    pub(super) fn stage(&self, tensor: &Tensor, policy: Policy) -> Result<Option<Tensor>> {
         let why = match tensor.is_attachable() {
             _ if tensor.has_far_planes() => StagedBecause::FarPlanes,
             Some(true) => {
@@ -47,6 +49,7 @@ impl Publisher {
             },
             None => StagedBecause::Heap,
         };
+        drop(self.make_room(self.state(), policy)?);
         let staged = self.with_room(|| self.pool.stage(tensor))?;
         self.staged.count(why, staged.nbytes());
         Ok(Some(staged))
@@ -58,6 +61,7 @@ impl Publisher {
         loop {
             match alloc() {
                 Err(Error::PoolFull { .. }) if self.push_out_oldest() => {}
+                Err(Error::Forked { .. }) => return self.check_process().and_then(|()| alloc()),
                 done => return done,
             }
         }

@@ -98,7 +98,7 @@ impl Subscriber {
     pub(crate) fn check_process(&self) -> Result<()> {
         match self.inherited() {
             false => Ok(()),
-            true => Err(Error::Forked { pool: self.topic.clone() }),
+            true => Err(Error::ForkedTopic { topic: self.topic.clone() }),
         }
     }
 

@@ -145,6 +145,7 @@ impl<T: Sample> Talk<T> {
                 topic.wait().map_or_else(|error| error.to_string(), |m| m.number().to_string())
             }
             "latest" => topic.latest().map_or("none".into(), |m| m.number().to_string()),
+            "error" => topic.last_error().map_or("none".into(), |error| error.to_string()),
             "missed" => topic.missed().to_string(),
             "received" => topic.stats().received.to_string(),
             "meet" => {
