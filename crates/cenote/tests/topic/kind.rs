@@ -153,7 +153,9 @@ fn mismatches() {
     let topic = topic::<u64>(&name, "");
     let mut told = Vec::new();
     eventually("both are told of", || {
-        told.extend(topic.subscribe().err().or(topic.last_error()).map(|error| error.to_string()));
+        told.extend(
+            topic.subscribe().err().or_else(|| topic.last_error()).map(|error| error.to_string()),
+        );
         told.len() == 2
     });
     told.sort_by_key(|text| !text.contains(&publishers[0].pid().to_string()));
