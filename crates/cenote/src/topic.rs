@@ -103,8 +103,15 @@ struct Parts {
 
 impl Drop for Parts {
     fn drop(&mut self) {
-        if let Some(publisher) = self.publisher.get() {
-            publisher.close();
+        let (publisher, subscriber) = (self.publisher.get(), self.subscriber.get());
+        if self.epoch != fork::epoch() || (publisher.is_none() && subscriber.is_none()) {
+            return;
+        }
+        publisher.into_iter().for_each(|publisher| publisher.close());
+        subscriber.into_iter().for_each(Subscriber::leave);
+        // The last to leave; whoever is still there makes it again.
+        if let Ok(Some(place)) = Place::find(&self.name.directory()) {
+            place.remove_if_empty();
         }
     }
 }
@@ -378,7 +385,7 @@ impl<T: Message> Topic<T> {
         if let Some(subscriber) = subscriber.get() {
             return Ok(subscriber);
         }
-        let place = Place::open(&name.directory(), config.pool.access)?;
+        let place = (Place::open(&name.directory(), config.pool.access)?, config.pool.access);
         let news = Arc::new(News::new().map_err(|source| Error::os("eventfd", source))?);
         let arrivals =
             Arrivals::new(name.as_str(), place, T::signature(), config.history, *uid, &news);

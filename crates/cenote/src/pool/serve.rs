@@ -117,7 +117,7 @@ pub(crate) fn create_shared<S: Spared, H: Host + 'static>(
     host: impl FnOnce(&Arc<Owner<S>>) -> Result<Arc<H>>,
 ) -> Result<Arc<H>> {
     let max_slots = config.check()?;
-    let _locked = place.lock()?;
+    let (place, _locked) = place.locked(config.access)?;
     place.remove_hidden()?;
     place.remove_all_dead()?;
     let owner = Arc::new(Owner::new(entry, config, max_slots)?);

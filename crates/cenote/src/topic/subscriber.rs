@@ -102,6 +102,11 @@ impl Subscriber {
         }
     }
 
+    /// Nothing is received any more.
+    pub(crate) fn leave(&self) {
+        self.arrivals.leave();
+    }
+
     fn inherited(&self) -> bool {
         self.epoch != fork::epoch()
     }
