@@ -709,12 +709,67 @@ pub enum Error {
     },
 
     /// A descriptor of something else than was asked for.
-    #[error("the descriptor is that of a {found}, not of a {asked}")]
+    #[error("`{asked}` was asked for, but the descriptor is for {found}")]
     WrongKind {
         /// What was asked for.
         asked: &'static str,
         /// What the descriptor says.
         found: &'static str,
+    },
+
+    /// An image, or part of one, without pixels.
+    #[error("an image of {width}x{height} has no pixels")]
+    EmptyImage {
+        /// The width asked for.
+        width: usize,
+        /// The height asked for.
+        height: usize,
+    },
+
+    /// A rectangle that the image does not have.
+    #[error("the {width}x{height} pixels from ({x}, {y}) on are not all in an image of {}x{}", image.0, image.1)]
+    NoSuchRoi {
+        /// The first column asked for.
+        x: usize,
+        /// The first row asked for.
+        y: usize,
+        /// The width asked for.
+        width: usize,
+        /// The height asked for.
+        height: usize,
+        /// Width and height of the image.
+        image: (usize, usize),
+    },
+
+    /// A point that the cloud does not have.
+    #[error("there is no point {point} in a cloud of {len} points; the first is point 0")]
+    NoSuchPoint {
+        /// The point asked for.
+        point: usize,
+        /// The number of points.
+        len: usize,
+    },
+
+    /// Rows and columns that do not make the points of a cloud.
+    #[error("{len} points cannot be in {height} rows of {width} columns")]
+    NotOrganized {
+        /// The columns asked for.
+        width: usize,
+        /// The rows asked for.
+        height: usize,
+        /// The number of points.
+        len: usize,
+    },
+
+    /// A depth that cannot be stored.
+    #[error("a depth of {metres} m cannot be stored as {dtype}: {rule}")]
+    DepthRange {
+        /// The depth, in metres.
+        metres: f32,
+        /// What the image stores.
+        dtype: &'static str,
+        /// What can be.
+        rule: &'static str,
     },
 
     /// A pixel that the image does not have.
