@@ -71,7 +71,6 @@ impl DepthImage {
             let point = camera.project(pixel % width, pixel / width, depth);
             values[3 * pixel..][..3].copy_from_slice(&point);
         })?;
-        drop(map);
         Ok(cloud)
     }
 
