@@ -602,6 +602,15 @@ pub enum Error {
         why: &'static str,
     },
 
+    /// The owner of a pool lives, but has closed the pool, or ended the connection.
+    #[error("pool `{pool}` is closed: its owner (pid {pid}) has hung up")]
+    PoolClosed {
+        /// The pool.
+        pool: String,
+        /// The process id of its owner; 0 if it cannot be seen from here.
+        pid: i32,
+    },
+
     /// Something that only the owner of a pool can do.
     #[error("{op} is for the owner of pool `{pool}` (pid {pid}); this process is attached to read")]
     NotOwner {

@@ -13,7 +13,7 @@ use crate::pool::growth::Grown;
 use crate::pool::hot::Hot;
 use crate::pool::owner::{Owner, Spared};
 use crate::pool::segment;
-use crate::pool::state::{Granted, State};
+use crate::pool::state::{Granted, State, named};
 use crate::sync::Ordering;
 
 /// How many retired slots an allocation looks at again.
@@ -179,13 +179,15 @@ impl<S: Spared> Owner<S> {
                 Shortage::Fragmented { free, longest }
             }
         };
+        let holders = state.holders();
+        drop(state);
         Error::PoolFull {
             pool: self.entry.name.clone(),
             asked: len,
             why,
             slots: (stats.slots as usize, self.config.max_slots),
             bytes: (stats.in_use, self.config.pool_size),
-            holders: state.holders(),
+            holders: named(holders),
         }
     }
 }

@@ -332,10 +332,7 @@ impl<S: Spared> Attachment<S> {
         let pool = self.entry.name.clone();
         Err(match self.state().expelled {
             Some((held, max)) => Error::Expelled { pool, held, max },
-            None => {
-                let why = "its owner has disconnected this process";
-                Error::AttachRefused { pool, why }
-            }
+            None => Error::PoolClosed { pool, pid: self.owner.pid },
         })
     }
 

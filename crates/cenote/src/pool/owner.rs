@@ -24,7 +24,7 @@ use crate::pool::lease::{Leases, Refused, Shipped};
 use crate::pool::place::Entry;
 use crate::pool::serial;
 use crate::pool::serve::Server;
-use crate::pool::state::State;
+use crate::pool::state::{State, named};
 use crate::pool::stats::PoolStats;
 use crate::pool::wire::{MAX_ADOPTED, header};
 use crate::region::{Map, Words};
@@ -281,7 +281,8 @@ impl<S: Spared> Owner<S> {
 
     pub(crate) fn holders(&self) -> Vec<Holder> {
         self.cool();
-        self.swept(usize::MAX).holders()
+        let holders = self.swept(usize::MAX).holders();
+        named(holders)
     }
 }
 

@@ -6,6 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
+use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
 use rustix::rand::{GetRandomFlags, getrandom};
 
@@ -13,7 +14,7 @@ use crate::error::{Error, Result};
 use crate::memory::budget::Budget;
 use crate::os::fork::{GuardedSocket, PerProcess};
 use crate::os::packet;
-use crate::os::peer::Peer;
+use crate::os::peer::{self, Peer};
 use crate::os::unix;
 use crate::pool::attachers::Attacher;
 use crate::pool::changes::{self, DirectoryWatch};
@@ -216,7 +217,7 @@ impl<S: Spared> Owner<S> {
         let mut reserve = reserve();
         *reserve = None;
         match unix::accept(listener) {
-            Ok(Some(connection)) => refuse(connection.as_fd(), Refusal::Memory),
+            Ok(Some(connection)) => refuse(connection.as_fd(), Refusal::Descriptors),
             Ok(None) => {}
             // Not even that: it would be asked for again and again without a pause.
             Err(_) => std::thread::sleep(REST),
@@ -331,8 +332,8 @@ impl<S: Spared> Owner<S> {
         let attacher = state.attachers.get(number).filter(|a| a.is_stranger()).ok_or(())?;
         attacher.guest = true;
         let (pid, connection) = (attacher.peer.pid, attacher.connection.clone());
-        let program = attacher.peer.program();
         drop(state);
+        let program = peer::program(pid);
         host.greet(&Guest { number, pid, program, connection }, hello)
     }
 
@@ -345,9 +346,9 @@ impl<S: Spared> Owner<S> {
         let attacher = state.attachers.get(number).filter(|a| a.is_stranger()).ok_or(())?;
         let connection = attacher.connection.clone();
         let (row, row_fd) = match made {
-            Some(made) if !crowded => made,
-            _ => {
-                let refusal = if crowded { Refusal::Crowded } else { Refusal::Memory };
+            Ok(made) if !crowded => made,
+            made => {
+                let refusal = made.err().filter(|_| !crowded).unwrap_or(Refusal::Crowded);
                 refuse(connection.as_fd(), refusal);
                 return Err(());
             }
@@ -357,7 +358,7 @@ impl<S: Spared> Owner<S> {
         attachers.get(number).iter_mut().for_each(|attacher| attacher.attach(id, segments));
         let sent = self.send_welcome(&state, connection.as_fd(), &row_fd);
         // Descriptors that lie unread in sockets are limited, for all processes of a user.
-        sent.inspect_err(|()| refuse(connection.as_fd(), Refusal::Memory))
+        sent.inspect_err(|()| refuse(connection.as_fd(), Refusal::Descriptors))
     }
 
     fn send_welcome(
@@ -435,12 +436,15 @@ impl<S: Spared> Served for Owner<S> {
 }
 
 /// Memory for a row, unless there is too little: a crowd must not be the owner's death.
-fn new_row(max_slots: u32) -> Option<(Words, OwnedFd)> {
+fn new_row(max_slots: u32) -> Result<(Words, OwnedFd), Refusal> {
     let words = row::words(max_slots);
-    let reservation = Budget::reserve(words * size_of::<u64>()).ok()?;
-    let made = Words::create_for_peer("cenote-row", words).ok();
+    let reservation = Budget::reserve(words * size_of::<u64>()).map_err(|_| Refusal::Memory)?;
+    let made = Words::create_for_peer("cenote-row", words);
     reservation.settle();
-    made
+    made.map_err(|error| match Errno::from_io_error(&error) {
+        Some(Errno::MFILE | Errno::NFILE) => Refusal::Descriptors,
+        _ => Refusal::Memory,
+    })
 }
 
 /// A descriptor that is given up to let somebody in, and turn him away, when there are none left. One

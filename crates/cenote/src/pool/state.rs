@@ -11,7 +11,7 @@ use rustix::time::{ClockId, clock_gettime};
 
 use crate::error::Holder;
 use crate::memory::select::Wish;
-use crate::os::peer::Peer;
+use crate::os::peer::{self, Peer};
 use crate::pool::adopted::Adopted;
 use crate::pool::allocator::{Allocator, SegmentId, Slot};
 use crate::pool::attachers::Attachers;
@@ -255,7 +255,8 @@ impl<S> State<S> {
         indices.into_iter().filter_map(|index| self.spares[index as usize].spare.take()).collect()
     }
 
-    /// Who holds how many slots, those first that hold most of what the owner let go of.
+    /// Who holds how many slots, those first that hold most of what the owner let go of. Their programs
+    /// are still to be [named], which takes too long for the lock.
     pub(super) fn holders(&self) -> Vec<Holder> {
         let now = coarse_now();
         let peers: HashMap<RowId, &Peer> =
@@ -283,7 +284,7 @@ impl<S> State<S> {
         };
         let (pid, program) = match peer {
             _ if slots == 0 => return None,
-            Some(peer) => (peer.pid, peer.program()),
+            Some(peer) => (peer.pid, String::new()),
             None => (std::process::id().cast_signed(), "this process".to_owned()),
         };
         Some(Holder { pid, program, slots, retired_slots, longest })
@@ -324,6 +325,14 @@ fn free(
         Some(dirty) => dirty.push(index),
         None => allocator.free(index),
     }
+}
+
+/// With the programs of those that have none yet.
+pub(super) fn named(mut holders: Vec<Holder>) -> Vec<Holder> {
+    for holder in holders.iter_mut().filter(|holder| holder.program.is_empty()) {
+        holder.program = peer::program(holder.pid);
+    }
+    holders
 }
 
 /// Cheap, and exact to a few milliseconds.

@@ -159,6 +159,8 @@ pub(crate) enum Refusal {
     Memory = 3,
     /// It was attached, and held too much.
     Leases = 4,
+    /// The owner has no file descriptors left.
+    Descriptors = 5,
 }
 
 impl Refusal {
@@ -185,6 +187,9 @@ impl Refusal {
             2 => "too many processes are attached",
             3 => "its owner has no memory for another attacher",
             4 => "this process held too many slots",
+            5 => {
+                "its owner has no file descriptors left for another attacher, or the user too many unread"
+            }
             _ => "its owner does not say why",
         }
     }

@@ -305,6 +305,10 @@ impl Tensor {
     /// The words that stand for this tensor, if it is in a pool.
     ///
     /// From then on nobody can write its bytes, here or elsewhere.
+    ///
+    /// Of a tensor whose pool is closed, or whose owner has ended, it is of use only to those who are
+    /// attached to that pool already: nobody else can attach any more. [`TensorPool::stage`] makes a copy
+    /// that others can have.
     pub fn descriptor(&self) -> Result<TensorDescriptor> {
         let home = self.pooled()?;
         let place = (home.slot.segment.0, home.slot.index);
