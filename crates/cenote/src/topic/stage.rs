@@ -58,13 +58,14 @@ impl Publisher {
     /// Allocates. Where the pool is full of what is kept for subscribers, the oldest of that goes first,
     /// unless the policy is to wait for them.
     pub(crate) fn with_room<T>(&self, alloc: impl Fn() -> Result<T>) -> Result<T> {
-        loop {
-            match alloc() {
-                Err(Error::PoolFull { .. }) if self.push_out_oldest() => {}
-                Err(Error::Forked { .. }) => return self.check_process().and_then(|()| alloc()),
-                done => return done,
-            }
+        let mut done = alloc();
+        while matches!(done, Err(Error::PoolFull { .. })) && self.push_out_oldest() {
+            done = alloc();
         }
+        if matches!(done, Err(Error::Forked { .. })) {
+            self.check_process()?;
+        }
+        done
     }
 
     /// Makes shared memory part of the publisher's pool, once.

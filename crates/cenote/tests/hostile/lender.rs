@@ -37,7 +37,7 @@ fn lend(to: &Raw, uid: u64, name: &[u8], fds: &[&OwnedFd]) {
 
 /// Sends 1000 bytes of a slot of a pool as message `sequence`; what is received of it.
 fn sent(topic: &Topic<Tensor>, liar: &Liar, sequence: u64, pool: u64) -> Option<Vec<u8>> {
-    liar.publish(sequence, &[pool, 2, 3 | 1 << 32 | 8 << 40, 0, 0, 1000, 1]);
+    liar.publish(sequence, &[2, 3 | 1 << 32 | 8 << 40, pool, 0, 0, 1000, 1]);
     let missed = topic.missed();
     loop {
         match topic.recv() {
