@@ -8,7 +8,7 @@
 mod array;
 #[cfg(target_os = "linux")]
 pub(crate) mod attaching;
-mod buffer;
+pub(crate) mod buffer;
 #[cfg(all(feature = "camera", target_os = "linux", target_pointer_width = "64"))]
 mod captured;
 mod copy;
@@ -24,6 +24,8 @@ mod image;
 mod map;
 #[cfg(target_os = "linux")]
 mod message;
+#[cfg(target_os = "linux")]
+pub(crate) mod mould;
 mod options;
 #[cfg(target_os = "linux")]
 pub(crate) mod packed;
@@ -35,6 +37,7 @@ pub(crate) mod process_pool;
 mod rows;
 mod view;
 
+use std::borrow::Cow;
 use std::fmt;
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -235,9 +238,10 @@ impl Tensor {
         buffer: Handle,
         (layout, dtype, format, device): (Layout, DType, Option<PixelFormat>, Device),
     ) -> Result<Tensor> {
-        let outside = Error::BadMessage { what: "a tensor outside its slot" };
+        let outside = || Error::BadMessage { what: "a tensor outside its slot" };
         let start = buffer.home().map_or(0, |home| home.slot.offset);
-        let layout = layout.with_offset(layout.offset().checked_sub(start).ok_or(outside)?)?;
+        let offset = layout.offset().checked_sub(start).ok_or_else(outside)?;
+        let layout = layout.with_offset(offset)?;
         let tensor = Tensor::over(buffer, layout, dtype)?.with_device(device);
         match format {
             Some(format) => tensor.with_format(format),
@@ -372,10 +376,10 @@ impl Tensor {
     /// # Ok::<(), cenote::Error>(())
     /// ```
     pub fn map_mut(&mut self) -> Result<TensorMapMut<'_>> {
-        let (layout, dtype, format) = (self.layout, self.dtype, self.format);
+        let (dtype, format) = (self.dtype, self.format);
         let (bytes, dma) = self.buffer.bytes_mut().map_err(|why| Error::NotWritable { why })?;
         let _access = CpuAccess::begin(dma, Direction::ReadWrite)?;
-        Ok(TensorMapMut { bytes, layout, dtype, format, _access })
+        Ok(TensorMapMut { bytes, layout: Cow::Borrowed(&self.layout), dtype, format, _access })
     }
 }
 
