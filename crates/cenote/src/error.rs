@@ -593,7 +593,7 @@ pub enum Error {
         pool: String,
         /// The process id of its owner; 0 if it is not known.
         pid: i32,
-        /// How long it was waited for.
+        /// How long it was waited for; zero if not at all.
         waited: Duration,
     },
 
@@ -604,6 +604,15 @@ pub enum Error {
         pool: String,
         /// The reason.
         why: &'static str,
+    },
+
+    /// The owner of a pool lives, but has closed the pool, or ended the connection.
+    #[error("pool `{pool}` is closed: its owner (pid {pid}) has hung up")]
+    PoolClosed {
+        /// The pool.
+        pool: String,
+        /// The process id of its owner; 0 if it cannot be seen from here.
+        pid: i32,
     },
 
     /// Something that only the owner of a pool can do.
@@ -713,12 +722,67 @@ pub enum Error {
     },
 
     /// A descriptor of something else than was asked for.
-    #[error("the descriptor is that of a {found}, not of a {asked}")]
+    #[error("`{asked}` was asked for, but the descriptor is for {found}")]
     WrongKind {
         /// What was asked for.
         asked: &'static str,
         /// What the descriptor says.
         found: &'static str,
+    },
+
+    /// An image, or part of one, without pixels.
+    #[error("an image of {width}x{height} has no pixels")]
+    EmptyImage {
+        /// The width asked for.
+        width: usize,
+        /// The height asked for.
+        height: usize,
+    },
+
+    /// A rectangle that the image does not have.
+    #[error("the {width}x{height} pixels from ({x}, {y}) on are not all in an image of {}x{}", image.0, image.1)]
+    NoSuchRoi {
+        /// The first column asked for.
+        x: usize,
+        /// The first row asked for.
+        y: usize,
+        /// The width asked for.
+        width: usize,
+        /// The height asked for.
+        height: usize,
+        /// Width and height of the image.
+        image: (usize, usize),
+    },
+
+    /// A point that the cloud does not have.
+    #[error("there is no point {point} in a cloud of {len} points; the first is point 0")]
+    NoSuchPoint {
+        /// The point asked for.
+        point: usize,
+        /// The number of points.
+        len: usize,
+    },
+
+    /// Rows and columns that do not make the points of a cloud.
+    #[error("{len} points cannot be in {height} rows of {width} columns")]
+    NotOrganized {
+        /// The columns asked for.
+        width: usize,
+        /// The rows asked for.
+        height: usize,
+        /// The number of points.
+        len: usize,
+    },
+
+    /// A depth that cannot be stored.
+    #[error("a depth of {metres} m cannot be stored as {dtype}: {rule}")]
+    DepthRange {
+        /// The depth, in metres.
+        metres: f32,
+        /// What the image stores.
+        dtype: &'static str,
+        /// What can be.
+        rule: &'static str,
     },
 
     /// A pixel that the image does not have.
@@ -864,9 +928,17 @@ pub enum Error {
         pool: String,
     },
 
+    /// A topic was used in a forked child.
+    #[error("topic `{topic}` was inherited through fork; make it again in this process to use it")]
+    ForkedTopic {
+        /// The topic.
+        topic: String,
+    },
+
     /// A subscriber has not taken what the next message would push out.
     #[error(
-        "topic `{topic}` is full: {program} (pid {pid}) has not taken its messages for {waited:?}"
+        "topic `{topic}` is full: {program} (pid {pid}) has not taken its messages{}",
+        why::waited(*waited)
     )]
     SlowSubscriber {
         /// The topic.

@@ -111,9 +111,14 @@ pub use topic::{
     config::{Policy, TopicConfig},
     listing::{PublisherInfo, SubscriberInfo, TopicInfo, topics},
     message::Message,
+    plain::Plain,
     stats::{StagedBecause, StagedCopies, TopicStats},
     wait_set::WaitSet,
 };
+
+#[cfg(target_os = "linux")]
+#[doc(hidden)]
+pub use topic::plain::StructLayout;
 
 /// Runs the Rust of the pages that live outside the crate.
 #[cfg(all(doctest, target_os = "linux"))]

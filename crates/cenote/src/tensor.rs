@@ -8,7 +8,7 @@
 mod array;
 #[cfg(target_os = "linux")]
 pub(crate) mod attaching;
-mod buffer;
+pub(crate) mod buffer;
 #[cfg(all(feature = "camera", target_os = "linux", target_pointer_width = "64"))]
 mod captured;
 mod copy;
@@ -26,6 +26,8 @@ mod image;
 mod map;
 #[cfg(target_os = "linux")]
 mod message;
+#[cfg(target_os = "linux")]
+pub(crate) mod mould;
 mod options;
 #[cfg(target_os = "linux")]
 pub(crate) mod packed;
@@ -37,6 +39,7 @@ pub(crate) mod process_pool;
 mod rows;
 mod view;
 
+use std::borrow::Cow;
 use std::fmt;
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -236,9 +239,10 @@ impl Tensor {
         buffer: Handle,
         (layout, dtype, format, device): (Layout, DType, Option<PixelFormat>, Device),
     ) -> Result<Tensor> {
-        let outside = Error::BadMessage { what: "a tensor outside its slot" };
+        let outside = || Error::BadMessage { what: "a tensor outside its slot" };
         let start = buffer.home().map_or(0, |home| home.slot.offset);
-        let layout = layout.with_offset(layout.offset().checked_sub(start).ok_or(outside)?)?;
+        let offset = layout.offset().checked_sub(start).ok_or_else(outside)?;
+        let layout = layout.with_offset(offset)?;
         let tensor = Tensor::over(buffer, layout, dtype)?.with_device(device);
         match format {
             Some(format) => tensor.with_format(format),
@@ -373,14 +377,16 @@ impl Tensor {
     /// # Ok::<(), cenote::Error>(())
     /// ```
     pub fn map_mut(&mut self) -> Result<TensorMapMut<'_>> {
-        let (layout, dtype, format) = (self.layout, self.dtype, self.format);
+        let Tensor { buffer, layout, dtype, format, .. } = self;
+        let (dtype, format) = (*dtype, *format);
         let refused = |why| Error::NotWritable { why };
-        let storage = self.buffer.storage_mut().map_err(refused)?;
+        let storage = buffer.storage_mut().map_err(refused)?;
         let (len, foreign) = (storage.len(), storage.foreign());
         // The planes of an image may lie beyond its elements.
         let range = || if format.is_some() { 0..len } else { layout.byte_range() };
         let written = storage.write(range)?;
         let (bytes, base, _access) = written.ok_or_else(|| refused(foreign))?;
+        let layout = Cow::Borrowed(&*layout);
         Ok(TensorMapMut { bytes, base, layout, dtype, format, _access })
     }
 }

@@ -5,6 +5,11 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
+/// For how long somebody was waited for, if at all.
+pub(super) fn waited(time: Duration) -> String {
+    if time.is_zero() { String::new() } else { format!(" for {time:?}") }
+}
+
 /// Why a kind of memory cannot be had.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]

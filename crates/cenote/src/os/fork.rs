@@ -221,10 +221,23 @@ impl GuardedSocket {
     pub(crate) fn open(make: impl FnOnce() -> io::Result<OwnedFd>) -> io::Result<Self> {
         install();
         let mut register = register();
-        let fd = make()?;
+        Ok(Self::entered(make()?, &mut register))
+    }
+
+    /// The same for two at once.
+    pub(crate) fn open_pair(
+        make: impl FnOnce() -> io::Result<(OwnedFd, OwnedFd)>,
+    ) -> io::Result<(Self, Self)> {
+        install();
+        let mut register = register();
+        let (one, other) = make()?;
+        Ok((Self::entered(one, &mut register), Self::entered(other, &mut register)))
+    }
+
+    fn entered(fd: OwnedFd, register: &mut Register) -> Self {
         let guard = Guarded { entry: Entry::Socket { fd: fd.as_raw_fd() }, epoch: epoch() };
         register.insert((guard.epoch, guard.entry));
-        Ok(GuardedSocket { fd: ManuallyDrop::new(fd), guard: ManuallyDrop::new(guard) })
+        GuardedSocket { fd: ManuallyDrop::new(fd), guard: ManuallyDrop::new(guard) }
     }
 
     /// Whether this process is a forked child, which does not have the socket.

@@ -12,12 +12,13 @@ use rustix::time::{ClockId, clock_gettime};
 use crate::error::Holder;
 use crate::memory::TensorMemory;
 use crate::memory::select::Wish;
-use crate::os::peer::Peer;
+use crate::os::peer::{self, Peer};
 use crate::pool::adopted::Adopted;
 use crate::pool::allocator::{Allocator, SegmentId, Slot};
 use crate::pool::attachers::Attachers;
 use crate::pool::config::TensorPoolConfig;
 use crate::pool::growth::Ahead;
+use crate::pool::lend::Lent;
 use crate::pool::retire::Retired;
 use crate::pool::rows::{self, RowId, Rows};
 use crate::pool::segment::Segment;
@@ -37,10 +38,13 @@ pub(crate) struct State<S> {
     /// Segments that nobody needs any more, to be dropped without the lock.
     gone: Vec<Segment>,
     pub(crate) attachers: Attachers,
+    pub(super) lent: Lent<S>,
     /// How others find the pool.
     pub(crate) server: Option<Server>,
     spares: Vec<Spare<S>>,
-    /// When each retired slot was let go of by the owner.
+    /// Bytes of the slots that were put off.
+    fresh_bytes: usize,
+    /// When each retired slot was first seen to be held by others alone.
     retired_at: Box<[Duration]>,
     /// Slots that nobody holds any more, and that must be overwritten before they can be reused.
     /// `None` if the pool does not scrub.
@@ -110,8 +114,10 @@ impl<S> State<S> {
             segments: HashMap::new(),
             gone: Vec::new(),
             attachers: Attachers::default(),
+            lent: Lent::default(),
             server: None,
             spares: (0..max_slots).map(|_| Spare { place: None, spare: None }).collect(),
+            fresh_bytes: 0,
             retired_at: vec![Duration::ZERO; (max_slots + MAX_ADOPTED) as usize].into(),
             dirty: config.scrub.then(|| Vec::with_capacity(max_slots as usize)),
             scrubbing: 0,
@@ -151,7 +157,7 @@ impl<S> State<S> {
     pub(super) fn is_low(&self, len: usize, pool_size: usize) -> bool {
         let found = self.allocator.stats();
         found.slots > 1
-            && found.reserved - found.in_use < len
+            && self.allocator.free_for(len) < len
             && pool_size.saturating_sub(found.reserved) >= len
     }
 
@@ -182,6 +188,52 @@ impl<S> State<S> {
             self.retired_at[slot as usize] = coarse_now();
         }
         claimed
+    }
+
+    /// Whether looking at slots is put off: others are attached. Not where devices use them, for what
+    /// they are not done with has to wait one by one.
+    pub(super) fn puts_off(&self) -> bool {
+        self.rows.len() > 1 && !self.devices
+    }
+
+    /// Retires a slot that was published, without looking who holds it. True when it is time to look: there
+    /// is a batch, or what was put off is a good part of the pool.
+    pub(super) fn put_off(&mut self, slot: Slot, pool_size: usize) -> bool {
+        self.fresh_bytes += slot.capacity;
+        self.retired.put_off(slot.index) || self.fresh_bytes > pool_size / 8
+    }
+
+    /// Frees what was put off and nobody holds.
+    pub(super) fn look(&mut self, serials: &[AtomicU64]) {
+        self.look_and(serials, Err);
+    }
+
+    /// Looks at what was put off: spares of slots that nobody holds go to `take`, and are freed if it gives
+    /// them back.
+    pub(super) fn look_and(
+        &mut self,
+        serials: &[AtomicU64],
+        take: impl Fn(Arc<S>) -> Result<(), Arc<S>>,
+    ) {
+        let State { allocator, adopted, retired, rows, dirty, spares, retired_at, .. } = self;
+        let mut now = None;
+        retired.look(serials, rows, |slot, unheld| {
+            if !unheld {
+                retired_at[slot as usize] = *now.get_or_insert_with(coarse_now);
+                return;
+            }
+            let spare = spares.get_mut(slot as usize).map(|spare| &mut spare.spare);
+            if let Some(place) = spare {
+                match place.take().map(&take) {
+                    Some(Ok(())) => return,
+                    Some(Err(spare)) => *place = Some(spare),
+                    None => {}
+                }
+            }
+            free(allocator, adopted, dirty, slot);
+        });
+        self.fresh_bytes = 0;
+        self.forget_adopted();
     }
 
     /// Looks again at up to `limit` slots that others held.
@@ -245,6 +297,7 @@ impl<S> State<S> {
     }
 
     pub(crate) fn sweep_all(&mut self, serials: &[AtomicU64]) {
+        self.look(serials);
         self.sweep(usize::MAX, serials);
     }
 
@@ -285,7 +338,8 @@ impl<S> State<S> {
         indices.into_iter().filter_map(|index| self.spares[index as usize].spare.take()).collect()
     }
 
-    /// Who holds how many slots, those first that hold most of what the owner let go of.
+    /// Who holds how many slots, those first that hold most of what the owner let go of. Their programs
+    /// are still to be [named], which takes too long for the lock.
     pub(super) fn holders(&self) -> Vec<Holder> {
         let now = coarse_now();
         let peers: HashMap<RowId, &Peer> =
@@ -313,7 +367,7 @@ impl<S> State<S> {
         };
         let (pid, program) = match peer {
             _ if slots == 0 => return None,
-            Some(peer) => (peer.pid, peer.program()),
+            Some(peer) => (peer.pid, String::new()),
             None => (std::process::id().cast_signed(), "this process".to_owned()),
         };
         Some(Holder { pid, program, slots, retired_slots, longest })
@@ -354,6 +408,14 @@ fn free(
         Some(dirty) => dirty.push(index),
         None => allocator.free(index),
     }
+}
+
+/// With the programs of those that have none yet.
+pub(super) fn named(mut holders: Vec<Holder>) -> Vec<Holder> {
+    for holder in holders.iter_mut().filter(|holder| holder.program.is_empty()) {
+        holder.program = peer::program(holder.pid);
+    }
+    holders
 }
 
 /// Cheap, and exact to a few milliseconds.

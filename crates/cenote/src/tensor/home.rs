@@ -43,6 +43,10 @@ impl Spared for Buffer {
         self.home().map_or(0, |home| home.len.load(Ordering::Relaxed))
     }
 
+    fn bytes(&self) -> *const u8 {
+        self.storage().region.bytes().as_ptr()
+    }
+
     fn owner(&self) -> Option<&Arc<Owner<Buffer>>> {
         match &self.home()?.pool {
             PoolRef::Allocated(owner) => Some(owner),
@@ -107,6 +111,22 @@ impl Home {
             }
             PoolRef::Leased(attachment) => !attachment.is_gone(),
         }
+    }
+
+    /// The pool, if this process owns it.
+    pub(crate) fn owned_by(&self) -> Option<&Arc<Owner<Buffer>>> {
+        match &self.pool {
+            PoolRef::Allocated(owner) | PoolRef::Adopted(owner) | PoolRef::OwnLease(owner) => {
+                Some(owner)
+            }
+            PoolRef::Leased(_) => None,
+        }
+    }
+
+    /// Whether the slot was allocated here, by this pool.
+    #[inline]
+    pub(crate) fn is_allocated_by(&self, owner: &Arc<Owner<Buffer>>) -> bool {
+        matches!(&self.pool, PoolRef::Allocated(ours) if Arc::ptr_eq(ours, owner))
     }
 
     pub(crate) fn uid(&self) -> u64 {
@@ -198,7 +218,10 @@ pub(crate) fn leased(
             Ok(Handle::of(spare))
         }
         Leased::New(slot, map) => {
-            region(map, Home::new(PoolRef::Leased(attachment.clone()), slot, serial, 0))
+            let home = Home::new(PoolRef::Leased(attachment.clone()), slot, serial, 0);
+            let handle = region(map, home)?;
+            attachment.note(slot.index, handle.storage().region.bytes().as_ptr());
+            Ok(handle)
         }
     }
 }

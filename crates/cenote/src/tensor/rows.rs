@@ -1,5 +1,7 @@
 //! The rows of a tensor of two axes, the second of which lies side by side: points of a cloud.
 
+#[cfg(feature = "ndarray")]
+use std::borrow::Cow;
 use std::ops::Range;
 
 #[cfg(feature = "ndarray")]
@@ -30,7 +32,7 @@ impl TensorMapMut<'_> {
             return Err(Error::OutOfBuffer { start, end, len: self.bytes.len() });
         }
         layout.fits(self.base + self.bytes.len())?;
-        Ok(TensorMapMut { layout, dtype, format: None, ..self })
+        Ok(TensorMapMut { layout: Cow::Owned(layout), dtype, format: None, ..self })
     }
 }
 

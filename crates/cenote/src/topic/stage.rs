@@ -5,6 +5,7 @@ use std::sync::Weak;
 use crate::error::{Error, Result};
 use crate::memory::TensorMemory;
 use crate::tensor::Tensor;
+use crate::topic::config::Policy;
 use crate::topic::publisher::Publisher;
 use crate::topic::stats::StagedBecause;
 
@@ -32,11 +33,15 @@ impl AdoptedTensors {
 }
 
 impl Publisher {
-    /// The tensor that takes the place of one that other processes cannot see; `None` if they can.
-    pub(super) fn stage(&self, tensor: &Tensor) -> Result<Option<Tensor>> {
+    /// The tensor that takes the place of one that other processes cannot see; `None` if they can. Nothing
+    /// is copied before there is room for it, as `policy` has it.
+    pub(super) fn stage(&self, tensor: &Tensor, policy: Policy) -> Result<Option<Tensor>> {
         let why = match tensor.is_attachable() {
             _ if tensor.has_far_planes() => StagedBecause::FarPlanes,
-            Some(true) => return Ok(None),
+            Some(true) => {
+                self.pool.lend_pool_of(tensor);
+                return Ok(None);
+            }
             Some(false) => StagedBecause::OwnerGone,
             None if matches!(tensor.memory(), TensorMemory::Shm | TensorMemory::Dma) => {
                 match self.adopt(tensor)? {
@@ -47,6 +52,7 @@ impl Publisher {
             None if tensor.memory() == TensorMemory::Pbo => StagedBecause::Pbo,
             None => StagedBecause::Heap,
         };
+        drop(self.make_room(self.state(), policy)?);
         let staged = self.with_room(|| self.pool.stage(tensor))?;
         self.staged.count(why, staged.nbytes());
         Ok(Some(staged))
@@ -55,12 +61,14 @@ impl Publisher {
     /// Allocates. Where the pool is full of what is kept for subscribers, the oldest of that goes first,
     /// unless the policy is to wait for them.
     pub(crate) fn with_room<T>(&self, alloc: impl Fn() -> Result<T>) -> Result<T> {
-        loop {
-            match alloc() {
-                Err(Error::PoolFull { .. }) if self.push_out_oldest() => {}
-                done => return done,
-            }
+        let mut done = alloc();
+        while matches!(done, Err(Error::PoolFull { .. })) && self.push_out_oldest() {
+            done = alloc();
         }
+        if matches!(done, Err(Error::Forked { .. })) {
+            self.check_process()?;
+        }
+        done
     }
 
     /// Makes shared memory part of the publisher's pool, once.

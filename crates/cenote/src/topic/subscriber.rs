@@ -7,15 +7,16 @@
 use std::collections::HashMap;
 use std::mem;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 
 use crate::error::{Error, Result};
 use crate::os::{self, fork};
-use crate::tensor::Tensor;
+use crate::sync::{Lock, LockGuard};
 use crate::tensor::attaching::{Attaching, Progress};
+use crate::tensor::buffer::Handle;
 use crate::tensor::packed::Packed;
 use crate::tensor::pool::{self, Known};
 use crate::topic::arrivals::Arrivals;
@@ -24,7 +25,7 @@ use crate::topic::message::{Message, Tensors, Unread};
 use crate::topic::publisher::Publisher;
 use crate::topic::row;
 use crate::topic::source::{From, Next, Other, Source};
-use crate::topic::spot::Spots;
+use crate::topic::spot::{Spot, Spots};
 
 /// How many messages that cannot be had are passed over before others have their turn.
 const TRIES: usize = 64;
@@ -43,7 +44,7 @@ pub(crate) struct Subscriber {
     news: Arc<News>,
     arrivals: Arc<Arrivals>,
     spots: Spots,
-    receiving: Mutex<Receiving>,
+    receiving: Lock<Receiving>,
 }
 
 #[derive(Debug, Default)]
@@ -72,7 +73,8 @@ struct Receiving {
 /// The pools that messages came from.
 #[derive(Debug, Default)]
 struct Pools {
-    found: HashMap<u64, Known>,
+    /// By publisher and uid: what is lent by one is not to be taken for what another sends.
+    found: HashMap<(u64, u64), Known>,
     attaching: HashMap<u64, Attaching>,
 }
 
@@ -90,24 +92,28 @@ impl Subscriber {
             news,
             arrivals,
             spots: Spots::default(),
-            receiving: Mutex::default(),
+            receiving: Lock::new(Receiving::default()),
         })
     }
 
     pub(crate) fn check_process(&self) -> Result<()> {
         match self.inherited() {
             false => Ok(()),
-            true => Err(Error::Forked { pool: self.topic.clone() }),
+            true => Err(Error::ForkedTopic { topic: self.topic.clone() }),
         }
+    }
+
+    /// Nothing is received any more.
+    pub(crate) fn leave(&self) {
+        self.arrivals.leave();
     }
 
     fn inherited(&self) -> bool {
         self.epoch != fork::epoch()
     }
 
-    fn receiving(&self) -> MutexGuard<'_, Receiving> {
-        // No code under this lock panics between two halves of a change.
-        self.receiving.lock().unwrap_or_else(PoisonError::into_inner)
+    fn receiving(&self) -> LockGuard<'_, Receiving> {
+        self.receiving.lock()
     }
 
     /// Also receives what the same object sends.
@@ -133,6 +139,7 @@ impl Subscriber {
         self.recv_locked()
     }
 
+    #[inline(always)]
     fn recv_locked<T: Message>(&self) -> Option<T> {
         if self.inherited() {
             return None;
@@ -141,9 +148,10 @@ impl Subscriber {
         if self.arrivals.any() {
             self.take_in(&mut receiving);
         }
-        let found = receiving.take(&self.news);
+        let mut found = None;
+        receiving.take(&self.news, &mut found);
         if found.is_none() && receiving.watched {
-            return self.rearm(receiving);
+            self.rearm(receiving, &mut found);
         }
         found
     }
@@ -164,10 +172,10 @@ impl Subscriber {
         let mut newest = None;
         // One of each: a publisher that is quicker than this does not keep it going.
         for _ in 0..receiving.sources.len() {
-            newest = receiving.take(&self.news).or(newest);
+            receiving.take(&self.news, &mut newest);
         }
         if receiving.watched {
-            return self.rearm(receiving).or(newest);
+            self.rearm(receiving, &mut newest);
         }
         newest
     }
@@ -247,19 +255,18 @@ impl Subscriber {
 
     /// Before saying "nothing" to somebody who then sleeps on the descriptor: quiet, arm, look again.
     #[cold]
-    fn rearm<T: Message>(&self, mut receiving: MutexGuard<'_, Receiving>) -> Option<T> {
+    fn rearm<T: Message>(&self, mut receiving: LockGuard<'_, Receiving>, wanted: &mut Option<T>) {
         self.news.bell.hush();
         receiving.others().for_each(|other| other.hush());
         receiving.arm(&self.news.bell);
         if self.arrivals.any() {
             self.take_in(&mut receiving);
         }
-        let found = receiving.take(&self.news);
-        if found.is_some() || receiving.awaits_segment {
+        let found = receiving.take(&self.news, wanted);
+        if found || receiving.awaits_segment {
             // There may be more, and nobody would be told.
             self.news.bell.ring_anyway();
         }
-        found
     }
 
     /// The descriptor to wait for: readable when there may be something to receive.
@@ -340,9 +347,10 @@ impl Receiving {
         self.others().for_each(|other| other.row().disarm());
     }
 
-    /// Takes the next message of the publisher whose turn it is, or of one after it.
-    #[inline]
-    fn take<T: Message>(&mut self, news: &Arc<News>) -> Option<T> {
+    /// Takes the next message of the publisher whose turn it is, or of one after it, to where it is
+    /// `wanted`; false if there is none.
+    #[inline(always)]
+    fn take<T: Message>(&mut self, news: &Arc<News>, wanted: &mut Option<T>) -> bool {
         let mut looked = 0;
         self.awaits_segment = false;
         while looked < self.sources.len() {
@@ -350,23 +358,32 @@ impl Receiving {
             while at >= self.sources.len() {
                 at -= self.sources.len();
             }
-            match self.take_from(at, news) {
-                Took::Message(message) => {
+            match self.take_from(at, news, wanted) {
+                Took::Message => {
                     self.turn = at + 1;
                     self.received += 1;
                     if self.sources[at].is_gone() {
                         news.set(); // its end is to be noticed
                     }
-                    return Some(message);
+                    return true;
                 }
                 Took::Nothing => looked += 1,
-                Took::End => drop(self.sources.swap_remove(at)),
+                Took::End => {
+                    let ended = self.sources.swap_remove(at);
+                    self.pools.forget(&ended);
+                }
             }
         }
-        None
+        false
     }
 
-    fn take_from<T: Message>(&mut self, at: usize, news: &Arc<News>) -> Took<T> {
+    #[inline(always)]
+    fn take_from<T: Message>(
+        &mut self,
+        at: usize,
+        news: &Arc<News>,
+        wanted: &mut Option<T>,
+    ) -> Took {
         let Receiving { sources, words, pools, missed, last_loss, awaits_segment, .. } = self;
         let source = &mut sources[at];
         source.stuck = false;
@@ -384,11 +401,12 @@ impl Receiving {
                     continue;
                 }
             };
-            let mut tensors = Lender { source, pools, news, awaits_segment };
-            match T::read(&words[..len], &mut tensors) {
-                Ok(message) => {
+            let Source { mould, from, spot, .. } = &mut *source;
+            let mut tensors = Lender { from, spot, pools, news, awaits_segment };
+            match T::read(&words[..len], mould, &mut tensors, wanted) {
+                Ok(()) => {
                     source.advance(1);
-                    return Took::Message(message);
+                    return Took::Message;
                 }
                 Err(Unread::Later) => {
                     source.stuck = true;
@@ -397,7 +415,7 @@ impl Receiving {
                 Err(Unread::Passed) => {}
                 Err(Unread::Lost(error)) => {
                     *missed = missed.saturating_add(1);
-                    *last_loss = Some(error);
+                    *last_loss = Some(*error);
                     source.advance(1);
                 }
             }
@@ -406,24 +424,28 @@ impl Receiving {
     }
 }
 
-enum Took<T> {
-    Message(T),
+/// What was taken.
+enum Took {
+    Message,
     Nothing,
+    /// Nothing, and nothing more will come.
     End,
 }
 
 /// Leases the tensors of a message.
 struct Lender<'a> {
-    source: &'a Source,
+    from: &'a From,
+    spot: &'a Spot,
     pools: &'a mut Pools,
     news: &'a Arc<News>,
     awaits_segment: &'a mut bool,
 }
 
 impl Tensors for Lender<'_> {
-    fn tensor(&mut self, packed: &Packed<'_>) -> Result<Tensor, Unread> {
-        let cursor = self.source.cursor();
-        let other = match &self.source.from {
+    #[inline(always)]
+    fn buffer(&mut self, packed: &Packed<'_>) -> Result<Handle, Unread> {
+        let cursor = self.spot.cursor();
+        let other = match self.from {
             // Its publisher has a handle.
             From::Own(publisher) => {
                 return publisher.held(cursor).ok_or(Unread::Passed);
@@ -432,7 +454,7 @@ impl Tensors for Lender<'_> {
         };
         let pool = match &other.pool {
             Some(pool) if packed.pool == other.uid => pool,
-            _ => self.pools.get(packed.pool, self.news)?,
+            _ => self.pools.get(packed.pool, other, self.news)?,
         };
         // What it sent before it died can be had as soon as it is dead.
         if !pool.is_usable() && pool.may_be_dying() {
@@ -440,7 +462,7 @@ impl Tensors for Lender<'_> {
             return Err(Unread::Later);
         }
         let trusted = pool.is_of(&other.peer).then_some(other.uid);
-        let reader = self.source.reader();
+        let reader = self.spot.ring.reader();
         let leased = pool::lease_packed(pool, packed, trusted, || reader.has(cursor));
         leased.map_err(|error| match error {
             Error::Stale { .. } if !reader.has(cursor) => Unread::Passed,
@@ -449,7 +471,7 @@ impl Tensors for Lender<'_> {
                 *self.awaits_segment = true;
                 Unread::Later
             }
-            error => Unread::Lost(error),
+            error => error.into(),
         })
     }
 }
@@ -457,18 +479,29 @@ impl Tensors for Lender<'_> {
 impl Pools {
     /// The pool with this uid. One that this process has nothing to do with yet is attached to; the
     /// bell rings when that is done.
-    fn get(&mut self, uid: u64, news: &Arc<News>) -> Result<&Known, Unread> {
-        if !self.found.get(&uid).is_some_and(|known| known.is_usable() || known.may_be_dying()) {
-            let known = self.look_for(uid, news)?;
+    fn get(&mut self, uid: u64, from: &Other, news: &Arc<News>) -> Result<&Known, Unread> {
+        let key = (from.uid, uid);
+        if !self.found.get(&key).is_some_and(|known| known.is_usable() || known.may_be_dying()) {
+            let known = self.look_for(uid, from, news)?;
             self.found.retain(|_, known| known.is_usable());
-            self.found.insert(uid, known);
+            self.found.insert(key, known);
         }
-        self.found.get(&uid).ok_or(Unread::Later)
+        self.found.get(&key).ok_or(Unread::Later)
+    }
+
+    /// Forgets the pools of what a publisher sent that is gone.
+    #[cold]
+    fn forget(&mut self, publisher: &Source) {
+        if let From::Other(other) = &publisher.from {
+            self.found.retain(|(from, _), _| *from != other.uid);
+        }
     }
 
     #[cold]
-    fn look_for(&mut self, uid: u64, news: &Arc<News>) -> Result<Known, Unread> {
-        if let Some(known) = pool::find(uid) {
+    fn look_for(&mut self, uid: u64, from: &Other, news: &Arc<News>) -> Result<Known, Unread> {
+        let lent = || from.pool.as_ref()?.lent(uid);
+        let begun = self.attaching.contains_key(&uid);
+        if let Some(known) = pool::find(uid).or_else(|| if begun { None } else { lent() }) {
             self.attaching.remove(&uid);
             return Ok(known);
         }
@@ -488,7 +521,7 @@ impl Pools {
             }
             Progress::Failed(error) => {
                 self.attaching.remove(&uid);
-                Err(Unread::Lost(error))
+                lent().ok_or_else(|| error.into())
             }
         }
     }
