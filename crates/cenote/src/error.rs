@@ -9,7 +9,7 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
-pub use why::{Holder, Limit, NotWritable, Shortage, Unavailable};
+pub use why::{Holder, Limit, NotWritable, Shortage, Tried, Unavailable};
 
 /// A shape or a list of axes inside an error.
 pub type Dims = Box<[usize]>;
@@ -332,7 +332,7 @@ pub enum Error {
     },
 
     /// A file descriptor that is neither a memfd nor a DMA-BUF.
-    #[error("the file descriptor is {found}, not shared memory (memfd)")]
+    #[error("the file descriptor is {found}, neither shared memory (memfd) nor a DMA-BUF")]
     WrongFdKind {
         /// What it is.
         found: &'static str,
@@ -1004,6 +1004,60 @@ pub enum Error {
         device: usize,
         /// Bytes of the host side.
         host: usize,
+    },
+
+    /// A camera that cannot be opened or set up.
+    #[error("camera {}: {source}", path.display())]
+    Camera {
+        /// The device.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+
+    /// A device that does not capture video.
+    #[error("{} is no device that captures video by buffers", path.display())]
+    NotACamera {
+        /// The device.
+        path: PathBuf,
+    },
+
+    /// A camera does not have what was asked for.
+    #[error("camera {} does not capture {asked}; it offers {found}", path.display())]
+    CameraFormat {
+        /// The device.
+        path: PathBuf,
+        /// What was asked for.
+        asked: Box<str>,
+        /// What it offers instead.
+        found: Box<str>,
+    },
+
+    /// A camera has nothing left to capture into.
+    #[error(
+        "camera {} captures nothing: all of its {buffers} buffers are held by those who have frames; \
+         have them hold fewer, or ask for more buffers",
+        path.display()
+    )]
+    CameraStarved {
+        /// The device.
+        path: PathBuf,
+        /// The buffers it has.
+        buffers: usize,
+    },
+
+    /// A camera was used in a forked child.
+    #[error("camera {} was inherited through fork; it is the parent's", path.display())]
+    CameraForked {
+        /// The device.
+        path: PathBuf,
+    },
+
+    /// A tensor that a camera cannot capture into.
+    #[error("a camera cannot capture into this tensor: {rule}")]
+    CameraBuffer {
+        /// The rule it breaks.
+        rule: &'static str,
     },
 
     /// The operating system refused.

@@ -278,13 +278,13 @@ impl<S: Spared> Owner<S> {
         }
         let slot = spare.slot();
         let mut state = self.state();
-        if !state.is_shared() && state.retire_published(slot.index, self.serials()) {
+        let later = state.puts_off();
+        if !later && state.retire_published(slot.index, self.serials()) {
             drop(state);
             return Self::offer(spare);
         }
-        let shared = state.is_shared();
         let old = state.keep(slot.index, Some(spare));
-        if shared && state.put_off(slot, self.config.pool_size) {
+        if later && state.put_off(slot, self.config.pool_size) {
             state.look_and(self.serials(), |spare| {
                 let bytes = spare.bytes();
                 self.ready.add(spare, bytes)
@@ -348,6 +348,14 @@ impl<S: Spared> Owner<S> {
             state = self.state();
         }
         state
+    }
+
+    /// Frees what others have let go of, although nobody needs room.
+    #[cfg(all(feature = "camera", target_pointer_width = "64"))]
+    pub(crate) fn look_again(&self) {
+        if !self.inherited() {
+            drop(self.swept(usize::MAX));
+        }
     }
 
     /// Overwrites what nobody holds any more and then frees it. Whoever comes while another thread

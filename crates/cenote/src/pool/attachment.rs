@@ -146,7 +146,7 @@ impl<S: Spared> Attachment<S> {
         let header = files::open_header(&fds[0], header_len)?;
         let mut segments = HashMap::new();
         for (info, fd) in infos.iter().zip(&segment_fds) {
-            segments.insert(info.index, files::open_segment(fd, info.len)?);
+            segments.insert(info.index, Arc::new(files::open_segment(fd, info.len)?));
         }
         let state = State {
             segments,
@@ -460,7 +460,7 @@ impl<S: Spared> Attachment<S> {
                 if let Ok(map) = files::open_segment(fd, packet.len) {
                     let mut state = self.state();
                     if state.segments.len() < MAX_MAPPED {
-                        state.segments.entry(packet.index).or_insert(map);
+                        state.segments.entry(packet.index).or_insert_with(|| Arc::new(map));
                     }
                     drop(state);
                     self.arrived.notify_all();

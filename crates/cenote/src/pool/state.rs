@@ -10,6 +10,7 @@ use std::time::Duration;
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::error::Holder;
+use crate::memory::TensorMemory;
 use crate::memory::select::Wish;
 use crate::os::peer::{self, Peer};
 use crate::pool::adopted::Adopted;
@@ -55,6 +56,8 @@ pub(crate) struct State<S> {
     pub(super) closed: bool,
     /// The most slots that one attacher may hold.
     lease_limit: usize,
+    /// Segments are DMA-BUFs, which devices may be using.
+    devices: bool,
     /// Allocations under the lock.
     pub(super) allocations: u64,
     pub(super) failures: u64,
@@ -121,6 +124,7 @@ impl<S> State<S> {
             waiters: 0,
             closed: false,
             lease_limit: config.lease_limit(),
+            devices: config.memory == TensorMemory::Dma,
             allocations: 0,
             failures: 0,
             not_granted: Vec::new(),
@@ -175,16 +179,21 @@ impl<S> State<S> {
 
     /// Whether nobody holds a slot that was published; otherwise it waits.
     pub(super) fn retire_published(&mut self, slot: u32, serials: &[AtomicU64]) -> bool {
-        let claimed = self.retired.retire(slot, serials, &self.rows);
+        let mut claimed = self.retired.retire(slot, serials, &self.rows);
+        if claimed && self.is_busy(slot) {
+            self.retired.wait(slot);
+            claimed = false;
+        }
         if !claimed {
             self.retired_at[slot as usize] = coarse_now();
         }
         claimed
     }
 
-    /// Whether others are attached.
-    pub(super) fn is_shared(&self) -> bool {
-        self.rows.len() > 1
+    /// Whether slots that are retired are looked at by the batch: others are attached, and there is nothing
+    /// else to look at.
+    pub(super) fn puts_off(&self) -> bool {
+        self.rows.len() > 1 && !self.devices
     }
 
     /// Retires a slot that was published, without looking who holds it. True when it is time to look: there
@@ -229,9 +238,34 @@ impl<S> State<S> {
 
     /// Looks again at up to `limit` slots that others held.
     pub(crate) fn sweep(&mut self, limit: usize, serials: &[AtomicU64]) {
+        if self.devices {
+            return self.sweep_idle(limit, serials);
+        }
         let State { allocator, adopted, retired, rows, dirty, .. } = self;
         retired.sweep(limit, serials, rows, |slot| free(allocator, adopted, dirty, slot));
         self.forget_adopted();
+    }
+
+    /// The same, where devices use slots: those they are not done with go on waiting.
+    #[cold]
+    fn sweep_idle(&mut self, limit: usize, serials: &[AtomicU64]) {
+        let mut claimed = Vec::new();
+        self.retired.sweep(limit, serials, &self.rows, |slot| claimed.push(slot));
+        for slot in claimed {
+            match self.is_busy(slot) {
+                true => self.retired.wait(slot),
+                false => free(&mut self.allocator, &mut self.adopted, &mut self.dirty, slot),
+            }
+        }
+        self.forget_adopted();
+    }
+
+    /// Whether a device reads or writes a slot. What was adopted is not reused, so it does not matter.
+    fn is_busy(&self, slot: u32) -> bool {
+        let segment = |slot: u32| self.segments.get(&self.allocator.slot(slot)?.segment);
+        self.devices
+            && !self.adopted.has(slot)
+            && segment(slot).and_then(|found| found.map.dmabuf()).is_some_and(|dma| !dma.is_idle())
     }
 
     /// A slot that is in use.

@@ -10,6 +10,7 @@ use crate::copies::{self, CopyReason};
 use crate::dtype::DType;
 use crate::error::{Error, Holder, Result};
 use crate::layout::Layout;
+use crate::memory::TensorMemory;
 use crate::os::fork::PerProcess;
 use crate::os::peer::Peer;
 use crate::pool::attach;
@@ -56,7 +57,7 @@ impl PoolName {
     }
 }
 
-/// A pool of tensors in shared memory.
+/// A pool of tensors in shared memory, or in DMA-BUFs.
 ///
 /// The process that makes it owns it: only the owner allocates and writes, others attach and
 /// read. Dropping a tensor returns its slot, when everybody else has let go of it as well.
@@ -250,6 +251,12 @@ impl TensorPool {
         }
     }
 
+    /// Whether its memory is DMA-BUFs.
+    pub(super) fn is_dma(&self) -> bool {
+        let dma = |owner: &Owner<Buffer>| owner.config.memory == TensorMemory::Dma;
+        self.owner("memory").is_ok_and(|owner| dma(owner))
+    }
+
     /// Lets nobody else in; tensors live on.
     pub(crate) fn close(&self) {
         if let Role::Owner(owner) = &self.role {
@@ -412,6 +419,14 @@ fn lease_own(owner: &Arc<Owner<Buffer>>, wanted: &TensorDescriptor) -> Result<Te
     let checked = wanted.read()?;
     let leased = owner.lease(wanted.slot, wanted.serial)?;
     Tensor::described(home::leased_own(owner, leased, wanted.serial)?, checked)
+}
+
+/// Looks which tensors of the pools that this process owns are still held by others, and lets go of the
+/// rest.
+#[cfg(all(feature = "camera", target_pointer_width = "64"))]
+pub(crate) fn sweep_owned() {
+    let owned: Vec<_> = known().owned.values().filter_map(Weak::upgrade).collect();
+    owned.iter().for_each(|owner| owner.look_again());
 }
 
 /// The pools that this process owns or is attached to.

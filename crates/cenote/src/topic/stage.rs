@@ -43,10 +43,12 @@ impl Publisher {
                 return Ok(None);
             }
             Some(false) => StagedBecause::OwnerGone,
-            None if tensor.memory() == TensorMemory::Shm => match self.adopt(tensor)? {
-                Some(adopted) => return Ok(Some(adopted)),
-                None => StagedBecause::NotAdopted,
-            },
+            None if matches!(tensor.memory(), TensorMemory::Shm | TensorMemory::Dma) => {
+                match self.adopt(tensor)? {
+                    Some(adopted) => return Ok(Some(adopted)),
+                    None => StagedBecause::NotAdopted,
+                }
+            }
             None => StagedBecause::Heap,
         };
         drop(self.make_room(self.state(), policy)?);
