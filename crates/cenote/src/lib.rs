@@ -16,8 +16,10 @@
 //! - [`PixelFormat`] makes an image of it; [`Image`], [`PointCloud`] and [`DepthImage`] say what it
 //!   means, where and when it was recorded.
 //! - [`Topic`] sends them to other processes, without copying, and receives; [`TopicConfig`] and
-//!   [`Policy`] say how, [`WaitSet`] waits for several, [`topics`] lists them (Linux).
-//! - [`TensorPool`] allocates in nanoseconds, and shares with other processes (Linux).
+//!   [`Policy`] say how, [`WaitSet`] waits for several, [`topics`] lists them and an [`Observer`] looks
+//!   without taking part (Linux).
+//! - [`TensorPool`] allocates in nanoseconds, and shares with other processes; [`pools`] lists them
+//!   (Linux).
 //! - [`BufferPool`] is host memory that is used again; [`buffer`] has the rest of that.
 //! - [`Error`] is what every fallible call returns; [`copies`] counts what was copied.
 //!
@@ -76,8 +78,10 @@ pub use num_complex::Complex;
 #[cfg(target_os = "linux")]
 pub use pool::{
     access::PoolAccess,
+    account::{PoolAccount, PoolInfo, pools},
     config::TensorPoolConfig,
-    directory::{DIR_ENV, NAMESPACE_ENV},
+    directory::{DIR_ENV, NAMESPACE_ENV, namespace_dir},
+    garbage::remove_dead,
     stats::PoolStats,
 };
 pub use tensor::{BufferIdentity, Tensor, TensorMap, TensorMapMut, TensorOptions};
@@ -89,6 +93,7 @@ pub use topic::{
     config::{Policy, TopicConfig},
     listing::{PublisherInfo, SubscriberInfo, TopicInfo, topics},
     message::Message,
+    observer::{Content, Observer, Sighting},
     stats::{StagedBecause, StagedCopies, TopicStats},
     wait_set::WaitSet,
 };

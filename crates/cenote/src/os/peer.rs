@@ -54,13 +54,18 @@ impl Peer {
         self.ended || self.pidfd.as_ref().is_some_and(|pidfd| is_readable(pidfd))
     }
 
-    /// The name of the program, where it can be seen. It chose that itself, and people read it.
+    /// The name of the program, where it can be seen.
     pub(crate) fn program(&self) -> String {
-        std::fs::read_to_string(format!("/proc/{}/comm", self.pid)).map_or_else(
-            |_| "unknown".to_owned(),
-            |name| name.trim_end().replace(char::is_control, "?"),
-        )
+        program(self.pid)
     }
+}
+
+/// The name of a process's program, where it can be seen. It chose that itself, and people read it.
+pub(crate) fn program(pid: i32) -> String {
+    std::fs::read_to_string(format!("/proc/{pid}/comm")).map_or_else(
+        |_| "unknown".to_owned(),
+        |name| name.trim_end().replace(char::is_control, "?"),
+    )
 }
 
 /// How much of what we sent the other end has not read yet, in bytes of kernel memory.

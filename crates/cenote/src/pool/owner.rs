@@ -16,6 +16,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use crate::error::{Error, Holder, Result};
 use crate::memory::budget::{Budget, Reservation};
 use crate::os::fork;
+use crate::os::peer;
 use crate::pool::allocator::Slot;
 use crate::pool::config::TensorPoolConfig;
 use crate::pool::host::Host;
@@ -278,6 +279,13 @@ impl<S: Spared> Owner<S> {
     pub(crate) fn holders(&self) -> Vec<Holder> {
         self.cool();
         self.swept(usize::MAX).holders()
+    }
+
+    /// This process and everybody who is attached, with what they hold if anything.
+    pub(super) fn processes(&self) -> Vec<Holder> {
+        let mut found = self.swept(SWEEP_TELLING).processes();
+        found.iter_mut().for_each(|process| process.program = peer::program(process.pid));
+        found
     }
 }
 

@@ -107,6 +107,11 @@ fn strided(shape: &[u64], strides: &[u64], offset: u64, dtype: DType) -> Result<
 }
 
 impl Packed<'_> {
+    /// What the elements are, and how they lie.
+    pub(crate) fn tensor(&self) -> (DType, &Layout, Option<PixelFormat>) {
+        (self.dtype, &self.layout, self.format)
+    }
+
     /// The tensor, in the buffer of the slot.
     #[inline]
     pub(super) fn in_slot(&self, buffer: Handle) -> Result<Tensor> {

@@ -5,6 +5,7 @@ mod fork;
 mod forward;
 mod frame;
 mod kind;
+mod observe;
 mod policy;
 mod residue;
 mod sample;
@@ -46,6 +47,7 @@ pub(crate) fn main() -> ExitCode {
         fork::TESTS,
         residue::TESTS,
         crowd::TESTS,
+        observe::TESTS,
     ];
     let trials = tests.iter().flat_map(|tests| tests.iter()).map(trial).collect();
     libtest_mimic::run(&args, trials).exit_code()
