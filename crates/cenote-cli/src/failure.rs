@@ -14,6 +14,8 @@ pub(crate) type Outcome<T = ()> = Result<T, Failure>;
 pub(crate) enum Failure {
     /// It failed.
     Failed(String),
+    /// What was asked for makes no sense.
+    Nonsense(String),
     /// There is no such topic, pool, namespace or file.
     NotFound(String),
     /// Nothing came in time.
@@ -33,6 +35,7 @@ impl Failure {
             Failure::NobodyReads => return ExitCode::SUCCESS,
             Failure::Told => return ExitCode::from(1),
             Failure::Failed(text) => (1, text),
+            Failure::Nonsense(text) => (2, text),
             Failure::NotFound(text) => (3, text),
             Failure::Silence(text) => (4, text),
             Failure::NoPermission(text) => (5, text),
@@ -52,6 +55,7 @@ impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         let text = error.to_string();
         match error {
+            Error::BadName { .. } | Error::BadEnv { .. } => Failure::Nonsense(text),
             Error::NoSuchPool { .. } => Failure::NotFound(text),
             Error::UntrustedDir { .. } | Error::ClosedDir { .. } => Failure::NoPermission(text),
             Error::Directory { source, .. } | Error::Connect { source, .. }

@@ -26,7 +26,7 @@ pub(crate) enum Section {
 }
 
 impl Section {
-    pub(crate) fn table(table: Table) -> Section {
+    pub(crate) fn table(table: &Table) -> Section {
         Section::Text { lines: table.lines().collect() }
     }
 

@@ -207,8 +207,8 @@ impl Top {
 
     fn sections(&self, past: &[u64]) -> [Section; 3] {
         [
-            Section::table(self.topics()),
-            Section::table(pool_table(self.pools.iter().map(|pool| &pool.line))),
+            Section::table(&self.topics()),
+            Section::table(&pool_table(self.pools.iter().map(|pool| &pool.line))),
             Section::Curve { title: self.memory(), values: past.to_vec() },
         ]
     }

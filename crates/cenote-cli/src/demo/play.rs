@@ -171,7 +171,7 @@ impl Play {
         let held = self.held_by(pid);
         self.kill(Role::Slow)?;
         let killed = Instant::now();
-        self.note(&format!("killed the slow subscriber, which held {held} frames"))?;
+        self.note(&format!("killed the slow process, which held {held} frames"))?;
         self.go_on_until(|play| play.held_by(pid) == 0 || killed.elapsed() > MEETING)?;
         let back = killed.elapsed().as_secs_f64() * 1000.0;
         if self.held_by(pid) > 0 {
@@ -184,7 +184,7 @@ impl Play {
 
     fn restart(&mut self, role: Role) -> Outcome {
         let child = self.start(role)?;
-        self.note(&format!("started it again: the {role} is process {}", child.pid()))?;
+        self.note(&format!("started the {role} again, as process {}", child.pid()))?;
         self.actor(role).child = Some(child);
         Ok(())
     }

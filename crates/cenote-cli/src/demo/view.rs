@@ -34,7 +34,7 @@ impl View {
     ) -> Outcome<bool> {
         let Some(screen) = &mut self.screen else { return Ok(false) };
         let sections = [
-            Section::table(processes(actors)),
+            Section::table(&processes(actors)),
             Section::lines("what happened", events),
             Section::lines("", std::slice::from_ref(&self.hint)),
         ];

@@ -5,7 +5,7 @@ use serde::Serialize;
 use crate::failure::Outcome;
 use crate::meter::Reading;
 use crate::output::{Output, Page, Report};
-use crate::topic::watching;
+use crate::topic::watching::Watching;
 use crate::unit;
 
 /// How many bytes are sent
@@ -15,7 +15,7 @@ use crate::unit;
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
-    watching: watching::Args,
+    watching: Watching,
 }
 
 impl Args {

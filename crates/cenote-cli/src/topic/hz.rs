@@ -6,7 +6,7 @@ use crate::failure::Outcome;
 use crate::meter::Reading;
 use crate::output::{Output, Page, Report};
 use crate::percentile::Percentiles;
-use crate::topic::watching;
+use crate::topic::watching::Watching;
 use crate::unit;
 
 /// How often something is sent, and how old it is when it can be seen
@@ -16,7 +16,7 @@ use crate::unit;
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
-    watching: watching::Args,
+    watching: Watching,
 }
 
 impl Args {

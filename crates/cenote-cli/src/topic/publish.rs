@@ -82,7 +82,7 @@ impl Args {
         let stats = match &self.file {
             None => self.send_pattern()?,
             Some(path) if has_extension(path, "png") => self.send_picture(path)?,
-            Some(path) if has_extension(path, "npy") => self.send_array(npy::load(path)?)?,
+            Some(path) if has_extension(path, "npy") => self.send_array(&npy::load(path)?)?,
             Some(path) => {
                 let text = format!("{}: it ends in none of .png and .npy", path.display());
                 return Err(Failure::Failed(text));
@@ -113,7 +113,7 @@ impl Args {
         })
     }
 
-    fn send_array(&self, array: npy::Array) -> Outcome<TopicStats> {
+    fn send_array(&self, array: &npy::Array) -> Outcome<TopicStats> {
         match self.kind {
             Kind::Tensor => {
                 let topic: Topic<Tensor> = Topic::new(&self.topic)?;

@@ -8,7 +8,7 @@ use crate::topic;
 
 /// How long, and how often
 #[derive(Debug, clap::Args)]
-pub(crate) struct Args {
+pub(crate) struct Watching {
     /// The topic, as in camera.rgb or /camera/rgb
     topic: String,
 
@@ -30,7 +30,7 @@ pub(crate) fn seconds(given: &str) -> Result<f64, String> {
     }
 }
 
-impl Args {
+impl Watching {
     /// Tells each reading. An error if nothing was ever seen.
     pub(crate) fn each(&self, mut tell: impl FnMut(&str, Reading) -> Outcome) -> Outcome {
         let name = topic::find(&self.topic)?.name;

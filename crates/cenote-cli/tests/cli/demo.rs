@@ -1,0 +1,30 @@
+//! The demo, from beginning to end.
+
+use super::Test;
+use crate::scene::Scene;
+
+pub(crate) const TESTS: &[Test] = &[("the_demo_survives_its_kills_and_copies_nothing", demo)];
+
+fn demo() {
+    let scene = Scene::new();
+    let summary = scene.json(&["demo", "--seconds", "4", "--size", "480x270"]);
+    assert_eq!(
+        (&summary["corrupt"], &summary["bytes_copied"]),
+        (&0.into(), &0.into()),
+        "{summary}"
+    );
+    assert!(summary["bytes_moved"].as_u64().unwrap() > 10_000_000, "{summary}");
+    let processes = summary["processes"].as_array().unwrap();
+    let of = |role: &str| processes.iter().find(|process| process["role"] == role).unwrap();
+    for (role, lives) in [("camera", 2), ("statistic", 1), ("projection", 1), ("slow", 2)] {
+        assert_eq!(of(role)["lives"], lives, "{role}");
+    }
+    for role in ["statistic", "projection", "slow"] {
+        assert!(of(role)["received"].as_u64().unwrap() > 0, "{role}: {summary}");
+        assert!(of(role)["latency"]["p50_us"].as_f64().unwrap() > 0.0, "{role}: {summary}");
+    }
+    assert!(of("slow")["missed"].as_u64().unwrap() > 0, "it is slow: {summary}");
+    assert_eq!(of("projection")["sent"], of("projection")["received"]);
+    assert!(summary["after_the_kills"]["frames_held"].as_u64().unwrap() > 0, "{summary}");
+    assert_eq!(std::fs::read_dir(&scene.0).unwrap().count(), 0, "it leaves nothing");
+}
