@@ -103,10 +103,40 @@ fn main() -> ExitCode {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
+    use clap::error::ErrorKind;
+    use clap::{Command, CommandFactory, Parser};
+
+    use super::Cli;
+
+    /// The names of a command's subcommands, and of theirs.
+    fn paths(command: &Command, path: &[String]) -> Vec<Vec<String>> {
+        let path = [path, &[command.get_name().to_owned()]].concat();
+        let below = command.get_subcommands().flat_map(|below| paths(below, &path));
+        std::iter::once(path.clone()).chain(below).collect()
+    }
 
     #[test]
-    fn the_commands_are_consistent() {
-        super::Cli::command().debug_assert();
+    fn the_commands_of_the_guide_are_understood() {
+        let guide = include_str!("../../../guide/command.md");
+        let commands = guide.lines().filter(|line| line.starts_with("cenote "));
+        let commands: Vec<&str> =
+            commands.map(|line| line.split('#').next().unwrap_or(line)).collect();
+        assert!(commands.len() > 15);
+        for command in commands {
+            assert!(Cli::try_parse_from(command.split_whitespace()).is_ok(), "{command}");
+        }
+    }
+
+    #[test]
+    fn every_command_explains_itself() {
+        Cli::command().debug_assert();
+        let paths = paths(&Cli::command(), &[]);
+        assert!(paths.len() > 20, "{paths:?}");
+        for path in paths {
+            let asked = path.iter().map(String::as_str).chain(["--help"]);
+            let help = Cli::try_parse_from(asked).unwrap_err();
+            assert_eq!(help.kind(), ErrorKind::DisplayHelp, "{path:?}");
+            assert!(help.to_string().contains("--json"), "{path:?}");
+        }
     }
 }

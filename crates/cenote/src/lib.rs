@@ -118,4 +118,16 @@ mod pages {
 
     #[doc = include_str!("../../../guide/buffer-pools.md")]
     struct BufferPools;
+
+    #[doc = include_str!("../../../guide/command.md")]
+    struct Command;
+
+    #[doc = include_str!("../../../guide/containers-and-permissions.md")]
+    struct ContainersAndPermissions;
+
+    #[doc = include_str!("../../../guide/crashes.md")]
+    struct Crashes;
+
+    #[doc = include_str!("../../../guide/coming-from.md")]
+    struct ComingFrom;
 }

@@ -51,8 +51,8 @@ pub(crate) enum Kind {
     Who = 11,
     Told = 12,
     /// What anybody may ask a pool's owner.
-    Ask = 13,
-    Account = 14,
+    Ask = 14,
+    Account = 15,
 }
 
 impl Kind {
