@@ -12,7 +12,7 @@ use crate::percentile::Percentiles;
 
 /// How long to sleep between two looks. A message is seen so much later at most, which is part of its
 /// latency as seen from here.
-const NAP: Duration = Duration::from_micros(200);
+pub(crate) const NAP: Duration = Duration::from_micros(200);
 
 /// Watches one topic.
 #[derive(Debug)]

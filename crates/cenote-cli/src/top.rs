@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use crate::failure::Outcome;
 use crate::ls;
-use crate::meter::{Meter, Reading};
+use crate::meter::{Meter, NAP, Reading};
 use crate::output::{Output, Page, Report, Table};
 use crate::percentile::Percentiles;
 use crate::pool::{PoolLine, pool_table};
@@ -61,7 +61,7 @@ impl Args {
         let (start, interval) = (Instant::now(), Duration::from_secs_f64(self.interval));
         watch.find()?;
         while let Some(left) = interval.checked_sub(start.elapsed()) {
-            watch.look(left.min(LOOK))?;
+            watch.look(left.min(LOOK));
             if screen.map_or(Ok(false), Screen::is_quit)? {
                 return Ok(false);
             }
@@ -93,13 +93,13 @@ impl Watch {
         Ok(())
     }
 
-    fn look(&mut self, time: Duration) -> Outcome {
+    /// A topic that makes no sense is looked at anew the next time, and hides no other.
+    fn look(&mut self, time: Duration) {
         let start = Instant::now();
         while start.elapsed() < time {
-            self.meters.values_mut().try_for_each(Meter::look)?;
-            std::thread::sleep(Duration::from_micros(200));
+            self.meters.retain(|_, meter| meter.look().is_ok());
+            std::thread::sleep(NAP);
         }
-        Ok(())
     }
 
     fn read(&mut self) -> Outcome<Top> {

@@ -13,6 +13,15 @@ pub(crate) fn first(tensor: &Tensor, count: usize) -> Outcome<Vec<Value>> {
     Ok(elements.take(count).map(|element| value(dtype, element)).collect())
 }
 
+/// The first values of plain data, if its type is a number or an array of them; else its first bytes.
+pub(crate) fn plain(carries: &str, bytes: &[u8], count: usize) -> Vec<Value> {
+    let name = carries.split(" (").next().unwrap_or(carries);
+    let element = name.trim_start_matches('[').split(';').next().unwrap_or(name);
+    let dtype = element.parse().ok().filter(|_| element == name || name.ends_with(']'));
+    let dtype = dtype.unwrap_or(DType::U8);
+    bytes.chunks_exact(dtype.size()).take(count).map(|element| value(dtype, element)).collect()
+}
+
 /// One element. What JSON has no number for, such as infinity, becomes null.
 fn value(dtype: DType, bytes: &[u8]) -> Value {
     match dtype {
@@ -51,6 +60,17 @@ fn exact<const N: usize>(bytes: &[u8]) -> [u8; N] {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn plain_numbers_are_shown_and_the_rest_is_bytes() {
+        let bytes: Vec<u8> = [1.5_f32, -2.0].iter().flat_map(|value| value.to_ne_bytes()).collect();
+        let shown = |carries: &str| serde_json::to_string(&plain(carries, &bytes, 2)).unwrap();
+        assert_eq!(shown("[f32; 2] (8 bytes, aligned to 4)"), "[1.5,-2.0]");
+        assert_eq!(shown("f32 (8 bytes, aligned to 4)"), "[1.5,-2.0]");
+        let first = format!("[{},{}]", bytes[0], bytes[1]);
+        assert_eq!(shown("Pose (8 bytes, aligned to 4)"), first);
+        assert_eq!(shown(""), first);
+    }
 
     #[test]
     fn elements_of_every_type_and_of_views_are_shown() {

@@ -69,15 +69,16 @@ impl Args {
         let mut echo = Echo::new(seen);
         if self.values > 0 {
             let content = observer.content(seen)?;
-            echo.values = content.map(|content| first(&content, self.values)).transpose()?;
+            let first = |content: Content| first(&seen.carries, &content, self.values);
+            echo.values = content.map(first).transpose()?;
         }
         Ok(echo)
     }
 }
 
-fn first(content: &Content, count: usize) -> Outcome<Vec<Value>> {
+fn first(carries: &str, content: &Content, count: usize) -> Outcome<Vec<Value>> {
     match (content, content.tensor()) {
-        (Content::Plain(bytes), _) => Ok(bytes.iter().take(count).map(|b| (*b).into()).collect()),
+        (Content::Plain(bytes), _) => Ok(values::plain(carries, bytes, count)),
         (_, Some(tensor)) => values::first(tensor, count),
         _ => Ok(Vec::new()),
     }

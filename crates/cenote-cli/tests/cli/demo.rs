@@ -1,9 +1,12 @@
 //! The demo, from beginning to end.
 
 use super::Test;
-use crate::scene::Scene;
+use crate::scene::{Background, CENOTE, Done, Scene, eventually};
 
-pub(crate) const TESTS: &[Test] = &[("the_demo_survives_its_kills_and_copies_nothing", demo)];
+pub(crate) const TESTS: &[Test] = &[
+    ("the_demo_survives_its_kills_and_copies_nothing", demo),
+    ("the_processes_of_a_demo_that_is_killed_end", killed),
+];
 
 fn demo() {
     let scene = Scene::new();
@@ -27,4 +30,19 @@ fn demo() {
     assert_eq!(of("projection")["sent"], of("projection")["received"]);
     assert!(summary["after_the_kills"]["frames_held"].as_u64().unwrap() > 0, "{summary}");
     assert_eq!(std::fs::read_dir(&scene.0).unwrap().count(), 0, "it leaves nothing");
+}
+
+fn killed() {
+    let scene = Scene::new();
+    let mut command = scene.command(CENOTE);
+    let demo = Background(command.args(["demo", "--size", "64x48", "--json"]).spawn().unwrap());
+    let namespace = format!("demo-{}", demo.pid());
+    let topics = || {
+        let mut list = scene.command(CENOTE);
+        let list = list.args(["topic", "list", "-q"]).env("CENOTE_NAMESPACE", &namespace);
+        Done::of(list).stdout
+    };
+    eventually("all are there", || topics().lines().count() == 4);
+    demo.kill();
+    eventually("nobody is left", || topics().is_empty());
 }

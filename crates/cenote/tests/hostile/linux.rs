@@ -2,6 +2,7 @@ mod attacher;
 mod descriptor;
 mod flood;
 mod kernel;
+mod observer;
 mod owner;
 mod publisher;
 mod row;
@@ -38,6 +39,7 @@ pub(crate) fn main() -> ExitCode {
         descriptor::TESTS,
         subscriber::TESTS,
         publisher::TESTS,
+        observer::TESTS,
     ];
     let trials = tests.iter().flat_map(|tests| tests.iter()).map(trial).collect();
     libtest_mimic::run(&args, trials).exit_code()
