@@ -43,6 +43,10 @@ pub(crate) struct Args {
     #[arg(long, default_value = "1080p")]
     size: Size,
 
+    /// Have the camera get a byte wrong now and then, to see that it is noticed
+    #[arg(long)]
+    spoil: bool,
+
     /// One of the processes; the command starts them itself
     #[arg(long, hide = true)]
     role: Option<Role>,
@@ -59,8 +63,8 @@ fn seconds(given: &str) -> Result<f64, String> {
 impl Args {
     pub(crate) fn run(&self, output: &Output) -> Outcome {
         match self.role {
-            Some(role) => role.run(self.size),
-            None => play::play(Duration::from_secs_f64(self.seconds), self.size, output),
+            Some(role) => role.run(self.size, self.spoil),
+            None => play::play(Duration::from_secs_f64(self.seconds), self, output),
         }
     }
 }

@@ -19,8 +19,11 @@ const COARSER: usize = 3;
 
 const POINTS: usize = 4096;
 
-pub(crate) fn run(parent: &Parent, size: Size) -> Outcome {
-    let camera = Camera::new(size)?;
+/// One frame in so many is wrong, if that is wanted.
+const SPOILED: u64 = 5;
+
+pub(crate) fn run(parent: &Parent, size: Size, spoil: bool) -> Outcome {
+    let camera = Camera::new(size, spoil)?;
     let mut reporter = Reporter::new();
     let start = Instant::now();
     for number in 0.. {
@@ -42,15 +45,17 @@ pub(crate) fn run(parent: &Parent, size: Size) -> Outcome {
 
 struct Camera {
     size: Size,
+    /// Get a byte wrong now and then.
+    spoil: bool,
     rgb: Topic<Image>,
     depth: Topic<DepthImage>,
     cloud: Topic<PointCloud>,
 }
 
 impl Camera {
-    fn new(size: Size) -> Outcome<Camera> {
+    fn new(size: Size, spoil: bool) -> Outcome<Camera> {
         let (rgb, depth) = (Topic::new("demo.rgb")?, Topic::new("demo.depth")?);
-        Ok(Camera { size, rgb, depth, cloud: Topic::new("demo.cloud")? })
+        Ok(Camera { size, spoil, rgb, depth, cloud: Topic::new("demo.cloud")? })
     }
 
     fn send(&self, number: u64) -> Outcome {
@@ -58,6 +63,10 @@ impl Camera {
         let mut cloud = self.make_cloud(number)?;
         let mut image = self.rgb.image(self.size.width, self.size.height, PixelFormat::Rgb8)?;
         pattern::draw(&mut image, number)?;
+        if self.spoil && number % SPOILED == 0 {
+            let [red, green, blue] = image.pixel_as::<[u8; 3]>(1, 1)?;
+            image.set_pixel(1, 1, &[red ^ 1, green, blue])?;
+        }
         image.set_seq(number);
         image.set_stamp_ns(clock::now_ns());
         self.rgb.send(&image)?;

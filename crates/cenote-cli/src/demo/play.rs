@@ -4,6 +4,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::children::{Child, Namespace};
+use crate::demo::Args;
 use crate::demo::report::Report;
 use crate::demo::role::Role;
 use crate::demo::summary::{Comeback, Summary};
@@ -22,10 +23,10 @@ const MEETING: Duration = Duration::from_secs(15);
 const DARK: Duration = Duration::from_millis(300);
 
 /// Plays the demo.
-pub(crate) fn play(time: Duration, size: Size, output: &Output) -> Outcome {
+pub(crate) fn play(time: Duration, args: &Args, output: &Output) -> Outcome {
     let namespace = Namespace::new("demo")?;
     let view = View::new(output, &namespace.name)?;
-    let mut play = Play::new(namespace, size, view)?;
+    let mut play = Play::new(namespace, args, view)?;
     let played = play.run(time);
     // Before anything is printed.
     play.view.close();
@@ -66,6 +67,7 @@ impl Actor {
 pub(crate) struct Play {
     namespace: Namespace,
     size: Size,
+    spoil: bool,
     start: Instant,
     pub(crate) actors: Vec<Actor>,
     pub(crate) events: Vec<String>,
@@ -74,10 +76,11 @@ pub(crate) struct Play {
 }
 
 impl Play {
-    fn new(namespace: Namespace, size: Size, view: View) -> Outcome<Play> {
+    fn new(namespace: Namespace, args: &Args, view: View) -> Outcome<Play> {
         let mut play = Play {
             namespace,
-            size,
+            size: args.size,
+            spoil: args.spoil,
             start: Instant::now(),
             actors: Vec::new(),
             events: Vec::new(),
@@ -93,8 +96,9 @@ impl Play {
 
     fn start(&self, role: Role) -> Outcome<Child<Report>> {
         let size = self.size.to_string();
-        let args = ["demo", "--role", role.name(), "--size", &size].map(str::to_owned);
-        Child::start(&self.namespace, &args)
+        let spoil = self.spoil.then_some("--spoil");
+        let args = ["demo", "--role", role.name(), "--size", &size].into_iter().chain(spoil);
+        Child::start(&self.namespace, &args.map(str::to_owned).collect::<Vec<_>>())
     }
 
     fn run(&mut self, time: Duration) -> Outcome {

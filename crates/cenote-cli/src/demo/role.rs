@@ -35,10 +35,10 @@ impl Role {
     }
 
     /// Plays it until the parent has enough.
-    pub(crate) fn run(self, size: Size) -> Outcome {
+    pub(crate) fn run(self, size: Size, spoil: bool) -> Outcome {
         let parent = Parent::listen();
         match self {
-            Role::Camera => camera::run(&parent, size),
+            Role::Camera => camera::run(&parent, size, spoil),
             Role::Statistic => statistic::run(&parent),
             Role::Projection => projection::run(&parent),
             Role::Slow => slow::run(&parent),

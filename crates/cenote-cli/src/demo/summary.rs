@@ -130,9 +130,11 @@ impl Report for Summary {
         ));
         let Comeback { frames_held, frames_back_ms, camera_found_ms } = self.after_the_kills;
         page.line(format!(
-            "a subscriber was killed: its {frames_held} frames were back within \
-             {frames_back_ms:.0} ms; the camera was killed: its successor was received from within \
-             {camera_found_ms:.0} ms of its start"
+            "a subscriber was killed: its {frames_held} frames were back within {frames_back_ms:.0} ms"
+        ));
+        page.line(format!(
+            "the camera was killed: its successor was received from {camera_found_ms:.0} ms after its \
+             start"
         ));
         match self.corrupt {
             0 => page.good("no frame was corrupt"),

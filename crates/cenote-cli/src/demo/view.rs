@@ -38,7 +38,9 @@ impl View {
             Section::lines("what happened", events),
             Section::lines("", std::slice::from_ref(&self.hint)),
         ];
-        let title = format!("cenote demo, {:.1} s", time.as_secs_f64());
+        let reserved = actors.iter().map(|actor| actor.now.bytes_reserved).sum();
+        let (time, reserved) = (time.as_secs_f64(), unit::bytes(reserved));
+        let title = format!("cenote demo, {time:.1} s, {reserved} of shared memory");
         screen.draw(&title, &sections)?;
         screen.is_quit()
     }

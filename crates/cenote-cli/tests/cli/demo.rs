@@ -1,10 +1,15 @@
 //! The demo, from beginning to end.
 
+use std::process::Stdio;
+
+use serde_json::Value;
+
 use super::Test;
 use crate::scene::{Background, CENOTE, Done, Scene, eventually};
 
 pub(crate) const TESTS: &[Test] = &[
     ("the_demo_survives_its_kills_and_copies_nothing", demo),
+    ("the_demo_notices_a_wrong_byte", spoiled),
     ("the_processes_of_a_demo_that_is_killed_end", killed),
 ];
 
@@ -35,7 +40,8 @@ fn demo() {
 fn killed() {
     let scene = Scene::new();
     let mut command = scene.command(CENOTE);
-    let demo = Background(command.args(["demo", "--size", "64x48", "--json"]).spawn().unwrap());
+    command.args(["demo", "--size", "64x48", "--json"]).stdout(Stdio::null());
+    let demo = Background(command.spawn().unwrap());
     let namespace = format!("demo-{}", demo.pid());
     let topics = || {
         let mut list = scene.command(CENOTE);
@@ -45,4 +51,13 @@ fn killed() {
     eventually("all are there", || topics().lines().count() == 4);
     demo.kill();
     eventually("nobody is left", || topics().is_empty());
+}
+
+fn spoiled() {
+    let scene = Scene::new();
+    let args = ["demo", "--seconds", "3", "--size", "64x48", "--spoil", "--json"];
+    let done = scene.cenote(&args);
+    let summary: Value = serde_json::from_str(&done.stdout).unwrap();
+    assert_eq!(done.code, 1, "{done:?}");
+    assert!(summary["corrupt"].as_u64().unwrap() > 0, "{summary}");
 }
