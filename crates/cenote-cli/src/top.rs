@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use cenote::{PoolInfo, TopicInfo, pools, topics};
+use cenote::{TopicInfo, pools, topics};
 use serde::Serialize;
 
 use crate::failure::Outcome;
@@ -22,7 +22,7 @@ const LOOK: Duration = Duration::from_millis(20);
 /// How many readings of the past are shown.
 const PAST: usize = 512;
 
-/// Topics and pools, live: rates, latency, memory, who holds what
+/// Topics and pools, live: rates, latency, memory, leases
 ///
 /// Ends with q. Without a terminal, or with --json, it prints reading after reading.
 #[derive(Debug, clap::Args)]
@@ -113,7 +113,7 @@ impl Watch {
         let bytes_reserved = stats().map(|stats| stats.bytes_reserved as u64).sum();
         self.past.push(bytes_in_use);
         self.past.drain(..self.past.len().saturating_sub(PAST));
-        let pools = pools.iter().map(Pool::new).collect();
+        let pools = pools.iter().map(PoolLine::new).collect();
         Ok(Top { topics, pools, bytes_in_use, bytes_reserved })
     }
 }
@@ -121,7 +121,7 @@ impl Watch {
 #[derive(Debug, Serialize)]
 struct Top {
     topics: Vec<Topic>,
-    pools: Vec<Pool>,
+    pools: Vec<PoolLine>,
     bytes_in_use: u64,
     bytes_reserved: u64,
 }
@@ -139,14 +139,6 @@ struct Topic {
     reading: Reading,
 }
 
-#[derive(Debug, Serialize)]
-struct Pool {
-    #[serde(flatten)]
-    line: PoolLine,
-    /// Slots that others hold.
-    leases: usize,
-}
-
 impl Topic {
     fn new(topic: &TopicInfo, reading: Reading) -> Topic {
         let publishers = &topic.publishers;
@@ -160,14 +152,6 @@ impl Topic {
             behind: subscribers().map(|subscriber| subscriber.behind).max().unwrap_or(0),
             reading,
         }
-    }
-}
-
-impl Pool {
-    fn new(pool: &PoolInfo) -> Pool {
-        let processes = pool.account.iter().flat_map(|account| &account.processes);
-        let others = processes.filter(|process| process.pid != pool.pid);
-        Pool { line: PoolLine::new(pool), leases: others.map(|process| process.slots).sum() }
     }
 }
 
@@ -208,7 +192,7 @@ impl Top {
     fn sections(&self, past: &[u64]) -> [Section; 3] {
         [
             Section::table(&self.topics()),
-            Section::table(&pool_table(self.pools.iter().map(|pool| &pool.line))),
+            Section::table(&pool_table(&self.pools)),
             Section::Curve { title: self.memory(), values: past.to_vec() },
         ]
     }
@@ -217,7 +201,7 @@ impl Top {
 impl Report for Top {
     fn write(&self, page: &mut Page) {
         page.table(&self.topics(), "no topics");
-        page.table(&pool_table(self.pools.iter().map(|pool| &pool.line)), "no pools");
+        page.table(&pool_table(&self.pools), "no pools");
         page.line(self.memory());
     }
 }

@@ -37,6 +37,8 @@ pub(crate) struct Line {
     pub(crate) uid: String,
     pub(crate) pid: i32,
     pub(crate) program: String,
+    /// Slots that others hold, each counted once for every process that does.
+    pub(crate) leases: usize,
     /// None if the owner does not answer.
     pub(crate) stats: Option<Numbers>,
 }
@@ -63,12 +65,15 @@ pub(crate) struct Numbers {
 
 impl Line {
     pub(crate) fn new(pool: &PoolInfo) -> Line {
+        let processes = pool.account.iter().flat_map(|account| &account.processes);
+        let others = processes.filter(|process| process.pid != pool.pid);
         Line {
             name: pool.name.clone(),
             of_topic: pool.of_topic,
             uid: format!("{:016x}", pool.uid),
             pid: pool.pid,
             program: pool.program.clone(),
+            leases: others.map(|process| process.slots).sum(),
             stats: pool.account.as_ref().map(|account| Numbers::new(&account.stats)),
         }
     }
@@ -107,15 +112,25 @@ fn wish_name(wish: Wish) -> &'static str {
 
 /// Pools as a table.
 pub(crate) fn table<'a>(pools: impl IntoIterator<Item = &'a Line>) -> Table {
-    let heads =
-        ["POOL", ">PID", "OWNER", ">SLOTS", ">WAIT", ">IN USE", ">RESERVED", ">PEAK", ">ATTACHED"];
+    let heads = [
+        "POOL",
+        ">PID",
+        "OWNER",
+        ">SLOTS",
+        ">WAIT",
+        ">IN USE",
+        ">RESERVED",
+        ">PEAK",
+        ">ATTACHED",
+        ">LEASES",
+    ];
     let mut table = Table::new(&heads);
     for pool in pools {
         let name = if pool.of_topic { format!("{} (topic)", pool.name) } else { pool.name.clone() };
         let (pid, program) = (pool.pid.to_string(), pool.program.clone());
         let bytes = |bytes: usize| unit::bytes(bytes as u64);
         let numbers = match &pool.stats {
-            None => ["(no answer)", "", "", "", "", ""].map(str::to_owned),
+            None => ["(no answer)", "", "", "", "", "", ""].map(str::to_owned),
             Some(stats) => [
                 format!("{}/{}", stats.slots_in_use, stats.max_slots),
                 stats.retired.to_string(),
@@ -123,10 +138,11 @@ pub(crate) fn table<'a>(pools: impl IntoIterator<Item = &'a Line>) -> Table {
                 bytes(stats.bytes_reserved),
                 bytes(stats.peak_bytes),
                 stats.attachers.to_string(),
+                pool.leases.to_string(),
             ],
         };
-        let [slots, wait, in_use, reserved, peak, attached] = numbers;
-        table.row([name, pid, program, slots, wait, in_use, reserved, peak, attached]);
+        let [slots, wait, in_use, reserved, peak, attached, leases] = numbers;
+        table.row([name, pid, program, slots, wait, in_use, reserved, peak, attached, leases]);
     }
     table
 }

@@ -206,6 +206,7 @@ fn top() {
     assert_eq!(top["topics"][0]["name"], "camera.rgb");
     assert!(top["topics"][0]["messages"].as_u64().unwrap() > 0, "{top}");
     assert_eq!(top["pools"][0]["pid"], camera.pid());
+    assert_eq!(top["pools"][0]["leases"], 0);
     assert!(top["bytes_reserved"].as_u64() > Some(0));
     let text = scene.cenote(&["top", "-c", "1", "-i", "0.1"]).stdout;
     assert!(text.contains("camera.rgb") && text.contains("memory:") && !text.contains('\x1b'));
