@@ -63,7 +63,7 @@ impl Camera {
         let mut cloud = self.make_cloud(number)?;
         let mut image = self.rgb.image(self.size.width, self.size.height, PixelFormat::Rgb8)?;
         pattern::draw(&mut image, number)?;
-        if self.spoil && number % SPOILED == 0 {
+        if self.spoil && number.is_multiple_of(SPOILED) {
             let [red, green, blue] = image.pixel_as::<[u8; 3]>(1, 1)?;
             image.set_pixel(1, 1, &[red ^ 1, green, blue])?;
         }
