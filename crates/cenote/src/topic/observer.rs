@@ -22,7 +22,9 @@ use crate::pool::attach;
 use crate::pool::files;
 use crate::pool::place::{Entry, Place};
 use crate::tensor::Tensor;
-use crate::tensor::packed::{self, Packed};
+use crate::tensor::buffer::Handle;
+use crate::tensor::mould::Mould;
+use crate::tensor::packed::Packed;
 use crate::tensor::pool::{self, Known};
 use crate::topic::listing;
 use crate::topic::name::TopicName;
@@ -179,12 +181,15 @@ impl Observer {
             let bytes: &[u8] = bytemuck::cast_slice(&seen.words);
             return Ok(Some(Content::Plain(bytes[..seen.nbytes].to_vec())));
         }
-        let packed = packed::unpack(&seen.words)?;
-        match lease(&packed) {
-            Ok(tensor) => Content::of(tensor, &packed).map(Some),
-            Err(Error::Stale { .. } | Error::NoSuchPool { .. }) => Ok(None),
-            Err(error) => Err(error),
-        }
+        let mut mould = Mould::new(seen.publisher);
+        let packed = mould.read(&seen.words)?;
+        let buffer = match lease(&packed) {
+            Err(Error::Stale { .. } | Error::NoSuchPool { .. }) => return Ok(None),
+            leased => leased?,
+        };
+        let mut tensor = None;
+        mould.cast(buffer, &mut tensor)?;
+        tensor.map(|tensor| Content::of(tensor, &packed)).transpose()
     }
 
     /// Looks who came, and forgets who went without leaving anything unseen.
@@ -283,8 +288,9 @@ impl Watched {
 impl Sighting {
     /// Reads what the words say of a tensor.
     fn unpack(&mut self) -> Result<()> {
-        let packed = packed::unpack(&self.words)?;
-        let (dtype, layout, format) = packed.tensor();
+        let mut mould = Mould::new(self.publisher);
+        let packed = mould.read(&self.words)?;
+        let (dtype, layout, format) = mould.tensor();
         (self.dtype, self.format) = (Some(dtype), format);
         (self.nbytes, self.shape) = (layout.nbytes(), layout.shape().to_vec());
         if packed.kind != Tensor::KIND {
@@ -329,7 +335,7 @@ impl fmt::Display for Sighting {
 }
 
 /// A lease by serial, whoever owns the pool. A segment may still be on its way.
-fn lease(packed: &Packed<'_>) -> Result<Tensor> {
+fn lease(packed: &Packed<'_>) -> Result<Handle> {
     let known = match pool::find(packed.pool) {
         Some(known) => known,
         None => {

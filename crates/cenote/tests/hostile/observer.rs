@@ -147,8 +147,8 @@ fn tensors() {
     let mut random = Random(6);
     for number in 0..5_000 {
         // Of u8, with two dimensions, of a pool that is not there; and then something wrong with it.
-        let mut words =
-            vec![random.next(), 2, 2 << 32 | 8 << 40 | 1 << 56, 0, 1 << 32, 4, 4, 0, 0, 0, 0];
+        let codes = 2 << 32 | 8 << 40 | 1 << 56;
+        let mut words = vec![2, codes, random.next(), 0, 1 << 32, 4, 4, 0, 0, 0];
         let at = random.below(words.len());
         words[at] = [random.next(), 0, u64::MAX][random.below(3)];
         words.truncate(random.below(words.len() + 1));
