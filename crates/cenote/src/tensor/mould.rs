@@ -79,6 +79,11 @@ impl Mould {
         }
     }
 
+    /// What the elements of the tensor that was read last are, and how they lie.
+    pub(crate) fn tensor(&self) -> (DType, &Layout, Option<PixelFormat>) {
+        (self.dtype, &self.layout, self.format)
+    }
+
     #[inline(always)]
     fn is_like(&self, words: &[u64]) -> bool {
         if self.len == 0 || words.len() < self.len {
