@@ -80,7 +80,7 @@ pub use pool::{
     directory::{DIR_ENV, NAMESPACE_ENV},
     stats::PoolStats,
 };
-pub use tensor::{BufferIdentity, Tensor, TensorMap, TensorMapMut, TensorOptions};
+pub use tensor::{BufferIdentity, Loan, Tensor, TensorMap, TensorMapMut, TensorOptions};
 #[cfg(target_os = "linux")]
 pub use tensor::{PlaneDescriptor, PoolName, TensorDescriptor, TensorPool};
 #[cfg(target_os = "linux")]

@@ -17,6 +17,7 @@ mod fd;
 #[cfg(target_os = "linux")]
 mod home;
 mod image;
+mod loan;
 mod map;
 #[cfg(target_os = "linux")]
 mod message;
@@ -29,6 +30,7 @@ mod plane;
 pub(crate) mod pool;
 pub(crate) mod process_pool;
 mod rows;
+mod sharing;
 mod view;
 
 use std::fmt;
@@ -38,6 +40,7 @@ use std::sync::Arc;
 pub use buffer::BufferIdentity;
 #[cfg(target_os = "linux")]
 pub use descriptor::TensorDescriptor;
+pub use loan::Loan;
 pub use map::{TensorMap, TensorMapMut};
 pub(crate) use map::{cast, cast_mut, check_dtype};
 pub use options::TensorOptions;

@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock, Weak};
 
 use crate::error::NotWritable;
 #[cfg(target_os = "linux")]
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::memory::select::Selection;
 use crate::memory::storage::Storage;
 #[cfg(target_os = "linux")]
@@ -17,6 +17,9 @@ use crate::os::fork;
 use crate::region::Map;
 #[cfg(target_os = "linux")]
 use crate::tensor::home::Home;
+#[cfg(target_os = "linux")]
+use crate::tensor::sharing::Lent;
+use crate::tensor::sharing::Sharing;
 
 /// What all clones and views of a tensor share.
 #[derive(Debug)]
@@ -24,9 +27,9 @@ pub(crate) struct Buffer {
     storage: Storage,
     identity: BufferIdentity,
     selection: Selection,
-    /// Set once, when another process may have the bytes. Never cleared while handles exist:
-    /// there is no knowing when the last of the others lets go.
-    published: AtomicBool,
+    /// Whether another process may have the bytes, and who may write them. Once published, always
+    /// so while handles exist: there is no knowing when the last of the others lets go.
+    sharing: Sharing,
     /// The pool that the bytes go back to.
     #[cfg(target_os = "linux")]
     home: Option<Home>,
@@ -46,7 +49,7 @@ impl Handle {
             storage,
             identity: BufferIdentity::new(),
             selection,
-            published: AtomicBool::new(false),
+            sharing: Sharing::default(),
             #[cfg(target_os = "linux")]
             home: None,
             #[cfg(target_os = "linux")]
@@ -63,7 +66,7 @@ impl Handle {
             storage,
             identity: BufferIdentity::new(),
             selection,
-            published: AtomicBool::new(false),
+            sharing: Sharing::default(),
             home: Some(home),
             at_home: AtomicBool::new(false),
             epoch: fork::epoch(),
@@ -99,18 +102,25 @@ impl Buffer {
         self.home.as_ref()
     }
 
+    pub(crate) fn sharing(&self) -> &Sharing {
+        &self.sharing
+    }
+
     /// Makes sure that the bytes stay as they are from here on, as far as this process is
-    /// concerned.
+    /// concerned. An error while somebody has borrowed them to write.
+    ///
+    /// Nobody else can write while `self` is borrowed, for that takes the sole handle, and becoming it
+    /// (`Arc::get_mut` acquires what dropping the others released) comes after.
     #[cfg(target_os = "linux")]
-    pub(crate) fn set_published(&self) {
-        // Relaxed: nobody can write while `self` is borrowed, for writing takes the sole handle, and
-        // becoming that (`Arc::get_mut` acquires what dropping the others released) comes after.
-        self.published.store(true, Ordering::Relaxed);
+    #[inline]
+    pub(crate) fn set_published(&self) -> Result<()> {
+        self.sharing.publish().map_err(|Lent| Error::Lent)
     }
 
     #[cfg(target_os = "linux")]
+    #[inline]
     pub(crate) fn is_published(&self) -> bool {
-        self.published.load(Ordering::Relaxed)
+        self.sharing.is_published()
     }
 
     /// Lends the file descriptor for giving away, after making sure that the bytes stay as they
@@ -119,7 +129,6 @@ impl Buffer {
     pub(crate) fn publish(&self, wanted: &'static str) -> Result<std::os::fd::BorrowedFd<'_>> {
         use std::os::fd::AsFd;
 
-        use crate::error::Error;
         use crate::os::memfd;
 
         if self.home.is_some() {
@@ -133,6 +142,9 @@ impl Buffer {
             };
             return Err(Error::NoFd { memory, wanted, instead });
         };
+        if self.sharing.is_lent() {
+            return Err(Error::Lent);
+        }
         // The seal first: where it is refused, nothing was given away and writing may go on.
         if self.storage.region.is_writable() {
             if self.epoch != fork::epoch() && !self.is_published() {
@@ -141,7 +153,7 @@ impl Buffer {
             }
             memfd::forbid_writing(fd).map_err(|source| Error::os("sealing memory", source))?;
         }
-        self.set_published();
+        self.set_published()?;
         Ok(fd.as_fd())
     }
 
@@ -150,7 +162,6 @@ impl Buffer {
     /// memory from elsewhere to write it, and no seal would keep him from that.
     #[cfg(target_os = "linux")]
     pub(crate) fn for_adoption(&self) -> Result<Option<(Arc<std::os::fd::OwnedFd>, Arc<Map>)>> {
-        use crate::error::Error;
         use crate::pool::files;
 
         if !self.is_stable() {
@@ -168,7 +179,7 @@ impl Buffer {
     #[cfg(target_os = "linux")]
     pub(crate) fn renew(&self) {
         self.identity.id.store(0, Ordering::Relaxed);
-        self.published.store(false, Ordering::Relaxed);
+        self.sharing.renew();
         self.at_home.store(false, Ordering::Relaxed);
     }
 }
@@ -178,7 +189,7 @@ impl Drop for Buffer {
     fn drop(&mut self) {
         // Two handles that were dropped at the same moment both left it to the other.
         if let Some(home) = self.home.take().filter(|_| !*self.at_home.get_mut()) {
-            home.give_back(*self.published.get_mut());
+            home.give_back(self.sharing.is_published());
         }
     }
 }
@@ -216,7 +227,7 @@ impl Handle {
     pub(crate) fn bytes_mut(&mut self) -> Result<&mut [u8], NotWritable> {
         let reason = self.not_writable().unwrap_or(NotWritable::Shared);
         let buffer = self.0.as_mut().and_then(Arc::get_mut).ok_or(reason)?;
-        if *buffer.published.get_mut() {
+        if buffer.sharing.is_published() {
             return Err(NotWritable::Published);
         }
         buffer.storage.region.bytes_mut().ok_or(reason)
@@ -227,7 +238,7 @@ impl Handle {
         let buffer = self.arc();
         if !buffer.storage.region.is_writable() {
             Some(buffer.storage.foreign())
-        } else if buffer.published.load(Ordering::Relaxed) {
+        } else if buffer.sharing.is_published() {
             Some(NotWritable::Published)
         } else {
             (Arc::strong_count(buffer) > 1).then_some(NotWritable::Shared)

@@ -316,7 +316,7 @@ impl Tensor {
         }
         let home = self.buffer.home().ok_or(Error::NoDescriptor)?;
         home.check_process()?;
-        self.buffer.set_published();
+        self.buffer.set_published()?;
         Ok(home)
     }
 

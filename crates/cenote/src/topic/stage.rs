@@ -36,6 +36,7 @@ impl Publisher {
     pub(super) fn stage(&self, tensor: &Tensor) -> Result<Option<Tensor>> {
         let why = match tensor.is_attachable() {
             _ if tensor.has_far_planes() => StagedBecause::FarPlanes,
+            _ if tensor.is_lent() => StagedBecause::Lent,
             Some(true) => return Ok(None),
             Some(false) => StagedBecause::OwnerGone,
             None if tensor.memory() == TensorMemory::Shm => match self.adopt(tensor)? {

@@ -15,13 +15,17 @@ pub enum StagedBecause {
     FarPlanes,
     /// It came from a pool whose owner is dead: nobody could attach to it any more.
     OwnerGone,
+    /// It is [lent](crate::Tensor::lend) to somebody who may go on writing it, such as an array of
+    /// Python.
+    Lent,
 }
 
-const REASONS: [StagedBecause; 4] = [
+const REASONS: [StagedBecause; 5] = [
     StagedBecause::Heap,
     StagedBecause::NotAdopted,
     StagedBecause::FarPlanes,
     StagedBecause::OwnerGone,
+    StagedBecause::Lent,
 ];
 
 /// How often, and how much, was copied for one reason.

@@ -1,0 +1,38 @@
+//! The native part of the Python package `cenote`: one core call per function, and what Python needs
+//! around it.
+//!
+//! ```text
+//!   error, dtype, shape  →  export  →  array, buffer_protocol, dlpack  →  tensor  →  pool, transit
+//! ```
+//!
+//! Whatever Python sees of a tensor's memory goes through [`export`]: it keeps the memory alive, and
+//! has it counted while it may be written.
+#![allow(clippy::needless_pass_by_value, reason = "arguments from Python are values")]
+
+mod array;
+mod dtype;
+mod error;
+mod export;
+mod pool;
+mod shape;
+mod tensor;
+
+use pyo3::prelude::*;
+
+/// The native part of cenote.
+#[pymodule]
+mod _cenote {
+    #[pymodule_export]
+    use crate::pool::TensorPool;
+    #[pymodule_export]
+    use crate::tensor::Tensor;
+    #[pymodule_export]
+    use crate::tensor::copies;
+
+    use super::*;
+
+    #[pymodule_init]
+    fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        module.add("__version__", env!("CARGO_PKG_VERSION"))
+    }
+}

@@ -1,0 +1,34 @@
+"""Every run has a directory of its own, so that nothing is found but what the tests made."""
+
+import itertools
+import os
+import shutil
+import tempfile
+
+import pytest
+
+# Before cenote is imported, and for the children too.
+_dir = tempfile.mkdtemp(prefix="cenote-test-")
+os.environ["CENOTE_DIR"] = _dir
+_owner = os.getpid()
+_numbers = itertools.count()
+
+
+def pytest_sessionfinish():
+    if os.getpid() == _owner:
+        shutil.rmtree(_dir, ignore_errors=True)
+
+
+@pytest.fixture
+def name():
+    """A name that no other test has."""
+    return f"test-{os.getpid()}-{next(_numbers)}"
+
+
+@pytest.fixture
+def pool(name):
+    """A small pool of this process."""
+    import cenote
+
+    with cenote.TensorPool(name, size_mb=64, max_slots=64) as pool:
+        yield pool
