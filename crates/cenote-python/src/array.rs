@@ -1,16 +1,18 @@
-//! numpy arrays over a tensor's memory.
+//! numpy arrays over a tensor's memory, and tensors over that of arrays.
 #![allow(unsafe_code, reason = "numpy's C interface takes pointers")]
 
 use std::ffi::c_int;
+use std::ptr::NonNull;
 
 use cenote::{MAX_DIMS, Tensor};
-use numpy::PyUntypedArray;
 use numpy::npyffi::{NPY_ARRAY_WRITEABLE, PY_ARRAY_API, PyArrayObject, npy_intp};
+use numpy::{PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::PyTypeInfo;
 use pyo3::prelude::*;
 
+use crate::dlpack::anchored;
 use crate::dtype;
-use crate::error::Result;
+use crate::error::{Result, bad_argument};
 use crate::export::{Export, Memory, Wanted};
 
 /// The array over the tensor's memory, without a copy. It keeps the memory alive.
@@ -54,4 +56,27 @@ pub(crate) fn array<'py>(
         return Err(PyErr::fetch(py).into());
     }
     Ok(made.cast_into::<PyUntypedArray>().map_err(PyErr::from)?)
+}
+
+/// The tensor over an array's memory, to be read, without a copy. It keeps the array.
+pub(crate) fn adopt(array: &Bound<'_, PyUntypedArray>) -> Result<Tensor> {
+    let dtype = dtype::from_descr(&array.dtype())?;
+    let (below, layout) = anchored(array.shape(), array.strides(), dtype.size())?;
+    // SAFETY: it is an array, so there is one behind the pointer.
+    let data = unsafe { (*array.as_array_ptr()).fields.data }.cast::<u8>();
+    let start = NonNull::new(data.wrapping_sub(below));
+    let start = start.ok_or_else(|| bad_argument("the array has no memory"))?;
+    let (len, keeps) = (layout.byte_range().end, array.clone().unbind());
+    // SAFETY: an array's shape and strides lead to elements in memory that it keeps, from the lowest
+    // address among them on. Its reference is given back when the tensor is gone.
+    Ok(unsafe { Tensor::from_changeable_parts(start, len, layout, dtype, move || drop(keeps)) }?)
+}
+
+/// The array that numpy makes of anything.
+pub(crate) fn to_array<'py>(given: &Bound<'py, PyAny>) -> Result<Bound<'py, PyUntypedArray>> {
+    if let Ok(array) = given.cast::<PyUntypedArray>() {
+        return Ok(array.clone());
+    }
+    let array = given.py().import("numpy")?.call_method1("asarray", (given,))?;
+    Ok(array.cast_into().map_err(PyErr::from)?)
 }

@@ -2,7 +2,7 @@
 //! around it.
 //!
 //! ```text
-//!   error, dtype, shape  →  export  →  array, buffer_protocol, dlpack  →  tensor  →  pool, transit
+//!   error, dtype, shape, index  →  export  →  buffer_protocol, dlpack, array  →  tensor  →  pool, transit
 //! ```
 //!
 //! Whatever Python sees of a tensor's memory goes through [`export`]: it keeps the memory alive, and
@@ -10,9 +10,12 @@
 #![allow(clippy::needless_pass_by_value, reason = "arguments from Python are values")]
 
 mod array;
+mod buffer_protocol;
+mod dlpack;
 mod dtype;
 mod error;
 mod export;
+mod index;
 mod pool;
 mod shape;
 mod tensor;
