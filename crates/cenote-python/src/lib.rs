@@ -2,7 +2,7 @@
 //! around it.
 //!
 //! ```text
-//!   error, dtype, shape, index  →  export  →  buffer_protocol, dlpack, array  →  tensor  →  pool, transit
+//!   error, dtype, shape, timeout, index  →  export  →  buffer_protocol, dlpack, array  →  tensor  →  transit  →  pool
 //! ```
 //!
 //! Whatever Python sees of a tensor's memory goes through [`export`]: it keeps the memory alive, and
@@ -19,6 +19,8 @@ mod index;
 mod pool;
 mod shape;
 mod tensor;
+mod timeout;
+mod transit;
 
 use pyo3::prelude::*;
 
@@ -31,6 +33,8 @@ mod _cenote {
     use crate::tensor::Tensor;
     #[pymodule_export]
     use crate::tensor::copies;
+    #[pymodule_export]
+    use crate::transit::{_arrived, _depart, _linger, in_transit};
 
     use super::*;
 

@@ -1,7 +1,6 @@
 //! `cenote.TensorPool`.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use cenote::{Holder, PoolAccess, PoolName, TensorPoolConfig, Wish};
 use pyo3::prelude::*;
@@ -11,6 +10,8 @@ use crate::dtype::DTypeArg;
 use crate::error::{Raised, Result, bad_argument, raise};
 use crate::shape::ShapeArg;
 use crate::tensor::Tensor;
+use crate::timeout::duration;
+use crate::transit;
 
 /// The name of a pool: a string, or a number.
 struct NameArg(PoolName);
@@ -127,7 +128,8 @@ impl TensorPool {
     ///
     /// For the owner only.
     fn stats<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyDict>> {
-        let stats = self.get()?.stats()?;
+        let pool = self.get()?;
+        let stats = pool.stats()?;
         let wishes: Vec<_> = stats.not_granted.iter().map(|&wish| wish_name(wish)).collect();
         let dict = PyDict::new(py);
         dict.set_item("slots_in_use", stats.slots_in_use)?;
@@ -144,6 +146,7 @@ impl TensorPool {
         dict.set_item("allocations", stats.allocations)?;
         dict.set_item("failures", stats.failures)?;
         dict.set_item("bytes_copied", stats.bytes_copied)?;
+        dict.set_item("in_transit", transit::count(Some(pool.uid())))?;
         dict.set_item("not_granted", wishes)?;
         Ok(dict)
     }
@@ -245,11 +248,4 @@ fn describe(pool: &cenote::TensorPool) -> String {
 fn bytes(mebibytes: usize) -> Result<usize> {
     let fits = mebibytes.checked_mul(1 << 20);
     fits.ok_or_else(|| bad_argument(format!("{mebibytes} MiB do not fit the address space")))
-}
-
-/// Seconds, as Python counts them.
-pub(crate) fn duration(seconds: f64) -> Result<Duration> {
-    let bad =
-        |_| bad_argument(format!("a timeout is a number of seconds from 0 on, not {seconds}"));
-    Duration::try_from_secs_f64(seconds).map_err(bad)
 }

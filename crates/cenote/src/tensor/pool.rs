@@ -295,8 +295,9 @@ impl Tensor {
         Ok(TensorDescriptor::of(self, (home.uid(), home.publish()), place, home.slot.offset))
     }
 
-    /// Whether others can attach to the pool that it is in; `None` if it is in none.
-    pub(crate) fn is_attachable(&self) -> Option<bool> {
+    /// Whether others can attach to the pool that it is in, as they must for a descriptor to be of
+    /// use: its owner lives, and has not closed it. `None` if it is in none.
+    pub fn is_attachable(&self) -> Option<bool> {
         self.buffer.home().map(Home::is_attachable)
     }
 
