@@ -159,21 +159,33 @@ pub(crate) fn export<'py>(
         return Err(PyBufferError::new_err("the memory is the CPU's: (1, 0)").into());
     }
     let copied = request.copy == Some(true);
+    let versioned = request.max_version.is_some_and(|(major, _)| major >= 1);
     let copy = if copied { Some(tensor.to_memory(TensorMemory::Mem)?) } else { None };
     let tensor = copy.as_ref().unwrap_or(tensor);
     let wanted = if request.trusted { Wanted::Read } else { Wanted::Either };
     let export = Export::new(tensor, wanted)?;
     let flag = |flag, is: bool| if is { flag } else { 0 };
     let flags = flag(READ_ONLY, !export.is_writable()) | flag(IS_COPIED, copied);
-    if request.max_version.is_some_and(|(major, _)| major >= 1) {
-        return capsule::<Versioned>(py, export, flags);
+    let understood = export.is_writable() || request.trusted || (versioned && !is_deaf(py));
+    match understood {
+        true if versioned => capsule::<Versioned>(py, export, flags),
+        true => capsule::<Legacy>(py, export, flags),
+        false => {
+            let message = "the memory is read-only, and this library does not ask, or heed it; use \
+                           `jax()` or `torch()`, or ask for a copy (`copy=True`)";
+            Err(PyBufferError::new_err(message).into())
+        }
     }
-    if !export.is_writable() && !request.trusted {
-        let message = "the memory is read-only, which this version of DLPack cannot say; use \
-                       `jax()` or `torch()`, or ask for a copy (`copy=True`)";
-        return Err(PyBufferError::new_err(message).into());
-    }
-    capsule::<Legacy>(py, export, flags)
+}
+
+/// Whether we are called by a library that takes read-only memory and lets it be written, as torch
+/// does: that would be the end of the process.
+fn is_deaf(py: Python<'_>) -> bool {
+    // SAFETY: we are called by Python; what is borrowed are the globals of the caller, or null.
+    let globals = unsafe { Bound::from_borrowed_ptr_or_opt(py, ffi::PyEval_GetGlobals()) };
+    let name = globals.and_then(|globals| globals.get_item("__name__").ok());
+    let name = name.and_then(|name| name.extract::<String>().ok());
+    name.is_some_and(|name| name == "torch" || name.starts_with("torch."))
 }
 
 fn capsule<M: Managed>(py: Python<'_>, export: Export, flags: u64) -> Result<Bound<'_, PyAny>> {

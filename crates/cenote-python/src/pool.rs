@@ -6,6 +6,7 @@ use cenote::{Holder, PoolAccess, PoolName, TensorPoolConfig, Wish};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyInt, PyString};
 
+use crate::array;
 use crate::dtype::DTypeArg;
 use crate::error::{Raised, Result, bad_argument, raise};
 use crate::shape::ShapeArg;
@@ -31,6 +32,21 @@ impl<'py> FromPyObject<'_, 'py> for NameArg {
 }
 
 /// A pool of tensors in shared memory.
+///
+/// >>> pool = cenote.TensorPool(pool_id=1, size_mb=1024, max_slots=1024)
+/// >>> frame = pool.alloc(shape=(1080, 1920, 3), dtype="float32")
+/// >>> pool.close()
+///
+/// The process that makes it owns it: only the owner allocates and writes; others `open` it, or get
+/// its tensors by descriptor, queue or topic, and read. Memory is reserved as it is needed, up to
+/// `size_mb` MiB. When a tensor and all arrays of it are gone, here and elsewhere, its memory is used
+/// again; a tensor that `alloc` gives holds whatever was there before.
+///
+/// `pool_id` is a number or a name. `max_slots` is the most tensors at a time, `slot_alignment` their
+/// alignment, `growth_mb` how much is reserved at a time (0: as the pool sees fit), `max_leases` how
+/// many tensors another process may hold at a time (0: half of them). `scrub` overwrites with zeros
+/// what is released; `group` lets the users of a group attach. `prefault`, `mlock` and `huge_pages` are
+/// wishes: `stats()["not_granted"]` tells which were refused.
 #[pyclass(frozen, weakref, module = "cenote")]
 #[derive(Debug)]
 pub(crate) struct TensorPool(Mutex<Option<cenote::TensorPool>>);
@@ -116,6 +132,17 @@ impl TensorPool {
             }
         };
         Ok(tensor.into())
+    }
+
+    /// A copy in this pool of a tensor, or of whatever numpy makes an array of. Counted, in `stats` and
+    /// in `cenote.copies()`. For the owner only.
+    fn stage(&self, py: Python<'_>, array: &Bound<'_, PyAny>) -> Result<Tensor> {
+        let pool = self.get()?;
+        let source = match array.cast::<Tensor>() {
+            Ok(tensor) => tensor.get().0.clone(),
+            Err(_) => array::adopt(&array::to_array(array)?)?,
+        };
+        Ok(py.detach(|| pool.stage(&source))?.into())
     }
 
     /// How the pool is doing, as a dict of numbers.

@@ -1,5 +1,5 @@
 //! `cenote.Tensor`.
-#![allow(unsafe_code, reason = "the buffer protocol is told of by pointers")]
+#![allow(unsafe_code, reason = "the protocols of buffers and sequences are told of by pointers")]
 
 use std::ffi::c_int;
 
@@ -298,6 +298,14 @@ impl Tensor {
     fn __len__(&self) -> PyResult<usize> {
         let none = || PyTypeError::new_err("a tensor of no dimensions has no len()");
         self.0.shape().first().copied().ok_or_else(none)
+    }
+
+    fn __iter__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        slf.get().__len__()?;
+        // SAFETY: it is a sequence; a new reference comes back, or null with an exception set.
+        let made = unsafe { ffi::PySeqIter_New(slf.as_ptr()) };
+        // SAFETY: as said.
+        unsafe { Bound::from_owned_ptr_or_err(slf.py(), made) }
     }
 
     /// A view: integers, slices, `...` and None, as in numpy. For more use `numpy()[...]`.

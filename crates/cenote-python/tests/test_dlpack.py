@@ -106,6 +106,17 @@ def test_read_only_is_said_or_refused(pool):
     assert tensor[0, 1].item() == 1
 
 
+def test_torch_which_writes_read_only_memory_is_refused_it(pool):
+    tensor = filled(pool)
+    caller = {"__name__": "torch.utils.dlpack", "tensor": tensor}
+    call = "tensor.__dlpack__(max_version=(1, 0))"
+    assert name_of(eval(call, caller)) == b"dltensor_versioned"
+    tensor.descriptor()
+    with pytest.raises(BufferError, match="torch()"):
+        eval(call, caller)
+    eval("tensor.__dlpack__(max_version=(1, 0), copy=True)", caller)
+
+
 def test_copy_is_heeded(pool):
     tensor = filled(pool)
     shared = np.from_dlpack(tensor, copy=False)

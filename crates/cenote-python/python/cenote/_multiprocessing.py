@@ -3,8 +3,10 @@
 Plain ``pickle`` knows nothing of this and copies.
 """
 
+from collections.abc import Callable
 from multiprocessing import parent_process, util
 from multiprocessing.reduction import ForkingPickler
+from typing import Any
 
 from ._cenote import Tensor, _arrived, _depart, _linger
 
@@ -12,7 +14,7 @@ from ._cenote import Tensor, _arrived, _depart, _linger
 _PATIENCE = 5.0
 
 
-def _rebuild(cls, descriptor, address, token):
+def _rebuild(cls: type[Any], descriptor: bytes, address: bytes, token: bytes) -> Any:
     try:
         return cls.from_descriptor(descriptor)
     finally:
@@ -20,18 +22,18 @@ def _rebuild(cls, descriptor, address, token):
         _arrived(address, token)
 
 
-def _reduce(what):
+def _reduce(what: Any) -> tuple[Callable[..., Any], tuple[Any, ...]]:
     return _rebuild, (type(what), *_depart(what))
 
 
-def _linger_at_exit(_=None):
+def _linger_at_exit(_: object = None) -> None:
     """A child that returns right after ``queue.put(tensor)`` would take the tensor with it."""
     if parent_process() is not None:
         # After -5, with which queues have their last items written.
         util.Finalize(None, _linger, args=(_PATIENCE,), exitpriority=-10)
 
 
-def register(*classes):
+def register(*classes: type[Any]) -> None:
     for cls in classes:
         ForkingPickler.register(cls, _reduce)
 
