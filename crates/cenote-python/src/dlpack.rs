@@ -181,8 +181,10 @@ pub(crate) fn export<'py>(
 /// Whether we are called by a library that takes read-only memory and lets it be written, as torch
 /// does: that would be the end of the process.
 fn is_deaf(py: Python<'_>) -> bool {
-    // SAFETY: we are called by Python; what is borrowed are the globals of the caller, or null.
-    let globals = unsafe { Bound::from_borrowed_ptr_or_opt(py, ffi::PyEval_GetGlobals()) };
+    // SAFETY: whoever has `py` may ask.
+    let globals = unsafe { ffi::PyEval_GetGlobals() };
+    // SAFETY: borrowed from the frame that called us, or null.
+    let globals = unsafe { Bound::from_borrowed_ptr_or_opt(py, globals) };
     let name = globals.and_then(|globals| globals.get_item("__name__").ok());
     let name = name.and_then(|name| name.extract::<String>().ok());
     name.is_some_and(|name| name == "torch" || name.starts_with("torch."))
