@@ -9,21 +9,22 @@ use crate::error::{Result, bad_argument, raise};
 
 /// The view that an index selects. Integers, slices, `...` and `None`, as in numpy.
 pub(crate) fn view(tensor: &Tensor, key: &Bound<'_, PyAny>) -> Result<Tensor> {
-    let keys = match key.cast::<PyTuple>() {
-        Ok(keys) => keys.clone(),
-        Err(_) => PyTuple::new(key.py(), [key])?,
-    };
-    let mut view = View { tensor: tensor.clone(), axis: 0, skipped: skipped(tensor, &keys)? };
-    for key in &keys {
-        view.apply(&key)?;
+    let mut view = View { tensor: tensor.clone(), axis: 0, skipped: 0 };
+    match key.cast::<PyTuple>() {
+        Ok(keys) => {
+            view.skipped = skipped(tensor, keys)?;
+            keys.iter_borrowed().try_for_each(|key| view.apply(&key))?;
+        }
+        Err(_) => view.apply(key)?,
     }
     Ok(view.tensor)
 }
 
 /// How many axes `...` stands for.
 fn skipped(tensor: &Tensor, keys: &Bound<'_, PyTuple>) -> Result<usize> {
-    let ellipses = keys.iter().filter(is_ellipsis).count();
-    let named = keys.iter().filter(|key| !key.is_none() && !is_ellipsis(key)).count();
+    let ellipses = keys.iter_borrowed().filter(|key| is_ellipsis(key)).count();
+    let nothing = keys.iter_borrowed().filter(|key| key.is_none()).count();
+    let named = keys.len() - ellipses - nothing;
     if ellipses > 1 {
         return Err(raise("OutOfRange", "an index can have one `...`, no more".to_owned(), None));
     }
@@ -60,8 +61,11 @@ impl View {
         Ok(())
     }
 
-    fn len(&self) -> isize {
-        self.tensor.shape()[self.axis].cast_signed()
+    /// Of the axis that is next.
+    fn len(&self) -> Result<isize> {
+        let len = self.tensor.shape().get(self.axis);
+        let none = || raise("OutOfRange", "a tensor of no dimensions has no index".into(), None);
+        len.map(|len| len.cast_signed()).ok_or_else(none)
     }
 
     /// An index as Python counts, from either end.
@@ -70,21 +74,19 @@ impl View {
         let basic = !key.is_instance_of::<PyBool>();
         let given = basic.then(|| key.extract::<isize>().ok()).flatten();
         let given = given.ok_or_else(|| PyTypeError::new_err(refused))?;
-        let index = if given < 0 { given + self.len() } else { given };
-        usize::try_from(index).ok().filter(|&index| index < self.len().unsigned_abs()).ok_or_else(
-            || {
-                let (axis, len) = (self.axis, self.len());
-                let message =
-                    format!("index {given} is out of range for axis {axis} of length {len}");
-                raise("OutOfRange", message, None)
-            },
-        )
+        let (axis, len) = (self.axis, self.len()?);
+        let index = if given < 0 { given + len } else { given };
+        let found = usize::try_from(index).ok().filter(|_| index < len);
+        found.ok_or_else(|| {
+            let message = format!("index {given} is out of range for axis {axis} of length {len}");
+            raise("OutOfRange", message, None)
+        })
     }
 
     fn slice(&mut self, slice: &Bound<'_, PySlice>) -> Result<()> {
-        let found = slice.indices(self.len())?;
+        let (axis, len) = (self.axis, self.len()?);
+        let found = slice.indices(len)?;
         let Some(last) = found.slicelength.checked_sub(1) else {
-            let (len, axis) = (self.len(), self.axis);
             return Err(bad_argument(format!(
                 "{slice} selects nothing of axis {axis}, of length {len}; a tensor cannot be empty"
             )));
@@ -93,9 +95,9 @@ impl View {
         let (first, step) = (found.start, found.step);
         let end = first + last.cast_signed() * step;
         let (from, to) = (first.min(end).unsigned_abs(), first.max(end).unsigned_abs() + 1);
-        self.tensor = self.tensor.slice(self.axis, from..to, step.unsigned_abs())?;
+        self.tensor = self.tensor.slice(axis, from..to, step.unsigned_abs())?;
         if step < 0 {
-            self.tensor = self.tensor.flip(self.axis)?;
+            self.tensor = self.tensor.flip(axis)?;
         }
         self.axis += 1;
         Ok(())

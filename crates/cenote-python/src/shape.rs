@@ -4,7 +4,7 @@ use std::ops::Deref;
 
 use cenote::MAX_DIMS;
 use pyo3::prelude::*;
-use pyo3::types::PyInt;
+use pyo3::types::{PyInt, PyTuple};
 
 use crate::error::{Raised, Result, bad_argument};
 
@@ -28,12 +28,12 @@ impl<'py> FromPyObject<'_, 'py> for ShapeArg {
 
     fn extract(given: Borrowed<'_, 'py, PyAny>) -> Result<Self> {
         let mut shape = ShapeArg { dims: [0; MAX_DIMS], len: 0 };
-        if given.is_instance_of::<PyInt>() {
+        if let Ok(dims) = given.cast::<PyTuple>() {
+            dims.iter_borrowed().try_for_each(|dim| shape.push(&dim))?;
+        } else if given.is_instance_of::<PyInt>() {
             shape.push(&given)?;
         } else {
-            for dim in given.try_iter()? {
-                shape.push(&dim?)?;
-            }
+            given.try_iter()?.try_for_each(|dim| shape.push(&dim?))?;
         }
         Ok(shape)
     }

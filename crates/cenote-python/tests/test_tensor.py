@@ -122,6 +122,14 @@ def test_indices_that_are_none(pool, key):
         pool.alloc((4, 5, 6))[key]
 
 
+def test_a_tensor_of_no_dimensions_has_no_index(pool):
+    for key in (0, slice(None), (0,)):
+        with pytest.raises(IndexError):
+            pool.alloc(())[key]
+    assert pool.alloc(())[...].shape == pool.alloc(())[()].shape == ()
+    assert pool.alloc(())[None].shape == (1,)
+
+
 def test_a_view_cannot_be_empty(pool):
     with pytest.raises(ValueError, match="empty"):
         pool.alloc((4,))[2:2]
