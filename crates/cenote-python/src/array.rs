@@ -10,6 +10,7 @@ use numpy::{PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::PyTypeInfo;
 use pyo3::prelude::*;
 
+use crate::call;
 use crate::dlpack::anchored;
 use crate::dtype;
 use crate::error::{Result, bad_argument};
@@ -77,6 +78,6 @@ pub(crate) fn to_array<'py>(given: &Bound<'py, PyAny>) -> Result<Bound<'py, PyUn
     if let Ok(array) = given.cast::<PyUntypedArray>() {
         return Ok(array.clone());
     }
-    let array = given.py().import("numpy")?.call_method1("asarray", (given,))?;
+    let array = call::method(given.py().import("numpy")?.as_any(), "asarray", (given,))?;
     Ok(array.cast_into().map_err(PyErr::from)?)
 }

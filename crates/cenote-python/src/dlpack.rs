@@ -14,6 +14,7 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyCapsuleMethods, PyDict};
 
+use crate::call;
 use crate::error::{Result, bad_argument, raise};
 use crate::export::{Export, Wanted};
 
@@ -277,7 +278,7 @@ fn data_type(dtype: DType) -> Result<DataType> {
 /// The tensor of somebody else's memory, without a copy unless one is asked for. To be read only.
 pub(crate) fn import(producer: &Bound<'_, PyAny>, copy: Option<bool>) -> Result<Tensor> {
     let py = producer.py();
-    let (device, _): (i32, i32) = producer.call_method0("__dlpack_device__")?.extract()?;
+    let (device, _): (i32, i32) = call::method(producer, "__dlpack_device__", ())?.extract()?;
     if device != CPU.0 && device != CUDA_HOST {
         let message = format!("the memory is that of another device ({device}), not of the CPU");
         return Err(PyBufferError::new_err(message).into());
@@ -287,10 +288,10 @@ pub(crate) fn import(producer: &Bound<'_, PyAny>, copy: Option<bool>) -> Result<
     if copy.is_some() {
         options.set_item("copy", copy)?;
     }
-    match producer.call_method("__dlpack__", (), Some(&options)) {
+    match call::call(&producer.getattr("__dlpack__")?, (), Some(&options)) {
         // A producer from before 2023 takes no such arguments, and does not copy.
         Err(error) if error.is_instance_of::<PyTypeError>(py) => {
-            let tensor = consume(producer.call_method0("__dlpack__")?)?;
+            let tensor = consume(call::method(producer, "__dlpack__", ())?)?;
             Ok(if copy == Some(true) { tensor.to_memory(TensorMemory::Mem)? } else { tensor })
         }
         capsule => consume(capsule?),

@@ -2,7 +2,7 @@
 //! around it.
 //!
 //! ```text
-//!   error, dtype, shape, timeout, index  →  export  →  buffer_protocol, dlpack, array  →  tensor  →  transit  →  pool
+//!   error, call, dtype, shape, timeout, index  →  export  →  buffer_protocol, dlpack, array  →  tensor  →  transit  →  pool
 //! ```
 //!
 //! Whatever Python sees of a tensor's memory goes through [`export`]: it keeps the memory alive, and
@@ -11,6 +11,7 @@
 
 mod array;
 mod buffer_protocol;
+mod call;
 mod dlpack;
 mod dtype;
 mod error;

@@ -16,7 +16,7 @@ use crate::dtype::{self, DTypeArg};
 use crate::error::{Raised, Result};
 use crate::export::Wanted;
 use crate::shape::ShapeArg;
-use crate::{buffer_protocol, index};
+use crate::{buffer_protocol, call, index};
 
 /// An array of elements of one type, in memory that other processes can see.
 ///
@@ -204,7 +204,7 @@ impl Tensor {
         let py = slf.py();
         let torch = py.import("torch")?;
         let shim = Shim { tensor: tensor.clone(), copy: copied, trusted: false };
-        Ok(torch.call_method1("from_dlpack", (shim,))?)
+        Ok(call::method(&torch, "from_dlpack", (shim,))?)
     }
 
     /// A jax array: over the same memory once that cannot change any more (it was sent, or received),
@@ -220,7 +220,7 @@ impl Tensor {
         let py = slf.py();
         let jax = py.import("jax.dlpack")?;
         let shim = Shim { tensor: tensor.clone(), copy: copied, trusted: true };
-        Ok(jax.call_method1("from_dlpack", (shim,))?)
+        Ok(call::method(&jax, "from_dlpack", (shim,))?)
     }
 
     /// The elements in row-major order, copied.
@@ -238,17 +238,17 @@ impl Tensor {
 
     /// The elements as Python numbers, in lists of lists.
     fn tolist<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyAny>> {
-        Ok(array(py, &self.0, Wanted::Read)?.call_method0("tolist")?)
+        Ok(call::method(array(py, &self.0, Wanted::Read)?.as_any(), "tolist", ())?)
     }
 
     /// The one element, as a Python number.
     fn item<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyAny>> {
-        Ok(array(py, &self.0, Wanted::Read)?.call_method0("item")?)
+        Ok(call::method(array(py, &self.0, Wanted::Read)?.as_any(), "item", ())?)
     }
 
     /// Sets all elements to a value.
     fn fill(&self, py: Python<'_>, value: &Bound<'_, PyAny>) -> Result<()> {
-        array(py, &self.0, Wanted::Write)?.call_method1("fill", (value,))?;
+        call::method(array(py, &self.0, Wanted::Write)?.as_any(), "fill", (value,))?;
         Ok(())
     }
 
@@ -320,7 +320,7 @@ impl Tensor {
         key: &Bound<'_, PyAny>,
         value: &Bound<'_, PyAny>,
     ) -> Result<()> {
-        Ok(array(py, &self.0, Wanted::Write)?.set_item(key, value)?)
+        Ok(call::set_item(array(py, &self.0, Wanted::Write)?.as_any(), key, value)?)
     }
 
     fn __repr__(&self) -> String {
@@ -359,8 +359,8 @@ impl Tensor {
             (Some(_), Some(false)) => {
                 Err(PyValueError::new_err("another dtype takes a copy").into())
             }
-            (Some(dtype), _) => Ok(array.call_method1("astype", (dtype,))?),
-            (None, Some(true)) => Ok(array.call_method0("copy")?),
+            (Some(dtype), _) => Ok(call::method(&array, "astype", (dtype,))?),
+            (None, Some(true)) => Ok(call::method(&array, "copy", ())?),
             (None, _) => Ok(array.into_any()),
         }
     }
