@@ -9,6 +9,7 @@ use numpy::npyffi::{NPY_ARRAY_WRITEABLE, PY_ARRAY_API, PyArrayObject, npy_intp};
 use numpy::{PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::PyTypeInfo;
 use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
 
 use crate::call;
 use crate::dlpack::anchored;
@@ -78,6 +79,8 @@ pub(crate) fn to_array<'py>(given: &Bound<'py, PyAny>) -> Result<Bound<'py, PyUn
     if let Ok(array) = given.cast::<PyUntypedArray>() {
         return Ok(array.clone());
     }
-    let array = call::method(given.py().import("numpy")?.as_any(), "asarray", (given,))?;
+    static ASARRAY: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    let asarray = ASARRAY.import(given.py(), "numpy", "asarray")?;
+    let array = call::call(asarray, (given,), None)?;
     Ok(array.cast_into().map_err(PyErr::from)?)
 }

@@ -1,8 +1,9 @@
 //! `cenote.TensorPool`.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
-use cenote::{Holder, PoolAccess, PoolName, TensorPoolConfig, Wish};
+use cenote::{DType, Error, Holder, PoolAccess, PoolName, Shortage, TensorPoolConfig, Wish};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyInt, PyString};
 
@@ -11,7 +12,7 @@ use crate::dtype::DTypeArg;
 use crate::error::{Raised, Result, bad_argument, raise};
 use crate::shape::ShapeArg;
 use crate::tensor::Tensor;
-use crate::timeout::duration;
+use crate::timeout::{self, duration};
 use crate::transit;
 
 /// The name of a pool: a string, or a number.
@@ -115,7 +116,7 @@ impl TensorPool {
     }
 
     /// Allocates a tensor; with a timeout (in seconds) waits for room if the pool is full.
-    #[pyo3(signature = (shape, dtype=DTypeArg(cenote::DType::F32), *, timeout=None))]
+    #[pyo3(signature = (shape, dtype=DTypeArg(DType::F32), *, timeout=None))]
     fn alloc(
         &self,
         py: Python<'_>,
@@ -126,10 +127,7 @@ impl TensorPool {
         let pool = self.get()?;
         let tensor = match timeout {
             None => pool.alloc(&shape, dtype.0)?,
-            Some(seconds) => {
-                let timeout = duration(seconds)?;
-                py.detach(|| pool.alloc_timeout(&shape, dtype.0, timeout))?
-            }
+            Some(seconds) => alloc_waiting(py, &pool, &shape, dtype.0, duration(seconds)?)?,
         };
         Ok(tensor.into())
     }
@@ -153,7 +151,7 @@ impl TensorPool {
     /// >>> stats["slots_in_use"], stats["pool_size"]
     /// (1, 67108864)
     ///
-    /// For the owner only.
+    /// An allocation that waits counts as a failure every tenth of a second. For the owner only.
     fn stats<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyDict>> {
         let pool = self.get()?;
         let stats = pool.stats()?;
@@ -244,6 +242,33 @@ impl TensorPool {
             None => "<cenote.TensorPool, closed>".to_owned(),
             Some(pool) => describe(pool),
         }
+    }
+}
+
+/// Waits for room. The last failure is what there is to tell.
+fn alloc_waiting(
+    py: Python<'_>,
+    pool: &cenote::TensorPool,
+    shape: &[usize],
+    dtype: DType,
+    timeout: Duration,
+) -> Result<cenote::Tensor> {
+    let mut full = None;
+    let found = timeout::wait(py, Some(timeout), |slice| {
+        match pool.alloc_timeout(shape, dtype, slice) {
+            // Waiting does not help.
+            Err(error @ Error::PoolFull { why: Shortage::TooLarge, .. }) => Err(error),
+            Err(error @ (Error::PoolFull { .. } | Error::OutOfMemory { .. })) => {
+                full = Some(error);
+                Ok(None)
+            }
+            done => done.map(Some),
+        }
+    })?;
+    match (found, full) {
+        (Some(tensor), _) => Ok(tensor),
+        (None, Some(full)) => Err(full.into()),
+        (None, None) => Err(raise("Timeout", "no time to allocate".to_owned(), None)),
     }
 }
 
