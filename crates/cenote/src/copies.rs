@@ -38,7 +38,7 @@ pub struct Copies {
 }
 
 /// In the order of their discriminants.
-const REASONS: [CopyReason; 7] = [
+pub(crate) const REASONS: [CopyReason; 7] = [
     CopyReason::MakeMut,
     CopyReason::ToContiguous,
     CopyReason::CopiedIn,

@@ -16,10 +16,12 @@
 //! - [`PixelFormat`] makes an image of it; [`Image`], [`PointCloud`] and [`DepthImage`] say what it
 //!   means, where and when it was recorded.
 //! - [`Topic`] sends them to other processes, without copying, and receives; [`TopicConfig`] and
-//!   [`Policy`] say how, [`WaitSet`] waits for several, [`topics`] lists them (Linux).
+//!   [`Policy`] say how, [`WaitSet`] waits for several, [`topics`] lists them and an [`Observer`] looks
+//!   without taking part (Linux).
 //! - [`Protection`] is what keeps others from writing; DMA-BUFs are given to devices by
 //!   [`Tensor::dmabuf`] (Linux).
-//! - [`TensorPool`] allocates in nanoseconds, and shares with other processes (Linux).
+//! - [`TensorPool`] allocates in nanoseconds, and shares with other processes; [`pools`] lists them
+//!   (Linux).
 //! - [`BufferPool`] is host memory that is used again; [`buffer`] has the rest of that.
 //! - [`Error`] is what every fallible call returns; [`copies`] counts what was copied.
 //!
@@ -96,11 +98,13 @@ pub use num_complex::Complex;
 #[cfg(target_os = "linux")]
 pub use pool::{
     access::PoolAccess,
+    account::{PoolAccount, PoolInfo, pools},
     config::TensorPoolConfig,
-    directory::{DIR_ENV, NAMESPACE_ENV},
+    directory::{DIR_ENV, NAMESPACE_ENV, namespace_dir},
+    garbage::remove_dead,
     stats::PoolStats,
 };
-pub use tensor::{BufferIdentity, Tensor, TensorMap, TensorMapMut, TensorOptions};
+pub use tensor::{BufferIdentity, Loan, Tensor, TensorMap, TensorMapMut, TensorOptions};
 #[cfg(target_os = "linux")]
 pub use tensor::{PlaneDescriptor, PoolName, TensorDescriptor, TensorPool};
 #[cfg(all(target_os = "linux", feature = "gl"))]
@@ -111,6 +115,7 @@ pub use topic::{
     config::{Policy, TopicConfig},
     listing::{PublisherInfo, SubscriberInfo, TopicInfo, topics},
     message::Message,
+    observer::{Content, Observer, Sighting},
     plain::Plain,
     stats::{StagedBecause, StagedCopies, TopicStats},
     wait_set::WaitSet,
@@ -147,4 +152,16 @@ mod pages {
 
     #[doc = include_str!("../../../guide/buffer-pools.md")]
     struct BufferPools;
+
+    #[doc = include_str!("../../../guide/command.md")]
+    struct Command;
+
+    #[doc = include_str!("../../../guide/containers-and-permissions.md")]
+    struct ContainersAndPermissions;
+
+    #[doc = include_str!("../../../guide/crashes.md")]
+    struct Crashes;
+
+    #[doc = include_str!("../../../guide/coming-from.md")]
+    struct ComingFrom;
 }

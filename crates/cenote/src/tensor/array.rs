@@ -1,7 +1,5 @@
 //! Tensors as `ndarray` arrays, and arrays as tensors.
 
-use std::ops::Range;
-
 use ndarray::{
     ArrayBase, ArrayD, ArrayViewD, ArrayViewMutD, Axis, Data, Dimension, IxDyn, ShapeBuilder,
 };
@@ -92,12 +90,11 @@ impl TensorMapMut<'_> {
     /// The elements as a mutable array, contiguous or not.
     pub fn as_array_mut<T: Element>(&mut self) -> Result<ArrayViewMutD<'_, T>> {
         check_dtype::<T>(self.dtype)?;
-        let (layout, base) = (&*self.layout, self.base);
-        let steps = Steps::of(layout)?;
-        let Range { start, end } = layout.byte_range();
-        let elements = cast_mut(&mut self.bytes[start - base..end - base])?;
-        let array = ArrayViewMutD::from_shape(steps.shape(layout), elements);
-        let mut array = array.map_err(|_| steps.unfit(layout))?;
+        let layout = self.layout.clone();
+        let steps = Steps::of(&layout)?;
+        let elements = cast_mut(self.at_mut(layout.byte_range()))?;
+        let array = ArrayViewMutD::from_shape(steps.shape(&layout), elements);
+        let mut array = array.map_err(|_| steps.unfit(&layout))?;
         steps.backwards().for_each(|axis| array.invert_axis(axis));
         Ok(array)
     }

@@ -166,13 +166,12 @@ impl TensorOptions {
         // Where the memory is chosen by itself there must be room for rows as either wants them.
         let packed = place(check_alignment(self.row_alignment.unwrap_or(1))?)?;
         let aligned = match self.row_alignment {
-            None if self.may_be_dma() => Some(place(ROW_ALIGN)?),
-            _ => None,
+            None if self.may_be_dma() => place(ROW_ALIGN)?,
+            _ => packed.clone(),
         };
-        let room = aligned.as_ref().map_or(0, |(_, bytes)| *bytes).max(packed.1);
-        let (storage, mut selection) = self.request(room)?;
+        let (storage, mut selection) = self.request(aligned.1.max(packed.1))?;
         let (layout, _) = match storage.memory {
-            TensorMemory::Dma => aligned.unwrap_or(packed),
+            TensorMemory::Dma => aligned,
             _ => packed,
         };
         if storage.memory == TensorMemory::Dma && self.row_alignment.is_none() && stride.is_none() {
