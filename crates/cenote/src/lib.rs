@@ -16,10 +16,12 @@
 //! - [`PixelFormat`] makes an image of it; [`Image`], [`PointCloud`] and [`DepthImage`] say what it
 //!   means, where and when it was recorded.
 //! - [`Topic`] sends them to other processes, without copying, and receives; [`TopicConfig`] and
-//!   [`Policy`] say how, [`WaitSet`] waits for several, [`topics`] lists them (Linux).
+//!   [`Policy`] say how, [`WaitSet`] waits for several, [`topics`] lists them and an [`Observer`] looks
+//!   without taking part (Linux).
 //! - [`Protection`] is what keeps others from writing; DMA-BUFs are given to devices by
 //!   [`Tensor::dmabuf`] (Linux).
-//! - [`TensorPool`] allocates in nanoseconds, and shares with other processes (Linux).
+//! - [`TensorPool`] allocates in nanoseconds, and shares with other processes; [`pools`] lists them
+//!   (Linux).
 //! - [`BufferPool`] is host memory that is used again; [`buffer`] has the rest of that.
 //! - [`Error`] is what every fallible call returns; [`copies`] counts what was copied.
 //!
@@ -32,7 +34,7 @@
 //!   where [`Tensor::map_mut`] refuses.
 //! - **A tensor chooses its memory by itself** unless [`TensorOptions::memory`] says otherwise.
 //!   Where there are no DMA-BUFs it is in shared memory, and says why ([`Tensor::selection`]). OpenGL
-//!   buffers report that they are unavailable.
+//!   buffers are made by a `GlContext` alone (feature `gl`).
 //!
 //! Strides and offsets are in bytes throughout. File descriptors, sockets and shared memory are on
 //! Linux only.
@@ -48,6 +50,8 @@ mod domain;
 mod dtype;
 mod error;
 mod format;
+#[cfg(all(target_os = "linux", feature = "gl"))]
+mod gl;
 mod image;
 mod layout;
 mod memory;
@@ -58,6 +62,8 @@ mod pool;
 mod region;
 mod sync;
 mod tensor;
+#[cfg(all(target_os = "linux", feature = "gl"))]
+mod texture;
 #[cfg(target_os = "linux")]
 mod topic;
 
@@ -72,7 +78,13 @@ pub use device::{Device, cuda_available, cuda_device_count};
 pub use domain::Domain;
 pub use dtype::{DType, Element};
 pub use error::{Dims, Error, Holder, Limit, NotWritable, Result, Shortage, Tried, Unavailable};
+#[cfg(all(target_os = "linux", feature = "gl"))]
+pub use error::{GlCode, GlError, GlGone};
 pub use format::{Few, FormatKind, FourCc, ImageShape, PixelFormat, Plane, Planes};
+#[cfg(all(target_os = "linux", feature = "gl"))]
+pub use gl::{GlContext, GlInfo, GlStats, GlThread, GlWork};
+#[cfg(all(target_os = "linux", feature = "gl"))]
+pub use glow;
 pub use half::{bf16, f16};
 pub use image::{Image, Pixel, PixelArray, PixelValue};
 pub use layout::{Layout, MAX_DIMS, Runs};
@@ -86,19 +98,24 @@ pub use num_complex::Complex;
 #[cfg(target_os = "linux")]
 pub use pool::{
     access::PoolAccess,
+    account::{PoolAccount, PoolInfo, pools},
     config::TensorPoolConfig,
-    directory::{DIR_ENV, NAMESPACE_ENV},
+    directory::{DIR_ENV, NAMESPACE_ENV, namespace_dir},
+    garbage::remove_dead,
     stats::PoolStats,
 };
 pub use tensor::{BufferIdentity, Tensor, TensorMap, TensorMapMut, TensorOptions};
 #[cfg(target_os = "linux")]
 pub use tensor::{PlaneDescriptor, PoolName, TensorDescriptor, TensorPool};
+#[cfg(all(target_os = "linux", feature = "gl"))]
+pub use texture::{DmaBufImage, GlTexture};
 #[cfg(target_os = "linux")]
 pub use topic::{
     Topic,
     config::{Policy, TopicConfig},
     listing::{PublisherInfo, SubscriberInfo, TopicInfo, topics},
     message::Message,
+    observer::{Content, Observer, Sighting},
     plain::Plain,
     stats::{StagedBecause, StagedCopies, TopicStats},
     wait_set::WaitSet,
@@ -126,9 +143,25 @@ mod pages {
     #[doc = include_str!("../../../guide/dma.md")]
     struct Dma;
 
+    #[cfg(feature = "gl")]
+    #[doc = include_str!("../../../guide/opengl.md")]
+    struct OpenGl;
+
     #[doc = include_str!("../../../guide/pools.md")]
     struct Pools;
 
     #[doc = include_str!("../../../guide/buffer-pools.md")]
     struct BufferPools;
+
+    #[doc = include_str!("../../../guide/command.md")]
+    struct Command;
+
+    #[doc = include_str!("../../../guide/containers-and-permissions.md")]
+    struct ContainersAndPermissions;
+
+    #[doc = include_str!("../../../guide/crashes.md")]
+    struct Crashes;
+
+    #[doc = include_str!("../../../guide/coming-from.md")]
+    struct ComingFrom;
 }

@@ -17,6 +17,7 @@
 //! The pool speaks bytes: what is in a slot is the business of the layer above.
 
 pub(crate) mod access;
+pub(crate) mod account;
 mod adopted;
 mod alloc;
 pub(crate) mod allocator;
@@ -28,6 +29,7 @@ pub(crate) mod changes;
 pub(crate) mod config;
 pub(crate) mod directory;
 pub(crate) mod files;
+pub(crate) mod garbage;
 pub(crate) mod greeting;
 mod growth;
 pub(crate) mod host;

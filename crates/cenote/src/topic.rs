@@ -20,6 +20,7 @@ pub(crate) mod listing;
 mod loom_tests;
 pub(crate) mod message;
 mod name;
+pub(crate) mod observer;
 pub(crate) mod plain;
 mod publisher;
 #[cfg(feature = "tokio")]

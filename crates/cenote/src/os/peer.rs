@@ -54,7 +54,7 @@ impl Peer {
         self.ended || self.pidfd.as_ref().is_some_and(|pidfd| is_readable(pidfd))
     }
 
-    /// The name of the program, where it can be seen. It chose that itself, and people read it.
+    /// The name of the program, where it can be seen.
     pub(crate) fn program(&self) -> String {
         program(self.pid)
     }

@@ -278,13 +278,13 @@ impl<S: Spared> Owner<S> {
         }
         let slot = spare.slot();
         let mut state = self.state();
-        let put_off = state.puts_off();
-        if !put_off && state.retire_published(slot.index, self.serials()) {
+        let later = state.puts_off();
+        if !later && state.retire_published(slot.index, self.serials()) {
             drop(state);
             return Self::offer(spare);
         }
         let old = state.keep(slot.index, Some(spare));
-        if put_off && state.put_off(slot, self.config.pool_size) {
+        if later && state.put_off(slot, self.config.pool_size) {
             state.look_and(self.serials(), |spare| {
                 let bytes = spare.bytes();
                 self.ready.add(spare, bytes)

@@ -46,6 +46,11 @@ impl Directory {
         Ok(Directory { root, ours, below })
     }
 
+    /// What kind of thing it is for.
+    pub(crate) fn kind(&self) -> &str {
+        self.below.get(1).map_or("", String::as_str)
+    }
+
     pub(crate) fn path(&self) -> PathBuf {
         self.root.join(self.below.iter().collect::<PathBuf>())
     }
@@ -225,6 +230,17 @@ fn namespace() -> Result<String> {
     let bad = |_| Error::BadEnv { name: NAMESPACE_ENV, value: value.clone().into(), expected };
     check_name(&value).map_err(bad)?;
     Ok(value.into_owned())
+}
+
+/// Where processes find each other: `$CENOTE_DIR/<namespace>`, as the environment says. It is made when
+/// the first of them has something to share, and may not be there yet.
+///
+/// ```
+/// println!("{}", cenote::namespace_dir()?.display());
+/// # Ok::<(), cenote::Error>(())
+/// ```
+pub fn namespace_dir() -> Result<PathBuf> {
+    Ok(root()?.0.join(namespace()?))
 }
 
 /// A name becomes part of a file name, and is typed on command lines.

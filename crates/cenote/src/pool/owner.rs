@@ -16,6 +16,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use crate::error::{Error, Holder, Result};
 use crate::memory::budget::{Budget, Reservation};
 use crate::os::fork;
+use crate::os::peer;
 use crate::pool::allocator::Slot;
 use crate::pool::config::TensorPoolConfig;
 use crate::pool::host::Host;
@@ -299,6 +300,13 @@ impl<S: Spared> Owner<S> {
         self.state().look(self.serials());
         let holders = self.swept(usize::MAX).holders();
         named(holders)
+    }
+
+    /// This process and everybody who is attached, with what they hold if anything.
+    pub(super) fn processes(&self) -> Vec<Holder> {
+        let mut found = self.swept(SWEEP_TELLING).processes();
+        found.iter_mut().for_each(|process| process.program = peer::program(process.pid));
+        found
     }
 }
 

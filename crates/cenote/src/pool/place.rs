@@ -85,6 +85,20 @@ impl Place {
         Ok(directory.find()?.map(|dir| Place { dir, directory }))
     }
 
+    /// Every directory of sockets that is there. One of a topic that is closed to this user hides no
+    /// other.
+    pub(crate) fn all() -> Result<Vec<Place>> {
+        let topics =
+            Place::find("topics")?.map_or(Ok(Vec::new()), |topics| topics.directories())?;
+        let topic = |name: String| Place::find(&format!("topics/{name}")).ok().flatten();
+        Ok(Place::find("pools")?.into_iter().chain(topics.into_iter().filter_map(topic)).collect())
+    }
+
+    /// Whether its entries are the publishers of a topic.
+    pub(crate) fn is_of_topic(&self) -> bool {
+        self.directory.kind() == "topics"
+    }
+
     /// Opens it again, for it may have been removed, wherever the environment points by now.
     pub(crate) fn reopen(&self, access: PoolAccess) -> Result<Place> {
         Place::make(self.directory.clone(), access)
@@ -198,14 +212,15 @@ impl Place {
 
     /// Removes the hidden sockets of those that died before their entry appeared. The caller holds
     /// the lock, so none of them belongs to a pool that is being made; one that an owner makes anew
-    /// is made again if this takes it away.
-    pub(crate) fn remove_hidden(&self) -> Result<()> {
-        for name in self.file_names()?.iter().filter(|name| is_hidden(name)) {
-            if is_dead(unix::connect(self.dir.as_fd(), name)) {
-                let _ = fs::unlinkat(&self.dir, name, AtFlags::empty());
-            }
-        }
-        Ok(())
+    /// is made again if this takes it away. Tells which went.
+    pub(crate) fn remove_hidden(&self) -> Result<Vec<PathBuf>> {
+        let mut names = self.file_names()?;
+        names.retain(|name| is_hidden(name) && is_dead(unix::connect(self.dir.as_fd(), name)));
+        let remove = |name: &String| {
+            let _ = fs::unlinkat(&self.dir, name, AtFlags::empty());
+            self.path().join(name)
+        };
+        Ok(names.iter().map(remove).collect())
     }
 
     /// Removes the entry of a dead owner, unless somebody else is busy in the directory, who may
@@ -218,14 +233,12 @@ impl Place {
         }
     }
 
-    /// Removes the entries of all dead owners. The caller holds the lock.
-    pub(crate) fn remove_all_dead(&self) -> Result<()> {
-        for entry in self.entries()? {
-            if is_dead(self.connect(&entry)) {
-                self.remove(&entry);
-            }
-        }
-        Ok(())
+    /// Removes the entries of all dead owners, and tells which. The caller holds the lock.
+    pub(crate) fn remove_all_dead(&self) -> Result<Vec<PathBuf>> {
+        let mut entries = self.entries()?;
+        entries.retain(|entry| is_dead(self.connect(entry)));
+        entries.iter().for_each(|entry| self.remove(entry));
+        Ok(entries.iter().map(|entry| self.path().join(entry.file_name())).collect())
     }
 
     /// Makes an entry that is listening from the moment it can be seen.

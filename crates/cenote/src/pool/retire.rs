@@ -69,11 +69,6 @@ impl<O: Orderings> Retired<O> {
         claimed
     }
 
-    /// Has a slot wait that nobody holds: a device is not done with it.
-    pub(crate) fn wait(&mut self, slot: u32) {
-        self.waiting.push_back(slot);
-    }
-
     /// Retires a slot, once, without looking. True when it is time to [`look`](Retired::look).
     pub(crate) fn put_off(&mut self, slot: u32) -> bool {
         debug_assert!(self.iter().all(|other| other != slot), "slot {slot} was retired twice");
@@ -97,6 +92,11 @@ impl<O: Orderings> Retired<O> {
             looked(slot, free);
         });
         fresh.clear();
+    }
+
+    /// Has a slot wait that nobody holds: a device is not done with it.
+    pub(crate) fn wait(&mut self, slot: u32) {
+        self.waiting.push_back(slot);
     }
 
     /// Looks again at up to `limit` slots that wait and passes those that can be reused to `reuse`.

@@ -16,6 +16,7 @@ use crate::os::fork::{GuardedSocket, PerProcess};
 use crate::os::packet;
 use crate::os::peer::{self, Peer};
 use crate::os::unix;
+use crate::pool::account;
 use crate::pool::attachers::Attacher;
 use crate::pool::changes::{self, DirectoryWatch};
 use crate::pool::config::TensorPoolConfig;
@@ -308,6 +309,7 @@ impl<S: Spared> Owner<S> {
             }
             Kind::Subscribe => self.pass_on(number, bytes),
             Kind::Who => self.describe(number),
+            Kind::Ask => self.give_account(number),
             _ => Err(()),
         }
     }
@@ -319,9 +321,20 @@ impl<S: Spared> Owner<S> {
 
     /// Answers for the host, and hangs up.
     fn describe(&self, number: u64) -> Result<(), ()> {
-        let host = self.host().ok_or(())?;
+        let told = self.host().ok_or(())?.describe();
+        self.answer_once(number, &told.bytes, told.fd.as_deref())
+    }
+
+    /// Tells how the pool is doing, and hangs up.
+    fn give_account(&self, number: u64) -> Result<(), ()> {
+        self.answer_once(number, &account::answer(&self.stats(), &self.processes()), None)
+    }
+
+    /// Answers somebody who only asks: the connection is over.
+    fn answer_once(&self, number: u64, bytes: &[u8], fd: Option<&OwnedFd>) -> Result<(), ()> {
         let asker = self.state().attachers.get(number).map(|asker| asker.connection.clone());
-        let _ = packet::send(asker.ok_or(())?.as_fd(), &host.describe(), &[]);
+        let fds: Vec<BorrowedFd<'_>> = fd.iter().map(|fd| fd.as_fd()).collect();
+        let _ = packet::send(asker.ok_or(())?.as_fd(), bytes, &fds);
         Err(())
     }
 

@@ -9,6 +9,8 @@
 //!                      Lent     + a connection        (to another pool of the owner's; a name follows)
 //!   attacher → owner   More                           (I need segments that I do not have)
 //!                      Wake                           (I let go of something)
+//!   anybody → owner    Ask                            (once, instead of a hello)
+//!   owner → anybody    Account                        (see `account.rs`)
 //! ```
 //!
 //! One packet is one message. Every word is input from a stranger.
@@ -50,6 +52,9 @@ pub(crate) enum Kind {
     Who = 11,
     Told = 12,
     Lent = 13,
+    /// What anybody may ask a pool's owner.
+    Ask = 14,
+    Account = 15,
 }
 
 impl Kind {
@@ -57,7 +62,7 @@ impl Kind {
         use Kind::*;
         [
             Hello, Welcome, Refused, Segment, Gone, More, Wake, Subscribe, Subscribed, Mismatch,
-            Who, Told, Lent,
+            Who, Told, Lent, Ask, Account,
         ]
         .into_iter()
         .find(|kind| *kind as u32 == code)
@@ -144,6 +149,34 @@ impl Welcome {
 
     pub(crate) fn segments(&self) -> &[SegmentInfo] {
         &self.segment[..(self.segments as usize).min(MAX_SHARED)]
+    }
+}
+
+/// A process, as one tells another of it.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Pod, Zeroable)]
+pub(crate) struct Named {
+    /// 0 if whoever tells cannot see it.
+    pub(crate) pid: i32,
+    len: u32,
+    program: [u8; 16],
+}
+
+impl Named {
+    /// What is too long of a program's name is cut.
+    pub(crate) fn new(pid: i32, program: &str) -> Named {
+        let mut named = Named { pid, ..Named::zeroed() };
+        let bytes = program.as_bytes();
+        let len = bytes.len().min(named.program.len());
+        named.program[..len].copy_from_slice(&bytes[..len]);
+        named.len = u32::try_from(len).unwrap_or(0);
+        named
+    }
+
+    /// The program, as a stranger says; people read it.
+    pub(crate) fn program(&self) -> String {
+        let len = (self.len as usize).min(self.program.len());
+        String::from_utf8_lossy(&self.program[..len]).replace(char::is_control, "?")
     }
 }
 

@@ -37,6 +37,8 @@ pub struct TensorOptions {
     advice: Advice,
     /// The memory is named, but not by the user.
     unasked: bool,
+    #[cfg(all(target_os = "linux", feature = "gl"))]
+    gl: Option<crate::gl::GlContext>,
 }
 
 impl TensorOptions {
@@ -58,10 +60,21 @@ impl TensorOptions {
         self
     }
 
+    /// Asks for a buffer of an OpenGL context.
+    #[cfg(all(target_os = "linux", feature = "gl"))]
+    pub(crate) fn gl(mut self, context: &crate::gl::GlContext) -> Self {
+        self.gl = Some(context.clone());
+        self.memory(TensorMemory::Pbo)
+    }
+
     /// The kind of memory that another tensor has, for a copy of it.
     pub(crate) fn memory_of(self, tensor: &Tensor) -> Self {
         // A copy of what the kernel protects is protected, too.
         let unasked = tensor.protection() == Protection::Kernel;
+        #[cfg(all(target_os = "linux", feature = "gl"))]
+        if let Some(context) = tensor.gl_context() {
+            return self.gl(&context);
+        }
         TensorOptions { unasked, ..self.memory(tensor.memory()) }
     }
 
@@ -153,13 +166,12 @@ impl TensorOptions {
         // Where the memory is chosen by itself there must be room for rows as either wants them.
         let packed = place(check_alignment(self.row_alignment.unwrap_or(1))?)?;
         let aligned = match self.row_alignment {
-            None if self.may_be_dma() => Some(place(ROW_ALIGN)?),
-            _ => None,
+            None if self.may_be_dma() => place(ROW_ALIGN)?,
+            _ => packed.clone(),
         };
-        let room = aligned.as_ref().map_or(0, |(_, bytes)| *bytes).max(packed.1);
-        let (storage, mut selection) = self.request(room)?;
+        let (storage, mut selection) = self.request(aligned.1.max(packed.1))?;
         let (layout, _) = match storage.memory {
-            TensorMemory::Dma => aligned.unwrap_or(packed),
+            TensorMemory::Dma => aligned,
             _ => packed,
         };
         if storage.memory == TensorMemory::Dma && self.row_alignment.is_none() && stride.is_none() {
@@ -188,6 +200,8 @@ impl TensorOptions {
             align: check_alignment(self.alignment.unwrap_or(MIN_ALIGN))?.max(MIN_ALIGN),
             memory: self.memory,
             asked: self.memory.is_some() && !self.unasked,
+            #[cfg(all(target_os = "linux", feature = "gl"))]
+            gl: self.gl.as_ref(),
             name: self.name.as_deref().map(check_name).transpose()?,
             advice: self.advice,
         };

@@ -225,12 +225,6 @@ impl TensorPool {
         Ok(Some(Tensor { buffer, ..tensor.clone() }))
     }
 
-    /// Whether its memory is DMA-BUFs.
-    pub(super) fn is_dma(&self) -> bool {
-        let dma = |owner: &Owner<Buffer>| owner.config.memory == TensorMemory::Dma;
-        self.owner("memory").is_ok_and(|owner| dma(owner))
-    }
-
     /// Lends the pool of a tensor to whoever is attached to this one, if it belongs to this process,
     /// too: so that they have it even if this process ends now.
     #[inline]
@@ -255,6 +249,12 @@ impl TensorPool {
         {
             owner.0.retire_own(buffer);
         }
+    }
+
+    /// Whether its memory is DMA-BUFs.
+    pub(super) fn is_dma(&self) -> bool {
+        let dma = |owner: &Owner<Buffer>| owner.config.memory == TensorMemory::Dma;
+        self.owner("memory").is_ok_and(|owner| dma(owner))
     }
 
     /// Lets nobody else in; tensors live on.
@@ -402,7 +402,7 @@ pub(crate) fn lease_packed(
 /// All that a packed layout of so many bytes needs of its buffer.
 #[inline]
 fn check_len(buffer: &Handle, needed: usize) -> Result<()> {
-    let len = buffer.storage().region.len();
+    let len = buffer.storage().len();
     if needed <= len {
         return Ok(());
     }

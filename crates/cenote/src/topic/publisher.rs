@@ -16,7 +16,7 @@ use crate::memory::budget::Budget;
 use crate::os::fork::{self, GuardedSocket};
 use crate::os::memfd;
 use crate::os::packet;
-use crate::pool::host::{Guest, Host};
+use crate::pool::host::{Description, Guest, Host};
 use crate::pool::wire::{Kind, Packet};
 use crate::region::Words;
 use crate::sync::{Lock, LockGuard};
@@ -24,7 +24,7 @@ use crate::tensor::buffer::Handle;
 use crate::tensor::{Tensor, TensorPool};
 use crate::topic::bell::News;
 use crate::topic::config::{Policy, TopicConfig};
-use crate::topic::listing::{self, Line};
+use crate::topic::listing::{self, Head, Line};
 use crate::topic::message::Message;
 use crate::topic::name::TopicName;
 use crate::topic::ring::{Shipped, Writer};
@@ -440,14 +440,17 @@ impl Host for Publisher {
         Err(())
     }
 
-    fn describe(&self) -> Vec<u8> {
+    fn describe(&self) -> Description {
         let state = self.state();
         let line = |one: &Subscriber| {
             let behind = state.next.wrapping_sub(one.cursor(state.next));
             Line::new(one.pid, &one.program, behind)
         };
         let sent = state.next.wrapping_sub(self.ring.first);
-        listing::answer_bytes(self.signature, sent, state.subscribers.iter().map(line))
+        let mut head = Head::new(self.signature, sent, &self.ring, self.waits());
+        head.copies = self.staged.numbers();
+        let bytes = listing::answer_bytes(&head, state.subscribers.iter().map(line));
+        Description { bytes, fd: Some(self.ring_fd.clone()) }
     }
 
     fn woken(&self) {

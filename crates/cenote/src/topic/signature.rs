@@ -64,6 +64,11 @@ impl Signature {
         }
     }
 
+    /// The bytes of a message, if it is plain data.
+    pub(crate) fn size(&self) -> u64 {
+        self.size
+    }
+
     /// Whether messages are tensors.
     pub(crate) fn is_tensor(&self) -> bool {
         self.kind != 0

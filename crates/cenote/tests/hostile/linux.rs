@@ -3,6 +3,7 @@ mod descriptor;
 mod flood;
 mod kernel;
 mod lender;
+mod observer;
 mod owner;
 mod publisher;
 mod row;
@@ -40,6 +41,7 @@ pub(crate) fn main() -> ExitCode {
         subscriber::TESTS,
         publisher::TESTS,
         lender::TESTS,
+        observer::TESTS,
     ];
     let trials = tests.iter().flat_map(|tests| tests.iter()).map(trial).collect();
     libtest_mimic::run(&args, trials).exit_code()

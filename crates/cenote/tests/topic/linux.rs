@@ -6,6 +6,7 @@ mod forward;
 mod frame;
 mod kind;
 mod lend;
+mod observe;
 mod policy;
 mod residue;
 mod sample;
@@ -48,6 +49,7 @@ pub(crate) fn main() -> ExitCode {
         fork::TESTS,
         residue::TESTS,
         crowd::TESTS,
+        observe::TESTS,
     ];
     let trials = tests.iter().flat_map(|tests| tests.iter()).map(trial).collect();
     libtest_mimic::run(&args, trials).exit_code()
