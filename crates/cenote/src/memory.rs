@@ -1,6 +1,13 @@
 //! Where tensor bytes live: the kinds of memory, and how one of them is chosen.
 
+pub(crate) mod access;
 pub(crate) mod budget;
+#[cfg(target_os = "linux")]
+pub(crate) mod dma;
+#[cfg(target_os = "linux")]
+pub(crate) mod heaps;
+#[cfg(target_os = "linux")]
+pub(crate) mod import;
 pub(crate) mod mem;
 pub(crate) mod select;
 #[cfg(target_os = "linux")]
@@ -14,8 +21,8 @@ use crate::error::{Error, Result, Unavailable};
 
 /// A kind of memory.
 ///
-/// Heap and shared memory work today. The other kinds have their names and codes, and report that
-/// they are not available.
+/// The heap and shared memory are on every Linux machine. DMA-BUFs need a device that gives them out,
+/// and the right to use it.
 ///
 /// ```
 /// use cenote::TensorMemory;
@@ -30,7 +37,7 @@ use crate::error::{Error, Result, Unavailable};
 pub enum TensorMemory {
     /// The heap of this process. Always there; cannot be shared.
     Mem = 0,
-    /// A DMA-BUF, which devices can read and write. Not available yet.
+    /// A DMA-BUF, which devices can read and write.
     Dma = 1,
     /// Shared memory (a sealed memfd), which other processes can map.
     Shm = 2,
@@ -85,7 +92,8 @@ impl TensorMemory {
             TensorMemory::Mem => Ok(()),
             _ if select::force_mem().unwrap_or(false) => Err(Unavailable::ForcedMem),
             TensorMemory::Shm => shm_availability(),
-            TensorMemory::Dma | TensorMemory::Pbo => Err(Unavailable::NotSupported),
+            TensorMemory::Dma => dma_availability(),
+            TensorMemory::Pbo => Err(Unavailable::NotSupported),
         }
     }
 }
@@ -95,8 +103,18 @@ fn shm_availability() -> Result<(), Unavailable> {
     shm::availability()
 }
 
+#[cfg(target_os = "linux")]
+fn dma_availability() -> Result<(), Unavailable> {
+    dma::availability()
+}
+
 #[cfg(not(target_os = "linux"))]
 fn shm_availability() -> Result<(), Unavailable> {
+    Err(Unavailable::Platform)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn dma_availability() -> Result<(), Unavailable> {
     Err(Unavailable::Platform)
 }
 

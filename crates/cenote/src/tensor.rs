@@ -9,9 +9,13 @@ mod array;
 #[cfg(target_os = "linux")]
 pub(crate) mod attaching;
 pub(crate) mod buffer;
+#[cfg(all(feature = "camera", target_os = "linux", target_pointer_width = "64"))]
+mod captured;
 mod copy;
 #[cfg(target_os = "linux")]
 mod descriptor;
+#[cfg(target_os = "linux")]
+mod dma;
 #[cfg(target_os = "linux")]
 mod fd;
 #[cfg(target_os = "linux")]
@@ -55,8 +59,9 @@ use crate::error::{Error, NotWritable, Result};
 use crate::format::PixelFormat;
 use crate::layout::Layout;
 use crate::memory::TensorMemory;
+use crate::memory::access::{CpuAccess, Direction};
 use crate::memory::select::{Origin, Selection};
-use crate::memory::storage::Storage;
+use crate::memory::storage::{Protection, Storage};
 use crate::region::Region;
 use buffer::Handle;
 pub(crate) use options::check_len;
@@ -309,6 +314,19 @@ impl Tensor {
         self.buffer.identity()
     }
 
+    /// What keeps other processes from writing the bytes, once they have them.
+    ///
+    /// ```
+    /// use cenote::{DType, Protection, Tensor, TensorMemory};
+    ///
+    /// let shared = Tensor::options().memory(TensorMemory::Shm).create(&[4], DType::U8)?;
+    /// assert_eq!(shared.protection(), Protection::Kernel);
+    /// # Ok::<(), cenote::Error>(())
+    /// ```
+    pub fn protection(&self) -> Protection {
+        self.buffer.protection()
+    }
+
     /// Why [`map_mut`](Tensor::map_mut) would refuse now, or `None` if it would not.
     pub fn not_writable(&self) -> Option<NotWritable> {
         self.buffer.not_writable()
@@ -316,7 +334,9 @@ impl Tensor {
 
     /// Makes the elements accessible for reading.
     ///
-    /// On heap and shared memory this is no system call and takes nanoseconds.
+    /// On heap and shared memory this is no system call and takes nanoseconds. The bytes of a DMA-BUF
+    /// are mapped all the time; two system calls, here and when the guard is dropped, tell the kernel
+    /// that the CPU looks at them, so that it sees what devices wrote.
     ///
     /// ```
     /// use cenote::Tensor;
@@ -329,9 +349,11 @@ impl Tensor {
     /// # Ok::<(), cenote::Error>(())
     /// ```
     pub fn map(&self) -> Result<TensorMap<'_>> {
-        let bytes = self.buffer.storage().region.bytes();
+        let storage = self.buffer.storage();
+        let _access = CpuAccess::begin(&storage.dma, Direction::Read)?;
         let stable = self.buffer.is_stable();
-        Ok(TensorMap { bytes, layout: &self.layout, dtype: self.dtype, stable })
+        let bytes = storage.region.bytes();
+        Ok(TensorMap { bytes, layout: &self.layout, dtype: self.dtype, stable, _access })
     }
 
     /// Makes the elements accessible for writing.
@@ -354,9 +376,10 @@ impl Tensor {
     /// # Ok::<(), cenote::Error>(())
     /// ```
     pub fn map_mut(&mut self) -> Result<TensorMapMut<'_>> {
-        let bytes = self.buffer.bytes_mut().map_err(|why| Error::NotWritable { why })?;
-        let (dtype, format) = (self.dtype, self.format);
-        Ok(TensorMapMut { bytes, layout: Cow::Borrowed(&self.layout), dtype, format })
+        let (dtype, format, layout) = (self.dtype, self.format, Cow::Borrowed(&self.layout));
+        let (bytes, dma) = self.buffer.bytes_mut().map_err(|why| Error::NotWritable { why })?;
+        let _access = CpuAccess::begin(dma, Direction::ReadWrite)?;
+        Ok(TensorMapMut { bytes, layout, dtype, format, _access })
     }
 }
 

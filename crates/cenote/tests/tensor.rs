@@ -1,5 +1,5 @@
 //! What must hold for a tensor, in every kind of memory. Each function of the table below runs once
-//! for each kind; a new kind is one more word in `KINDS`.
+//! for each kind; a new kind is one more word in `kinds`.
 
 #![allow(clippy::unwrap_used)]
 
@@ -20,7 +20,14 @@ use proptest::collection::vec as many;
 use proptest::prelude::*;
 use proptest::test_runner::{RngAlgorithm, TestRng, TestRunner};
 
-const KINDS: [TensorMemory; 2] = [TensorMemory::Mem, TensorMemory::Shm];
+/// DMA-BUFs are not on every machine; where `scripts/test` runs this to test them, they have to be.
+fn kinds() -> Vec<TensorMemory> {
+    let mut kinds = vec![TensorMemory::Mem, TensorMemory::Shm];
+    if std::env::var_os("CENOTE_TEST_VM").is_some() || TensorMemory::Dma.is_available() {
+        kinds.push(TensorMemory::Dma);
+    }
+    kinds
+}
 
 macro_rules! table {
     ($($name:ident)*) => { &[$((stringify!($name), $name as Test)),*] };
@@ -78,7 +85,7 @@ const TABLE: &[(&str, Test)] = table![
 
 fn main() -> ExitCode {
     let mut trials = Vec::new();
-    for memory in KINDS {
+    for memory in kinds() {
         for &(name, test) in TABLE {
             trials.push(Trial::test(format!("{memory}::{name}"), move || {
                 test(memory);
@@ -615,7 +622,14 @@ fn images_have_the_shape_of_their_format(memory: TensorMemory) {
             assert_eq!(*image.shape(), *format.shape(width, height).unwrap());
             assert_eq!((image.dtype(), image.format()), (format.dtype(), Some(format)));
             assert_eq!(image.image_size(), Some((width, height)));
-            assert_eq!(image.effective_row_stride(), format.min_row_stride(width).ok());
+            let smallest = format.min_row_stride(width).unwrap();
+            let (alignment, noted) = match memory {
+                TensorMemory::Dma => (64, Some(64)),
+                _ => (1, None),
+            };
+            let stride = smallest.next_multiple_of(alignment);
+            assert_eq!(image.effective_row_stride(), Some(stride));
+            assert_eq!(image.selection().row_alignment(), noted);
             assert_eq!(image.plane_offset(), None);
             assert!(samples(&image).concat().iter().all(|&byte| byte == 0));
 
@@ -1015,7 +1029,10 @@ fn arrays_mutable(memory: TensorMemory) {
 
 fn selection_tells_the_story(memory: TensorMemory) {
     let asked = on(memory).create(&[4], DType::U8).unwrap();
-    assert_eq!(asked.selection().to_string(), format!("{memory} (allocated)"));
+    let heap = asked.selection().dma_heap().map(|heap| format!(" from {heap}"));
+    assert_eq!(heap.is_some(), memory == TensorMemory::Dma);
+    let from = heap.unwrap_or_default();
+    assert_eq!(asked.selection().to_string(), format!("{memory} (allocated{from})"));
     assert!(asked.selection().passed_over().is_empty());
     assert_eq!(asked.index(0, 1).unwrap().selection().chosen(), memory);
 

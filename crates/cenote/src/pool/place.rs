@@ -19,7 +19,7 @@ use crate::os::fork::GuardedSocket;
 use crate::os::peer::Peer;
 use crate::os::unix;
 use crate::pool::access::PoolAccess;
-use crate::pool::directory::Directory;
+use crate::pool::directory::{ATTEMPTS, Directory};
 
 /// How long somebody may hold the lock of a directory.
 const LOCK: Duration = Duration::from_secs(5);
@@ -130,6 +130,41 @@ impl Place {
             std::thread::sleep(Duration::from_millis(1));
         }
         Ok(Locked(file))
+    }
+
+    /// The directory and its lock, made anew should somebody have removed it meanwhile: whoever does that
+    /// has the lock.
+    pub(crate) fn locked(self, access: PoolAccess) -> Result<(Place, Locked)> {
+        let mut place = self;
+        for _ in 1..ATTEMPTS {
+            let locked = place.lock();
+            if !place.is_removed() {
+                return Ok((place, locked?));
+            }
+            place = place.reopen(access)?;
+        }
+        let locked = place.lock()?;
+        Ok((place, locked))
+    }
+
+    /// Whether the directory is no longer there, though it is held open here.
+    pub(crate) fn is_removed(&self) -> bool {
+        fs::fstat(&self.dir).is_ok_and(|stat| stat.st_nlink == 0)
+    }
+
+    /// Removes the directory, unless there is something in it, or somebody is about to put something
+    /// there.
+    pub(crate) fn remove_if_empty(&self) {
+        let Some(_locked) = self.try_lock().filter(|_| !self.is_removed()) else { return };
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let Ok(parent) = fs::openat(&self.dir, "..", flags, Mode::empty()) else { return };
+        // It fails if there is something in it.
+        let _ = fs::unlinkat(&parent, self.directory.name(), AtFlags::REMOVEDIR);
+    }
+
+    /// A path of the directory that this one is in.
+    pub(crate) fn held_parent(&self) -> PathBuf {
+        self.held_path().join("..")
     }
 
     /// The directory's lock, if nobody has it.

@@ -6,6 +6,7 @@
 //!                      Refused                        (also later: held too much)
 //!                      Segment  + its descriptor      (a new one)
 //!                      Gone                           (trimmed: it can be unmapped)
+//!                      Lent     + a connection        (to another pool of the owner's; a name follows)
 //!   attacher → owner   More                           (I need segments that I do not have)
 //!                      Wake                           (I let go of something)
 //!   anybody → owner    Ask                            (once, instead of a hello)
@@ -50,6 +51,7 @@ pub(crate) enum Kind {
     Mismatch = 10,
     Who = 11,
     Told = 12,
+    Lent = 13,
     /// What anybody may ask a pool's owner.
     Ask = 14,
     Account = 15,
@@ -60,14 +62,14 @@ impl Kind {
         use Kind::*;
         [
             Hello, Welcome, Refused, Segment, Gone, More, Wake, Subscribe, Subscribed, Mismatch,
-            Who, Told, Ask, Account,
+            Who, Told, Lent, Ask, Account,
         ]
         .into_iter()
         .find(|kind| *kind as u32 == code)
     }
 }
 
-/// Every message but `Welcome` is just this.
+/// Every message but `Welcome` is just this; after `Lent`, the name of a pool follows.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Pod, Zeroable)]
 pub(crate) struct Packet {
@@ -75,7 +77,7 @@ pub(crate) struct Packet {
     kind: u32,
     /// The number of the segment.
     pub(crate) index: u32,
-    /// Its bytes.
+    /// Its bytes; of a pool that is lent, its uid.
     pub(crate) len: u64,
 }
 
@@ -86,6 +88,11 @@ impl Packet {
 
     pub(crate) fn segment(kind: Kind, index: u32, len: usize) -> Packet {
         Packet { index, len: len as u64, ..Packet::new(kind) }
+    }
+
+    /// Says that a connection to another pool comes along. The answer to a hello waits in it.
+    pub(crate) fn lent(uid: u64) -> Packet {
+        Packet { len: uid, ..Packet::new(Kind::Lent) }
     }
 
     /// Reads a packet's head, whatever follows it.
@@ -185,6 +192,8 @@ pub(crate) enum Refusal {
     Memory = 3,
     /// It was attached, and held too much.
     Leases = 4,
+    /// The owner has no file descriptors left.
+    Descriptors = 5,
 }
 
 impl Refusal {
@@ -211,6 +220,9 @@ impl Refusal {
             2 => "too many processes are attached",
             3 => "its owner has no memory for another attacher",
             4 => "this process held too many slots",
+            5 => {
+                "its owner has no file descriptors left for another attacher, or the user too many unread"
+            }
             _ => "its owner does not say why",
         }
     }

@@ -76,8 +76,9 @@ impl Tensor {
     }
 
     fn copied(&self, reason: CopyReason) -> Result<Tensor> {
-        let options = TensorOptions::new().memory(self.memory());
+        let options = TensorOptions::new().memory_of(self);
         let stride = self.effective_row_stride().filter(|_| reason == CopyReason::MakeMut);
+        let options = if stride.is_none() { options.row_alignment(1) } else { options };
         let copy = match (self.format, self.image_size()) {
             (Some(format), Some(size)) => options.image_with_stride(size, format, stride)?,
             _ => options.create(self.shape(), self.dtype)?,
@@ -122,14 +123,10 @@ impl Tensor {
         for plane in 0..source.plane_count() {
             let from = source.samples(plane)?;
             let to = self.samples(plane)?.layout().clone();
-            copy_runs(self.whole_buffer_mut()?, &to, &from)?;
+            copy_runs(self.map_mut()?.bytes, &to, &from)?;
             copied += from.nbytes();
         }
         Ok(copied)
-    }
-
-    fn whole_buffer_mut(&mut self) -> Result<&mut [u8]> {
-        Ok(self.map_mut()?.bytes)
     }
 }
 

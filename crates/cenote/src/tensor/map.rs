@@ -13,6 +13,7 @@ use crate::dtype::{DType, Element};
 use crate::error::{Error, Result};
 use crate::format::PixelFormat;
 use crate::layout::Layout;
+use crate::memory::access::CpuAccess;
 use crate::tensor::image::{no_such_plane, plane_at};
 
 /// Read access to the elements of a tensor, until dropped.
@@ -31,6 +32,8 @@ pub struct TensorMap<'a> {
     pub(super) dtype: DType,
     /// Nobody can change the bytes while we look.
     pub(super) stable: bool,
+    /// What must be told when we have done.
+    pub(super) _access: CpuAccess,
 }
 
 /// Write access to the elements of a tensor, until dropped.
@@ -48,6 +51,8 @@ pub struct TensorMapMut<'a> {
     pub(super) layout: Cow<'a, Layout>,
     pub(super) dtype: DType,
     pub(super) format: Option<PixelFormat>,
+    /// What must be told when we have done.
+    pub(super) _access: CpuAccess,
 }
 
 impl TensorMap<'_> {
@@ -96,7 +101,8 @@ impl TensorMapMut<'_> {
     /// Read access to the same elements.
     pub fn as_map(&self) -> TensorMap<'_> {
         let stable = true; // nobody else can write what we can
-        TensorMap { bytes: self.bytes, layout: &self.layout, dtype: self.dtype, stable }
+        let _access = CpuAccess::default(); // part of this one
+        TensorMap { bytes: self.bytes, layout: &self.layout, dtype: self.dtype, stable, _access }
     }
 
     /// The elements as bytes. An error if they are not contiguous.
@@ -137,7 +143,8 @@ impl TensorMapMut<'_> {
             None if index == 0 => Cow::Borrowed(&*self.layout),
             None => return Err(no_such_plane(None, index)),
         };
-        Ok(TensorMapMut { bytes: self.bytes, layout, dtype: self.dtype, format: None })
+        let _access = CpuAccess::default(); // part of this one
+        Ok(TensorMapMut { bytes: self.bytes, layout, dtype: self.dtype, format: None, _access })
     }
 
     /// Sets one element.

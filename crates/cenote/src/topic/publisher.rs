@@ -62,7 +62,7 @@ pub(crate) struct Publisher {
 }
 
 #[derive(Debug)]
-struct State {
+pub(super) struct State {
     /// The sequence of the next message.
     next: u64,
     /// The buffers of the messages in the ring, by sequence modulo depth.
@@ -115,7 +115,7 @@ impl Publisher {
         pool: TensorPool,
         config: &TopicConfig,
     ) -> Result<Arc<Publisher>> {
-        let shape = config.ring(T::max_words())?;
+        let shape = config.ring(T::max_words(), T::signature().is_tensor())?;
         let error = |source| Error::os("reserving a ring", source);
         let reservation = Budget::reserve(shape.words() * size_of::<u64>())?;
         let (words, ring_fd) = Words::create("cenote-ring", shape.words()).map_err(error)?;
@@ -148,7 +148,7 @@ impl Publisher {
         }))
     }
 
-    fn state(&self) -> LockGuard<'_, State> {
+    pub(super) fn state(&self) -> LockGuard<'_, State> {
         self.state.lock()
     }
 
@@ -157,10 +157,10 @@ impl Publisher {
         self.adopted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn check_process(&self) -> Result<()> {
+    pub(super) fn check_process(&self) -> Result<()> {
         match self.epoch == fork::epoch() {
             true => Ok(()),
-            false => Err(Error::Forked { pool: self.name.to_string() }),
+            false => Err(Error::ForkedTopic { topic: self.name.to_string() }),
         }
     }
 
@@ -171,7 +171,7 @@ impl Publisher {
     /// Sends a message; `policy` says what to do if a subscriber is in the way.
     pub(crate) fn send<T: Message>(&self, message: &T, policy: Policy) -> Result<()> {
         self.check_process()?;
-        let staged = message.carried().map_or(Ok(None), |tensor| self.stage(tensor))?;
+        let staged = message.carried().map_or(Ok(None), |tensor| self.stage(tensor, policy))?;
         let tensor = staged.as_ref().or(message.carried());
         let state = self.make_room(self.state(), policy)?;
         let old =
@@ -248,7 +248,7 @@ impl Publisher {
     }
 
     /// Waits until no subscriber needs the message that the next one pushes out.
-    fn make_room<'a>(
+    pub(super) fn make_room<'a>(
         &'a self,
         mut state: LockGuard<'a, State>,
         policy: Policy,

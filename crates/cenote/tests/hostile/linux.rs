@@ -2,6 +2,7 @@ mod attacher;
 mod descriptor;
 mod flood;
 mod kernel;
+mod lender;
 mod observer;
 mod owner;
 mod publisher;
@@ -39,6 +40,7 @@ pub(crate) fn main() -> ExitCode {
         descriptor::TESTS,
         subscriber::TESTS,
         publisher::TESTS,
+        lender::TESTS,
         observer::TESTS,
     ];
     let trials = tests.iter().flat_map(|tests| tests.iter()).map(trial).collect();

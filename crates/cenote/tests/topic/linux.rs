@@ -5,6 +5,7 @@ mod fork;
 mod forward;
 mod frame;
 mod kind;
+mod lend;
 mod observe;
 mod policy;
 mod residue;
@@ -42,6 +43,7 @@ pub(crate) fn main() -> ExitCode {
         policy::TESTS,
         kind::TESTS,
         forward::TESTS,
+        lend::TESTS,
         thread::TESTS,
         sleep::TESTS,
         fork::TESTS,
@@ -78,6 +80,7 @@ fn child(role: &str) {
         arrival::ROLES,
         seed::ROLES,
         forward::ROLES,
+        lend::ROLES,
         sleep::ROLES,
         residue::ROLES,
         crowd::ROLES,
