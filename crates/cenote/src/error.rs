@@ -3,12 +3,16 @@
 //! Every variant carries what was asked and what was found. This module stands leftmost in the
 //! order of imports, so its fields are plain numbers and names rather than the types that failed.
 
+#[cfg(all(target_os = "linux", feature = "gl"))]
+mod gl;
 mod why;
 
 use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
+#[cfg(all(target_os = "linux", feature = "gl"))]
+pub use gl::{GlCode, GlError, GlGone};
 pub use why::{Holder, Limit, NotWritable, Shortage, Tried, Unavailable};
 
 /// A shape or a list of axes inside an error.
@@ -1059,6 +1063,11 @@ pub enum Error {
         /// The rule it breaks.
         rule: &'static str,
     },
+
+    /// Something about OpenGL.
+    #[cfg(all(target_os = "linux", feature = "gl"))]
+    #[error(transparent)]
+    Gl(#[from] GlError),
 
     /// The operating system refused.
     #[error("{op} failed: {source}")]

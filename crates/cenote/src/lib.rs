@@ -34,7 +34,7 @@
 //!   where [`Tensor::map_mut`] refuses.
 //! - **A tensor chooses its memory by itself** unless [`TensorOptions::memory`] says otherwise.
 //!   Where there are no DMA-BUFs it is in shared memory, and says why ([`Tensor::selection`]). OpenGL
-//!   buffers report that they are unavailable.
+//!   buffers are made by a `GlContext` alone (feature `gl`).
 //!
 //! Strides and offsets are in bytes throughout. File descriptors, sockets and shared memory are on
 //! Linux only.
@@ -50,6 +50,8 @@ mod domain;
 mod dtype;
 mod error;
 mod format;
+#[cfg(all(target_os = "linux", feature = "gl"))]
+mod gl;
 mod image;
 mod layout;
 mod memory;
@@ -60,6 +62,8 @@ mod pool;
 mod region;
 mod sync;
 mod tensor;
+#[cfg(all(target_os = "linux", feature = "gl"))]
+mod texture;
 #[cfg(target_os = "linux")]
 mod topic;
 
@@ -74,7 +78,13 @@ pub use device::{Device, cuda_available, cuda_device_count};
 pub use domain::Domain;
 pub use dtype::{DType, Element};
 pub use error::{Dims, Error, Holder, Limit, NotWritable, Result, Shortage, Tried, Unavailable};
+#[cfg(all(target_os = "linux", feature = "gl"))]
+pub use error::{GlCode, GlError, GlGone};
 pub use format::{Few, FormatKind, FourCc, ImageShape, PixelFormat, Plane, Planes};
+#[cfg(all(target_os = "linux", feature = "gl"))]
+pub use gl::{GlContext, GlInfo, GlStats, GlThread, GlWork};
+#[cfg(all(target_os = "linux", feature = "gl"))]
+pub use glow;
 pub use half::{bf16, f16};
 pub use image::{Image, Pixel, PixelArray, PixelValue};
 pub use layout::{Layout, MAX_DIMS, Runs};
@@ -97,6 +107,8 @@ pub use pool::{
 pub use tensor::{BufferIdentity, Tensor, TensorMap, TensorMapMut, TensorOptions};
 #[cfg(target_os = "linux")]
 pub use tensor::{PlaneDescriptor, PoolName, TensorDescriptor, TensorPool};
+#[cfg(all(target_os = "linux", feature = "gl"))]
+pub use texture::{DmaBufImage, GlTexture};
 #[cfg(target_os = "linux")]
 pub use topic::{
     Topic,
@@ -130,6 +142,10 @@ mod pages {
 
     #[doc = include_str!("../../../guide/dma.md")]
     struct Dma;
+
+    #[cfg(feature = "gl")]
+    #[doc = include_str!("../../../guide/opengl.md")]
+    struct OpenGl;
 
     #[doc = include_str!("../../../guide/pools.md")]
     struct Pools;

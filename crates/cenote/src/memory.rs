@@ -9,6 +9,8 @@ pub(crate) mod heaps;
 #[cfg(target_os = "linux")]
 pub(crate) mod import;
 pub(crate) mod mem;
+#[cfg(all(target_os = "linux", feature = "gl"))]
+pub(crate) mod pbo;
 pub(crate) mod select;
 #[cfg(target_os = "linux")]
 pub(crate) mod shm;
@@ -22,7 +24,7 @@ use crate::error::{Error, Result, Unavailable};
 /// A kind of memory.
 ///
 /// The heap and shared memory are on every Linux machine. DMA-BUFs need a device that gives them out,
-/// and the right to use it.
+/// and the right to use it. OpenGL buffers are made by a context, never by themselves.
 ///
 /// ```
 /// use cenote::TensorMemory;
@@ -41,7 +43,7 @@ pub enum TensorMemory {
     Dma = 1,
     /// Shared memory (a sealed memfd), which other processes can map.
     Shm = 2,
-    /// An OpenGL pixel buffer object. Not available yet.
+    /// An OpenGL pixel buffer object: made by a `GlContext` (feature `gl`), and by nothing else.
     Pbo = 3,
 }
 
@@ -93,7 +95,7 @@ impl TensorMemory {
             _ if select::force_mem().unwrap_or(false) => Err(Unavailable::ForcedMem),
             TensorMemory::Shm => shm_availability(),
             TensorMemory::Dma => dma_availability(),
-            TensorMemory::Pbo => Err(Unavailable::NotSupported),
+            TensorMemory::Pbo => Err(Unavailable::NeedsContext),
         }
     }
 }

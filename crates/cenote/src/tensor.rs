@@ -18,6 +18,8 @@ mod descriptor;
 mod dma;
 #[cfg(target_os = "linux")]
 mod fd;
+#[cfg(all(target_os = "linux", feature = "gl"))]
+mod gl;
 #[cfg(target_os = "linux")]
 mod home;
 mod image;
@@ -59,7 +61,6 @@ use crate::error::{Error, NotWritable, Result};
 use crate::format::PixelFormat;
 use crate::layout::Layout;
 use crate::memory::TensorMemory;
-use crate::memory::access::{CpuAccess, Direction};
 use crate::memory::select::{Origin, Selection};
 use crate::memory::storage::{Protection, Storage};
 use crate::region::Region;
@@ -209,7 +210,7 @@ impl Tensor {
     /// Tensors are made here: the layout is checked against dtype and buffer.
     #[inline]
     fn over(buffer: Handle, layout: Layout, dtype: DType) -> Result<Tensor> {
-        Tensor::check(&layout, dtype, buffer.storage().region.len())?;
+        Tensor::check(&layout, dtype, buffer.storage().len())?;
         Ok(Tensor::of(buffer, layout, dtype))
     }
 
@@ -336,7 +337,8 @@ impl Tensor {
     ///
     /// On heap and shared memory this is no system call and takes nanoseconds. The bytes of a DMA-BUF
     /// are mapped all the time; two system calls, here and when the guard is dropped, tell the kernel
-    /// that the CPU looks at them, so that it sees what devices wrote.
+    /// that the CPU looks at them, so that it sees what devices wrote. An OpenGL buffer is waited for
+    /// until the GPU has done what it was told to.
     ///
     /// ```
     /// use cenote::Tensor;
@@ -349,11 +351,10 @@ impl Tensor {
     /// # Ok::<(), cenote::Error>(())
     /// ```
     pub fn map(&self) -> Result<TensorMap<'_>> {
-        let storage = self.buffer.storage();
-        let _access = CpuAccess::begin(&storage.dma, Direction::Read)?;
+        let (bytes, _access) = self.buffer.storage().read()?;
         let stable = self.buffer.is_stable();
-        let bytes = storage.region.bytes();
-        Ok(TensorMap { bytes, layout: &self.layout, dtype: self.dtype, stable, _access })
+        let (base, layout) = (0, &self.layout);
+        Ok(TensorMap { bytes, base, layout, dtype: self.dtype, stable, _access })
     }
 
     /// Makes the elements accessible for writing.
@@ -377,9 +378,14 @@ impl Tensor {
     /// ```
     pub fn map_mut(&mut self) -> Result<TensorMapMut<'_>> {
         let (dtype, format, layout) = (self.dtype, self.format, Cow::Borrowed(&self.layout));
-        let (bytes, dma) = self.buffer.bytes_mut().map_err(|why| Error::NotWritable { why })?;
-        let _access = CpuAccess::begin(dma, Direction::ReadWrite)?;
-        Ok(TensorMapMut { bytes, layout, dtype, format, _access })
+        let refused = |why| Error::NotWritable { why };
+        let storage = self.buffer.storage_mut().map_err(refused)?;
+        let (len, foreign) = (storage.len(), storage.foreign());
+        // The planes of an image may lie beyond its elements.
+        let range = || if format.is_some() { 0..len } else { layout.byte_range() };
+        let written = storage.write(range)?;
+        let (bytes, base, _access) = written.ok_or_else(|| refused(foreign))?;
+        Ok(TensorMapMut { bytes, base, layout, dtype, format, _access })
     }
 }
 

@@ -41,6 +41,7 @@ impl DepthImage {
                 point.copy_from_slice(&camera.project(pixel % width, pixel / width, depth));
             }
         })?;
+        drop(map);
         Ok(cloud)
     }
 
@@ -71,6 +72,7 @@ impl DepthImage {
             let point = camera.project(pixel % width, pixel / width, depth);
             values[3 * pixel..][..3].copy_from_slice(&point);
         })?;
+        drop(map);
         Ok(cloud)
     }
 

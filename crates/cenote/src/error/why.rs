@@ -17,6 +17,9 @@ pub enum Unavailable {
     /// This build has no code for it.
     #[error("this version of cenote cannot allocate it yet")]
     NotSupported,
+    /// It is made by something else than options: a `GlContext`.
+    #[error("only an OpenGL context makes it (`GlContext`, feature `gl`)")]
+    NeedsContext,
     /// The operating system has nothing like it.
     #[error("this operating system does not have it")]
     Platform,

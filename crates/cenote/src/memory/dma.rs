@@ -83,13 +83,10 @@ pub(crate) fn allocate(request: &Request<'_>, grants: &mut Grants) -> Result<Sto
     let dma = map.dmabuf().cloned();
     Ok(Storage {
         protection: protection(&map),
-        region: Region::map(map, Access::Write),
         memory: TensorMemory::Dma,
-        stable: true,
         fd: memfd,
         dma,
-        kept: None,
-        _reservation: None,
+        ..Storage::heap(Region::map(map, Access::Write), None)
     })
 }
 
@@ -107,14 +104,11 @@ pub(crate) fn import(fd: OwnedFd, facts: &Facts, needed: usize, import: Import) 
     let map = open(fd, facts, needed as u64, import.access())?;
     let dma = map.dmabuf().cloned();
     Ok(Storage {
-        region: Region::map(map, import.access()),
         memory: TensorMemory::Dma,
         stable: import == Import::Trusted,
         protection: Protection::Convention,
-        fd: None,
         dma,
-        kept: None,
-        _reservation: None,
+        ..Storage::heap(Region::map(map, import.access()), None)
     })
 }
 

@@ -39,6 +39,9 @@ pub(crate) struct Request<'a> {
     /// The user named the memory, and so knows what others could do to it.
     #[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "for DMA-BUFs"))]
     pub(crate) asked: bool,
+    /// The context that is asked, where the memory is an OpenGL buffer.
+    #[cfg(all(target_os = "linux", feature = "gl"))]
+    pub(crate) gl: Option<&'a crate::gl::GlContext>,
     #[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "only shared memory is named"))]
     pub(crate) name: Option<&'a str>,
     pub(crate) advice: Advice,
@@ -151,7 +154,7 @@ impl Grants {
         }
     }
 
-    #[cfg(not(target_os = "linux"))]
+    #[cfg(any(not(target_os = "linux"), feature = "gl"))]
     pub(crate) fn refuse_all(&mut self, advice: Advice) {
         let refused = || Err(io::ErrorKind::Unsupported.into());
         if advice.huge_pages {
@@ -307,6 +310,10 @@ fn allocate_kind(
     request: &Request<'_>,
     grants: &mut Grants,
 ) -> Result<Storage> {
+    #[cfg(all(target_os = "linux", feature = "gl"))]
+    if let (TensorMemory::Pbo, Some(context)) = (memory, request.gl) {
+        return crate::memory::pbo::allocate(context, request, grants);
+    }
     memory.availability().map_err(|why| Error::Unavailable { memory: memory.name(), why })?;
     match memory {
         TensorMemory::Mem => mem::allocate(request, grants),

@@ -39,14 +39,9 @@ pub(crate) fn allocate(request: &Request<'_>, grants: &mut Grants) -> Result<Sto
         .map_err(|source| Error::os("mapping shared memory", source))?;
     grants.advise(request.advice, &map);
     Ok(Storage {
-        region: Region::map(map, Access::Write),
         memory: TensorMemory::Shm,
-        stable: true,
-        protection: Protection::Kernel,
         fd: Some(fd),
-        dma: None,
-        kept: None,
-        _reservation: None,
+        ..Storage::heap(Region::map(map, Access::Write), None)
     })
 }
 
@@ -64,14 +59,11 @@ pub(crate) fn import(fd: OwnedFd, facts: &Facts, needed: usize, import: Import) 
         .map_err(|source| Error::os("mapping shared memory", source))?;
     let sealed = is_write_sealed(facts);
     Ok(Storage {
-        region: Region::map(map, access),
         memory: TensorMemory::Shm,
         stable: import == Import::Trusted || sealed,
         protection: if sealed { Protection::Kernel } else { Protection::Convention },
         fd: Some(fd),
-        dma: None,
-        kept: None,
-        _reservation: Some(reservation),
+        ..Storage::heap(Region::map(map, access), Some(reservation))
     })
 }
 

@@ -1,17 +1,21 @@
 //! Storage: a region together with what its kind of memory adds to it.
 
 use std::fmt;
+use std::ops::Range;
+#[cfg(target_os = "linux")]
+use std::os::fd::OwnedFd;
 
-use crate::error::NotWritable;
+use crate::error::{NotWritable, Result};
 use crate::memory::TensorMemory;
+use crate::memory::access::{CpuAccess, Direction};
 use crate::memory::budget::Reservation;
+#[cfg(all(target_os = "linux", feature = "gl"))]
+use crate::memory::pbo::Pbo;
 #[cfg(target_os = "linux")]
 use crate::os::dmabuf::DmaBuf;
 #[cfg(target_os = "linux")]
 use crate::region::Kept;
 use crate::region::Region;
-#[cfg(target_os = "linux")]
-use std::os::fd::OwnedFd;
 
 /// What keeps other processes from writing the memory of a tensor that they have.
 ///
@@ -47,6 +51,9 @@ pub(crate) type ByDevices = ();
 pub(crate) struct Storage {
     pub(crate) region: Region,
     pub(crate) memory: TensorMemory,
+    /// The buffer of a device that has the bytes; the region has none then.
+    #[cfg(all(target_os = "linux", feature = "gl"))]
+    pub(crate) pbo: Option<Pbo>,
     /// Nobody can change the bytes while they are shared: they are this process's own, or sealed.
     pub(crate) stable: bool,
     /// What keeps those from writing the bytes who are given them.
@@ -73,12 +80,6 @@ impl Storage {
         }
     }
 
-    /// All bytes, to be written, where they may be, and what devices know them by.
-    pub(crate) fn bytes_mut(&mut self) -> Option<(&mut [u8], &ByDevices)> {
-        let Storage { region, dma, .. } = self;
-        Some((region.bytes_mut()?, dma))
-    }
-
     /// Whether a forked child shares the bytes with its parent, for good: there is no private mapping
     /// of a DMA-BUF.
     #[cfg(target_os = "linux")]
@@ -91,6 +92,8 @@ impl Storage {
         Storage {
             region,
             memory: TensorMemory::Mem,
+            #[cfg(all(target_os = "linux", feature = "gl"))]
+            pbo: None,
             stable: true,
             protection: Protection::Kernel,
             #[cfg(target_os = "linux")]
@@ -100,5 +103,62 @@ impl Storage {
             kept: None,
             _reservation: reservation,
         }
+    }
+
+    /// Storage of bytes in a buffer of a device.
+    #[cfg(all(target_os = "linux", feature = "gl"))]
+    pub(crate) fn pbo(pbo: Pbo, reservation: Reservation) -> Self {
+        let nothing = Region::vec(Vec::<u8>::new());
+        let (memory, pbo) = (TensorMemory::Pbo, Some(pbo));
+        Storage { memory, pbo, ..Storage::heap(nothing, Some(reservation)) }
+    }
+
+    /// The number of bytes.
+    #[inline]
+    pub(crate) fn len(&self) -> usize {
+        #[cfg(all(target_os = "linux", feature = "gl"))]
+        if let Some(pbo) = &self.pbo {
+            return pbo.len();
+        }
+        self.region.len()
+    }
+
+    /// All bytes, to be looked at while the access lasts.
+    #[inline]
+    pub(crate) fn read(&self) -> Result<(&[u8], CpuAccess<'_>)> {
+        #[cfg(all(target_os = "linux", feature = "gl"))]
+        if let Some(pbo) = &self.pbo {
+            return Ok(CpuAccess::read_pbo(pbo.read()?));
+        }
+        let access = CpuAccess::begin(&self.dma, Direction::Read)?;
+        Ok((self.region.bytes(), access))
+    }
+
+    /// At least the bytes of `range`, to be written while the access lasts, and where in the buffer
+    /// they begin. None if the memory must not be written.
+    #[inline]
+    pub(crate) fn write(
+        &mut self,
+        #[cfg_attr(
+            not(all(target_os = "linux", feature = "gl")),
+            expect(unused_variables, reason = "only some memories are mapped in part")
+        )]
+        range: impl FnOnce() -> Range<usize>,
+    ) -> Result<Option<(&mut [u8], usize, CpuAccess<'_>)>> {
+        #[cfg(all(target_os = "linux", feature = "gl"))]
+        if self.pbo.is_some() {
+            return self.write_pbo(range());
+        }
+        let Some(bytes) = self.region.bytes_mut() else { return Ok(None) };
+        Ok(Some((bytes, 0, CpuAccess::begin(&self.dma, Direction::ReadWrite)?)))
+    }
+
+    #[cfg(all(target_os = "linux", feature = "gl"))]
+    fn write_pbo(
+        &mut self,
+        range: Range<usize>,
+    ) -> Result<Option<(&mut [u8], usize, CpuAccess<'_>)>> {
+        let written = self.pbo.as_mut().map(|pbo| pbo.write(range)).transpose()?;
+        Ok(written.map(CpuAccess::write_pbo))
     }
 }

@@ -302,8 +302,7 @@ impl<S: Spared> Owner<S> {
         named(holders)
     }
 
-    /// This process and everybody who is attached, with what they hold if anything.
-    /// For others, to whom this process is one like the rest.
+    /// This process and everybody who is attached, with what they hold if anything: for others, to whom this process is one like the rest.
     pub(super) fn processes(&self) -> Vec<Holder> {
         self.unready();
         self.state().look(self.serials());

@@ -12,7 +12,7 @@ use crate::error::Result;
 #[cfg(target_os = "linux")]
 use crate::memory::access::{CpuAccess, Direction};
 use crate::memory::select::Selection;
-use crate::memory::storage::{ByDevices, Protection, Storage};
+use crate::memory::storage::{Protection, Storage};
 #[cfg(target_os = "linux")]
 use crate::os::dmabuf::DmaBuf;
 #[cfg(target_os = "linux")]
@@ -307,8 +307,8 @@ impl Handle {
         Arc::ptr_eq(self.arc(), other.arc())
     }
 
-    /// The bytes for writing, if nobody else could be looking at them, and what devices know them by.
-    pub(crate) fn bytes_mut(&mut self) -> Result<(&mut [u8], &ByDevices), NotWritable> {
+    /// The storage for writing, if nobody else could be looking at its bytes.
+    pub(crate) fn storage_mut(&mut self) -> Result<&mut Storage, NotWritable> {
         let reason = self.not_writable().unwrap_or(NotWritable::Shared);
         let buffer = self.0.as_mut().and_then(Arc::get_mut).ok_or(reason)?;
         if *buffer.published.get_mut() {
@@ -317,10 +317,10 @@ impl Handle {
         if buffer.is_parents() {
             return Err(NotWritable::Forked);
         }
-        buffer.storage.bytes_mut().ok_or(reason)
+        if buffer.storage.region.is_writable() { Ok(&mut buffer.storage) } else { Err(reason) }
     }
 
-    /// Why [`Handle::bytes_mut`] would refuse now, as far as can be told without `&mut`.
+    /// Why [`Handle::storage_mut`] would refuse now, as far as can be told without `&mut`.
     pub(crate) fn not_writable(&self) -> Option<NotWritable> {
         let buffer = self.arc();
         if !buffer.storage.region.is_writable() {
@@ -367,10 +367,10 @@ fn come_home(mut buffer: Arc<Buffer>) -> Arc<Buffer> {
     // Pairs with the Release by which the other handles were dropped.
     fence(Ordering::Acquire);
     buffer.at_home.store(true, Ordering::Relaxed);
-    if buffer.identity.token.get().is_some()
+    if buffer.identity.is_watched()
         && let Some(buffer) = Arc::get_mut(&mut buffer)
     {
-        buffer.identity.token.take();
+        buffer.identity.end();
     }
     buffer
 }
@@ -397,11 +397,64 @@ pub struct BufferIdentity {
     id: AtomicU64,
     /// Made when first asked for: most buffers are never watched.
     token: OnceLock<Arc<()>>,
+    /// What is to be done when the last tensor of the buffer is gone.
+    #[cfg(all(target_os = "linux", feature = "gl"))]
+    ends: OnceLock<Ends>,
+}
+
+/// Called when dropped.
+#[cfg(all(target_os = "linux", feature = "gl"))]
+#[derive(Default)]
+struct Ends(std::sync::Mutex<Vec<Box<dyn FnOnce() + Send>>>);
+
+#[cfg(all(target_os = "linux", feature = "gl"))]
+impl Drop for Ends {
+    fn drop(&mut self) {
+        let ends = self.0.get_mut().unwrap_or_else(std::sync::PoisonError::into_inner);
+        ends.drain(..).for_each(|end| end());
+    }
+}
+
+#[cfg(all(target_os = "linux", feature = "gl"))]
+impl std::fmt::Debug for Ends {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Ends")
+    }
 }
 
 impl BufferIdentity {
     fn new() -> Self {
-        BufferIdentity { id: AtomicU64::new(0), token: OnceLock::new() }
+        BufferIdentity {
+            id: AtomicU64::new(0),
+            token: OnceLock::new(),
+            #[cfg(all(target_os = "linux", feature = "gl"))]
+            ends: OnceLock::new(),
+        }
+    }
+
+    /// Has `end` called when the last tensor of the buffer is gone, on the thread that drops it.
+    #[cfg(all(target_os = "linux", feature = "gl"))]
+    pub(crate) fn at_end(&self, end: Box<dyn FnOnce() + Send>) {
+        let ends = &self.ends.get_or_init(Ends::default).0;
+        ends.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push(end);
+    }
+
+    /// Whether anybody watches it.
+    #[cfg(target_os = "linux")]
+    fn is_watched(&self) -> bool {
+        #[cfg(feature = "gl")]
+        if self.ends.get().is_some() {
+            return true;
+        }
+        self.token.get().is_some()
+    }
+
+    /// The last tensor of the buffer is gone, but not the buffer.
+    #[cfg(target_os = "linux")]
+    fn end(&mut self) {
+        self.token.take();
+        #[cfg(feature = "gl")]
+        self.ends.take();
     }
 
     /// A number that no other buffer of this process has, or ever had. Numbers go up in the

@@ -27,14 +27,12 @@ impl Tensor {
         let region = unsafe { Region::part(map, 0..len, Access::Read) };
         let region = region.ok_or(Error::OutOfBuffer { start: 0, end: len as i128, len })?;
         let storage = Storage {
-            region,
             memory: TensorMemory::Dma,
             stable: false,
             protection: Protection::Convention,
-            fd: None,
             dma,
             kept: Some(loan),
-            _reservation: None,
+            ..Storage::heap(region, None)
         };
         let selection = Selection::given(TensorMemory::Dma, Origin::Captured);
         let layout = Layout::contiguous(&[len], DType::U8.size())?;

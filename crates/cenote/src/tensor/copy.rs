@@ -69,7 +69,7 @@ impl Tensor {
     /// ```
     pub fn make_mut(&mut self) -> Result<TensorMapMut<'_>> {
         // Not `not_writable`, which without `&mut` could miss what another thread did last.
-        if self.buffer.bytes_mut().is_err() {
+        if self.buffer.storage_mut().is_err() {
             *self = self.copied(CopyReason::MakeMut)?;
         }
         self.map_mut()
@@ -123,7 +123,7 @@ impl Tensor {
         for plane in 0..source.plane_count() {
             let from = source.samples(plane)?;
             let to = self.samples(plane)?.layout().clone();
-            copy_runs(self.map_mut()?.bytes, &to, &from)?;
+            copy_runs(&mut self.map_mut()?, &to, &from)?;
             copied += from.nbytes();
         }
         Ok(copied)
@@ -139,12 +139,12 @@ fn extend_unaligned<T: Element>(elements: &mut Vec<T>, run: &[u8]) -> Result<()>
 }
 
 /// Copies the bytes of `from` to where `to`, a layout of as many elements, puts them.
-fn copy_runs(bytes: &mut [u8], to: &Layout, from: &Tensor) -> Result<()> {
+fn copy_runs(target: &mut TensorMapMut<'_>, to: &Layout, from: &Tensor) -> Result<()> {
     let map = from.map()?;
     let mut sources = map.runs();
     let mut source: &[u8] = &[];
-    for target in to.runs() {
-        let mut target = &mut bytes[target];
+    for run in to.runs() {
+        let mut target = target.at_mut(run);
         while !target.is_empty() {
             if source.is_empty() {
                 // Both have equally many bytes, so the source does not run out first.

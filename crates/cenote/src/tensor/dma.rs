@@ -45,7 +45,7 @@ impl Tensor {
     #[allow(unsafe_code, reason = "the promises cannot be checked")]
     pub unsafe fn dmabuf_mut(&mut self) -> Result<BorrowedFd<'_>> {
         self.check_one_buffer("dmabuf_mut")?;
-        self.buffer.bytes_mut().map_err(|why| Error::NotWritable { why })?;
+        self.buffer.storage_mut().map_err(|why| Error::NotWritable { why })?;
         Ok(self.buffer.dmabuf("DMA-BUF")?.as_fd())
     }
 

@@ -259,15 +259,6 @@ fn region(map: Arc<Map>, home: Home) -> Result<Handle> {
     // Another process's owner can still write, and ought not to: that much is not trusted.
     let stable = !matches!(home.pool, PoolRef::Leased(_));
     let memory = if dma.is_some() { TensorMemory::Dma } else { TensorMemory::Shm };
-    let storage = Storage {
-        region,
-        memory,
-        stable,
-        protection,
-        fd: None,
-        dma,
-        kept: None,
-        _reservation: None,
-    };
+    let storage = Storage { memory, stable, protection, dma, ..Storage::heap(region, None) };
     Ok(Handle::pooled(storage, Selection::given(memory, Origin::Pooled), home))
 }

@@ -37,6 +37,8 @@ pub struct TensorOptions {
     advice: Advice,
     /// The memory is named, but not by the user.
     unasked: bool,
+    #[cfg(all(target_os = "linux", feature = "gl"))]
+    gl: Option<crate::gl::GlContext>,
 }
 
 impl TensorOptions {
@@ -58,10 +60,21 @@ impl TensorOptions {
         self
     }
 
+    /// Asks for a buffer of an OpenGL context.
+    #[cfg(all(target_os = "linux", feature = "gl"))]
+    pub(crate) fn gl(mut self, context: &crate::gl::GlContext) -> Self {
+        self.gl = Some(context.clone());
+        self.memory(TensorMemory::Pbo)
+    }
+
     /// The kind of memory that another tensor has, for a copy of it.
     pub(crate) fn memory_of(self, tensor: &Tensor) -> Self {
         // A copy of what the kernel protects is protected, too.
         let unasked = tensor.protection() == Protection::Kernel;
+        #[cfg(all(target_os = "linux", feature = "gl"))]
+        if let Some(context) = tensor.gl_context() {
+            return self.gl(&context);
+        }
         TensorOptions { unasked, ..self.memory(tensor.memory()) }
     }
 
@@ -187,6 +200,8 @@ impl TensorOptions {
             align: check_alignment(self.alignment.unwrap_or(MIN_ALIGN))?.max(MIN_ALIGN),
             memory: self.memory,
             asked: self.memory.is_some() && !self.unasked,
+            #[cfg(all(target_os = "linux", feature = "gl"))]
+            gl: self.gl.as_ref(),
             name: self.name.as_deref().map(check_name).transpose()?,
             advice: self.advice,
         };

@@ -402,7 +402,7 @@ pub(crate) fn lease_packed(
 /// All that a packed layout of so many bytes needs of its buffer.
 #[inline]
 fn check_len(buffer: &Handle, needed: usize) -> Result<()> {
-    let len = buffer.storage().region.len();
+    let len = buffer.storage().len();
     if needed <= len {
         return Ok(());
     }

@@ -69,7 +69,7 @@ fn alloc_image(
 
 /// The whole buffer: an image may have samples beyond its elements.
 fn cleared(mut tensor: Tensor) -> Result<Tensor> {
-    tensor.map_mut()?.bytes.fill(0);
+    tensor.map_mut()?.all_mut().fill(0);
     Ok(tensor)
 }
 

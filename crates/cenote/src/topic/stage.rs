@@ -49,6 +49,7 @@ impl Publisher {
                     None => StagedBecause::NotAdopted,
                 }
             }
+            None if tensor.memory() == TensorMemory::Pbo => StagedBecause::Pbo,
             None => StagedBecause::Heap,
         };
         drop(self.make_room(self.state(), policy)?);

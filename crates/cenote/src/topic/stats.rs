@@ -15,13 +15,16 @@ pub enum StagedBecause {
     FarPlanes,
     /// It came from a pool whose owner is dead: nobody could attach to it any more.
     OwnerGone,
+    /// It is in an OpenGL buffer, which no other process sees.
+    Pbo,
 }
 
-pub(crate) const REASONS: [StagedBecause; 4] = [
+pub(crate) const REASONS: [StagedBecause; 5] = [
     StagedBecause::Heap,
     StagedBecause::NotAdopted,
     StagedBecause::FarPlanes,
     StagedBecause::OwnerGone,
+    StagedBecause::Pbo,
 ];
 
 /// How often, and how much, was copied for one reason.
