@@ -50,6 +50,19 @@ pub trait Domain: sealed::Sealed + Sized + Clone + Send + 'static {
     /// Puts together what a peer sent. Everything is checked.
     #[doc(hidden)]
     fn from_parts(tensor: Tensor, meta: &Meta) -> Result<Self>;
+
+    /// The same of other memory, with the metadata of this one.
+    #[doc(hidden)]
+    fn over(&self, tensor: Tensor) -> Result<Self> {
+        Self::from_parts(tensor, &self.meta())
+    }
+
+    /// The words that stand for it in another process, metadata included.
+    #[cfg(target_os = "linux")]
+    #[doc(hidden)]
+    fn describe(&self) -> Result<TensorDescriptor> {
+        describe(self)
+    }
 }
 
 impl sealed::Sealed for Tensor {}

@@ -324,6 +324,12 @@ pub enum Error {
         why: NotWritable,
     },
 
+    /// A tensor was to be shared with another process while somebody has borrowed it to write.
+    #[error(
+        "the bytes are lent to somebody who may write them (a writable array, say); drop that, or send a copy"
+    )]
+    Lent,
+
     /// A file descriptor was asked of memory that has none.
     #[error("{memory} memory has no {wanted}; allocate the tensor in {instead}")]
     NoFd {

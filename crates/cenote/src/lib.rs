@@ -104,7 +104,7 @@ pub use pool::{
     garbage::remove_dead,
     stats::PoolStats,
 };
-pub use tensor::{BufferIdentity, Tensor, TensorMap, TensorMapMut, TensorOptions};
+pub use tensor::{BufferIdentity, Loan, Tensor, TensorMap, TensorMapMut, TensorOptions};
 #[cfg(target_os = "linux")]
 pub use tensor::{PlaneDescriptor, PoolName, TensorDescriptor, TensorPool};
 #[cfg(all(target_os = "linux", feature = "gl"))]

@@ -200,6 +200,11 @@ impl Region {
         self.len
     }
 
+    /// Where the bytes begin, for those who are told what they may do there.
+    pub(crate) fn start(&self) -> NonNull<u8> {
+        self.ptr
+    }
+
     /// All bytes.
     pub(crate) fn bytes(&self) -> &[u8] {
         // SAFETY: the contract of this module: initialised, valid while `self` lives, and nobody

@@ -23,6 +23,7 @@ mod gl;
 #[cfg(target_os = "linux")]
 mod home;
 mod image;
+mod loan;
 mod map;
 #[cfg(target_os = "linux")]
 mod message;
@@ -37,6 +38,7 @@ mod plane;
 pub(crate) mod pool;
 pub(crate) mod process_pool;
 mod rows;
+mod sharing;
 mod view;
 
 use std::borrow::Cow;
@@ -47,6 +49,7 @@ use std::sync::Arc;
 pub use buffer::BufferIdentity;
 #[cfg(target_os = "linux")]
 pub use descriptor::TensorDescriptor;
+pub use loan::Loan;
 pub use map::{TensorMap, TensorMapMut};
 pub(crate) use map::{cast, cast_mut, check_dtype};
 pub use options::TensorOptions;
@@ -200,6 +203,27 @@ impl Tensor {
         // SAFETY: the caller's promise, word for word.
         let region = unsafe { Region::foreign(ptr, len, release) };
         Tensor::adopt(region, layout, dtype)
+    }
+
+    /// The same for memory that its owner, or others, may go on writing, as with an array of another
+    /// language. What is read then is whatever is there; `bool` elements cannot be had as a slice.
+    ///
+    /// # Safety
+    /// Until `release` is called, the `len` bytes at `ptr` are valid for reads and initialised, and
+    /// nobody writes them while they are [mapped](Tensor::map) or copied.
+    #[allow(unsafe_code, reason = "foreign memory cannot be checked")]
+    pub unsafe fn from_changeable_parts(
+        ptr: NonNull<u8>,
+        len: usize,
+        layout: Layout,
+        dtype: DType,
+        release: impl FnOnce() + Send + 'static,
+    ) -> Result<Tensor> {
+        // SAFETY: the caller's promise; what is more, nobody relies on values staying what they are.
+        let region = unsafe { Region::foreign(ptr, len, release) };
+        let selection = Selection::given(TensorMemory::Mem, Origin::Adopted);
+        let storage = Storage { stable: false, ..Storage::heap(region, None) };
+        Tensor::over(Handle::new(storage, selection), layout, dtype)
     }
 
     fn adopt(region: Region, layout: Layout, dtype: DType) -> Result<Tensor> {

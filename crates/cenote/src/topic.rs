@@ -187,7 +187,17 @@ impl<T: Message> Topic<T> {
     /// [`stats`](Topic::stats). If a subscriber is slow, the [`Policy`] decides.
     pub fn send(&self, message: &T) -> Result<()> {
         let publisher = self.publisher()?;
-        publisher.send(message, publisher.policy())
+        Self::send_as(publisher, message, publisher.policy())
+    }
+
+    fn send_as(publisher: &Publisher, message: &T, policy: Policy) -> Result<()> {
+        loop {
+            match publisher.send(message, policy) {
+                // Lent after it was found not to be: now that is seen, and it is copied.
+                Err(Error::Lent) => {}
+                done => return done,
+            }
+        }
     }
 
     /// Sends a message if no subscriber has to be waited for.
@@ -197,7 +207,7 @@ impl<T: Message> Topic<T> {
             Policy::Block(_) => Policy::Reject,
             policy => policy,
         };
-        publisher.send(message, policy)
+        Self::send_as(publisher, message, policy)
     }
 
     /// The next message, if there is one. Never waits.

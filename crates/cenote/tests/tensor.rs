@@ -58,6 +58,7 @@ pub(crate) const TABLE: &[(&str, Test)] = table![
     slices_of_strided_views_are_refused
     writes_go_through_strided_handles
     others_alive_forbid_writing
+    what_is_lent_can_be_written_by_pointer_and_not_be_shared
     make_mut_copies_only_when_it_must
     make_mut_leaves_the_others_alone
     identity_is_shared_by_views_and_clones
@@ -471,6 +472,35 @@ fn others_alive_forbid_writing(memory: TensorMemory) {
     drop(tensor);
     view.map_mut().unwrap().set(&[0, 0], 9u16).unwrap();
     assert_eq!(view.map().unwrap().get::<u16>(&[0, 0]).unwrap(), 9);
+}
+
+#[allow(unsafe_code, reason = "what is tested")]
+fn what_is_lent_can_be_written_by_pointer_and_not_be_shared(memory: TensorMemory) {
+    let mut tensor = counting(memory, &[3, 4]);
+    let row = tensor.index(0, 1).unwrap();
+    let (first, second) = (tensor.lend().unwrap(), row.lend().unwrap());
+    assert!(tensor.is_lent() && row.is_lent());
+    assert_eq!(second.as_ptr().addr() - first.as_ptr().addr(), 8);
+    assert_eq!(second.as_ptr().cast_const(), row.as_ptr());
+    // SAFETY: the first element of the row, which nobody looks at.
+    unsafe { second.as_ptr().cast::<u16>().write(99) };
+    assert_eq!(tensor.map().unwrap().get::<u16>(&[1, 0]).unwrap(), 99);
+    drop(first);
+    #[cfg(target_os = "linux")]
+    {
+        let shared = tensor.clone_fd().map(drop).unwrap_err();
+        let expected = matches!(shared, Error::Lent | Error::NoFd { .. });
+        assert!(expected && (memory != TensorMemory::Shm || shared.to_string().contains("lent")));
+    }
+    assert_eq!(why(&mut tensor), NotWritable::Shared);
+    drop((second, row));
+    assert!(!tensor.is_lent());
+    tensor.map_mut().unwrap();
+    #[cfg(target_os = "linux")]
+    if tensor.clone_fd().is_ok() {
+        let refused = tensor.lend().map(drop).unwrap_err();
+        assert!(matches!(refused, Error::NotWritable { why: NotWritable::Published }));
+    }
 }
 
 fn make_mut_copies_only_when_it_must(memory: TensorMemory) {
@@ -1137,6 +1167,7 @@ const ADOPTED: &[(&str, fn())] = plain![
     vectors_are_adopted_where_they_stand
     owners_are_kept_and_dropped_once
     foreign_memory_is_released_when_it_does_not_fit
+    foreign_memory_that_may_change_is_not_taken_at_its_word
     arrays_are_adopted_or_copied_in_order
 ];
 
@@ -1214,6 +1245,20 @@ fn foreign_memory_is_released_when_it_does_not_fit() {
     let (tensor, released) = lend(Layout::contiguous(&[2], 1).unwrap(), DType::U16);
     assert!(matches!(tensor, Err(Error::ItemSize { layout: 1, size: 2, .. })));
     assert!(released.load(Ordering::Relaxed));
+}
+
+fn foreign_memory_that_may_change_is_not_taken_at_its_word() {
+    static BYTES: [u8; 4] = [0, 1, 0, 1];
+    let layout = Layout::contiguous(&[4], 1).unwrap();
+    let start = NonNull::from(&BYTES).cast();
+    // SAFETY: static bytes live forever and never change.
+    #[allow(unsafe_code, reason = "what is tested")]
+    let tensor = unsafe { Tensor::from_changeable_parts(start, 4, layout, DType::Bool, || ()) };
+    let tensor = tensor.unwrap();
+    assert!(matches!(tensor.lend(), Err(Error::NotWritable { why: NotWritable::Foreign })));
+    let refused = tensor.map().unwrap().as_slice::<bool>().map(drop).unwrap_err();
+    assert!(matches!(refused, Error::Changeable { .. }), "{refused}");
+    assert_eq!(tensor.to_vec::<bool>().unwrap(), [false, true, false, true]);
 }
 
 fn arrays_are_adopted_or_copied_in_order() {

@@ -2,13 +2,15 @@
 
 use std::ops::Deref;
 #[cfg(target_os = "linux")]
+use std::sync::atomic::AtomicBool;
+#[cfg(target_os = "linux")]
 use std::sync::atomic::fence;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
 use crate::error::NotWritable;
 #[cfg(target_os = "linux")]
-use crate::error::Result;
+use crate::error::{Error, Result};
 #[cfg(target_os = "linux")]
 use crate::memory::access::{CpuAccess, Direction};
 use crate::memory::select::Selection;
@@ -23,6 +25,9 @@ use crate::pool::owner::Owner;
 use crate::region::Map;
 #[cfg(target_os = "linux")]
 use crate::tensor::home::Home;
+#[cfg(target_os = "linux")]
+use crate::tensor::sharing::Lent;
+use crate::tensor::sharing::Sharing;
 
 /// What all clones and views of a tensor share.
 #[derive(Debug)]
@@ -30,9 +35,9 @@ pub struct Buffer {
     storage: Storage,
     identity: BufferIdentity,
     selection: Selection,
-    /// Set once, when another process may have the bytes. Never cleared while handles exist:
-    /// there is no knowing when the last of the others lets go.
-    published: AtomicBool,
+    /// Whether another process may have the bytes, and who may write them. Once published, always
+    /// so while handles exist: there is no knowing when the last of the others lets go.
+    sharing: Sharing,
     /// The pool that the bytes go back to.
     #[cfg(target_os = "linux")]
     home: Option<Home>,
@@ -55,7 +60,7 @@ impl Handle {
             storage,
             identity: BufferIdentity::new(),
             selection,
-            published: AtomicBool::new(false),
+            sharing: Sharing::default(),
             #[cfg(target_os = "linux")]
             home: None,
             #[cfg(target_os = "linux")]
@@ -74,7 +79,7 @@ impl Handle {
             storage,
             identity: BufferIdentity::new(),
             selection,
-            published: AtomicBool::new(false),
+            sharing: Sharing::default(),
             home: Some(home),
             lent: AtomicBool::new(false),
             at_home: AtomicBool::new(false),
@@ -122,17 +127,24 @@ impl Buffer {
         self.home.as_ref()
     }
 
-    /// Makes sure that the bytes stay as they are from here on, as far as this process is
-    /// concerned.
-    #[cfg(target_os = "linux")]
-    pub(crate) fn set_published(&self) {
-        // Relaxed: nobody can write while `self` is borrowed, for writing takes the sole handle, and
-        // becoming that (`Arc::get_mut` acquires what dropping the others released) comes after.
-        self.published.store(true, Ordering::Relaxed);
+    pub(crate) fn sharing(&self) -> &Sharing {
+        &self.sharing
     }
 
+    /// Makes sure that the bytes stay as they are from here on, as far as this process is
+    /// concerned. An error while somebody has borrowed them to write.
+    ///
+    /// Nobody else can write while `self` is borrowed, for that takes the sole handle, and becoming it
+    /// (`Arc::get_mut` acquires what dropping the others released) comes after.
+    #[cfg(target_os = "linux")]
+    #[inline]
+    pub(crate) fn set_published(&self) -> Result<()> {
+        self.sharing.publish().map_err(|Lent| Error::Lent)
+    }
+
+    #[inline]
     pub(crate) fn is_published(&self) -> bool {
-        self.published.load(Ordering::Relaxed)
+        self.sharing.is_published()
     }
 
     /// Whether somebody, or some device, may still be using the bytes when no handle is left.
@@ -147,7 +159,6 @@ impl Buffer {
     pub(crate) fn publish(&self, wanted: &'static str) -> Result<std::os::fd::BorrowedFd<'_>> {
         use std::os::fd::AsFd;
 
-        use crate::error::Error;
         use crate::os::memfd;
 
         if self.home.is_some() {
@@ -156,7 +167,7 @@ impl Buffer {
         let Some(fd) = &self.storage.fd else {
             if let Some(dma) = &self.storage.dma {
                 self.check_not_inherited()?;
-                self.set_published();
+                self.set_published()?;
                 return Ok(dma.as_fd());
             }
             let memory = self.storage.memory.name();
@@ -166,12 +177,15 @@ impl Buffer {
             };
             return Err(Error::NoFd { memory, wanted, instead });
         };
+        if self.sharing.is_lent() {
+            return Err(Error::Lent);
+        }
         // The seal first: where it is refused, nothing was given away and writing may go on.
         if self.storage.region.is_writable() {
             self.check_not_inherited()?;
             memfd::forbid_writing(fd).map_err(|source| Error::os("sealing memory", source))?;
         }
-        self.set_published();
+        self.set_published()?;
         if self.storage.dma.is_some() {
             // Whoever gets the file beneath a DMA-BUF cannot do this: it shows what devices wrote.
             drop(CpuAccess::begin(&self.storage.dma, Direction::Read)?);
@@ -182,8 +196,6 @@ impl Buffer {
     /// A child must not give away what its parent, which would not know, goes on writing.
     #[cfg(target_os = "linux")]
     fn check_not_inherited(&self) -> Result<()> {
-        use crate::error::Error;
-
         let written = self.storage.region.is_writable() && !self.is_published();
         if self.epoch != fork::epoch() && written {
             return Err(Error::NotWritable { why: NotWritable::Forked });
@@ -196,16 +208,14 @@ impl Buffer {
     pub(crate) fn publish_dmabuf(&self, wanted: &'static str) -> Result<&DmaBuf> {
         let dma = self.dmabuf(wanted)?;
         self.check_not_inherited()?;
+        self.set_published()?;
         self.lent.store(true, Ordering::Relaxed);
-        self.set_published();
         Ok(dma)
     }
 
     /// The DMA-BUF, for this process and its devices alone.
     #[cfg(target_os = "linux")]
     pub(crate) fn dmabuf(&self, wanted: &'static str) -> Result<&DmaBuf> {
-        use crate::error::Error;
-
         let memory = self.storage.memory.name();
         let none = Error::NoFd { memory, wanted, instead: "dma memory" };
         self.storage.dma.as_ref().ok_or(none)
@@ -226,7 +236,6 @@ impl Buffer {
     /// are left alone by convention, which whoever asked for one accepted.
     #[cfg(target_os = "linux")]
     pub(crate) fn for_adoption(&self) -> Result<Option<(Arc<std::os::fd::OwnedFd>, Arc<Map>)>> {
-        use crate::error::Error;
         use crate::pool::files;
 
         let by_convention = self.storage.outlives_fork();
@@ -251,7 +260,7 @@ impl Buffer {
     #[cfg(target_os = "linux")]
     pub(crate) fn renew(&self) {
         self.identity.id.store(0, Ordering::Relaxed);
-        self.published.store(false, Ordering::Relaxed);
+        self.sharing.renew();
         self.at_home.store(false, Ordering::Relaxed);
     }
 }
@@ -311,7 +320,7 @@ impl Handle {
     pub(crate) fn storage_mut(&mut self) -> Result<&mut Storage, NotWritable> {
         let reason = self.not_writable().unwrap_or(NotWritable::Shared);
         let buffer = self.0.as_mut().and_then(Arc::get_mut).ok_or(reason)?;
-        if *buffer.published.get_mut() {
+        if buffer.sharing.is_published() {
             return Err(NotWritable::Published);
         }
         if buffer.is_parents() {
@@ -325,7 +334,7 @@ impl Handle {
         let buffer = self.arc();
         if !buffer.storage.region.is_writable() {
             Some(buffer.storage.foreign())
-        } else if buffer.published.load(Ordering::Relaxed) {
+        } else if buffer.sharing.is_published() {
             Some(NotWritable::Published)
         } else if buffer.is_parents() {
             Some(NotWritable::Forked)

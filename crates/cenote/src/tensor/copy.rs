@@ -8,6 +8,7 @@ use crate::copies::{self, CopyReason};
 use crate::dtype::{DType, Element};
 use crate::error::{Error, Result};
 use crate::layout::Layout;
+use crate::memory::TensorMemory;
 use crate::memory::budget::Budget;
 use crate::tensor::image::image_layout;
 use crate::tensor::map::{cast, check_dtype};
@@ -51,6 +52,21 @@ impl Tensor {
         self.copied(CopyReason::ToContiguous)
     }
 
+    /// A copy whose elements lie side by side in row-major order, in memory of the kind asked for. It
+    /// always copies, and [`copies`](crate::copies) counts it. An image stays one, as with
+    /// [`to_contiguous`](Tensor::to_contiguous).
+    ///
+    /// ```
+    /// use cenote::{DType, Tensor, TensorMemory};
+    ///
+    /// let tensor = Tensor::new(&[4], DType::U8)?;
+    /// assert_eq!(tensor.to_memory(TensorMemory::Mem)?.memory(), TensorMemory::Mem);
+    /// # Ok::<(), cenote::Error>(())
+    /// ```
+    pub fn to_memory(&self, memory: TensorMemory) -> Result<Tensor> {
+        self.copied_to(memory, CopyReason::CopiedOut)
+    }
+
     /// Write access: to these very bytes where [`map_mut`](Tensor::map_mut) allows it, else to a
     /// copy that takes their place in this handle. Other handles keep the old bytes.
     ///
@@ -76,7 +92,14 @@ impl Tensor {
     }
 
     fn copied(&self, reason: CopyReason) -> Result<Tensor> {
-        let options = TensorOptions::new().memory_of(self);
+        self.copied_with(TensorOptions::new().memory_of(self), reason)
+    }
+
+    fn copied_to(&self, memory: TensorMemory, reason: CopyReason) -> Result<Tensor> {
+        self.copied_with(TensorOptions::new().memory(memory), reason)
+    }
+
+    fn copied_with(&self, options: TensorOptions, reason: CopyReason) -> Result<Tensor> {
         let stride = self.effective_row_stride().filter(|_| reason == CopyReason::MakeMut);
         let options = if stride.is_none() { options.row_alignment(1) } else { options };
         let copy = match (self.format, self.image_size()) {

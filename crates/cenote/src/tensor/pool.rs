@@ -327,8 +327,9 @@ impl Tensor {
         Ok(TensorDescriptor::of(self, (home.uid(), home.publish()), place, home.slot.offset))
     }
 
-    /// Whether others can attach to the pool that it is in; `None` if it is in none.
-    pub(crate) fn is_attachable(&self) -> Option<bool> {
+    /// Whether others can attach to the pool that it is in, as they must for a descriptor to be of
+    /// use: its owner lives, and has not closed it. `None` if it is in none.
+    pub fn is_attachable(&self) -> Option<bool> {
         self.buffer.home().map(Home::is_attachable)
     }
 
@@ -353,7 +354,7 @@ impl Tensor {
         }
         let home = self.buffer.home().ok_or(Error::NoDescriptor)?;
         home.check_process()?;
-        self.buffer.set_published();
+        self.buffer.set_published()?;
         Ok(home)
     }
 

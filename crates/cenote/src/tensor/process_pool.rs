@@ -12,6 +12,21 @@ use crate::memory::select;
 use crate::tensor::image::image_layout;
 use crate::tensor::{Tensor, TensorMapMut};
 
+impl Tensor {
+    /// Allocates a tensor of zeros in the [pool of this process](crate::TensorPool::of_process), so
+    /// that it can be sent, or described, without a copy. Under `CENOTE_FORCE_MEM`, and on systems
+    /// without shared memory, it is on the heap.
+    pub fn pooled_zeros(shape: &[usize], dtype: DType) -> Result<Tensor> {
+        zeros(shape, dtype)
+    }
+
+    /// A packed copy in the pool of this process, or where [`pooled_zeros`](Tensor::pooled_zeros)
+    /// would be. [`copies`](crate::copies) counts it.
+    pub fn to_pooled(&self) -> Result<Tensor> {
+        copy(self, CopyReason::CopiedIn)
+    }
+}
+
 /// A tensor of zeros in the process's pool.
 pub(crate) fn zeros(shape: &[usize], dtype: DType) -> Result<Tensor> {
     cleared(alloc(shape, dtype)?)

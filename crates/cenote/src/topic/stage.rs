@@ -38,6 +38,7 @@ impl Publisher {
     pub(super) fn stage(&self, tensor: &Tensor, policy: Policy) -> Result<Option<Tensor>> {
         let why = match tensor.is_attachable() {
             _ if tensor.has_far_planes() => StagedBecause::FarPlanes,
+            _ if tensor.is_lent() => StagedBecause::Lent,
             Some(true) => {
                 self.pool.lend_pool_of(tensor);
                 return Ok(None);

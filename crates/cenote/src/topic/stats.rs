@@ -17,14 +17,18 @@ pub enum StagedBecause {
     OwnerGone,
     /// It is in an OpenGL buffer, which no other process sees.
     Pbo,
+    /// It is [lent](crate::Tensor::lend) to somebody who may go on writing it, such as an array of
+    /// Python.
+    Lent,
 }
 
-pub(crate) const REASONS: [StagedBecause; 5] = [
+pub(crate) const REASONS: [StagedBecause; 6] = [
     StagedBecause::Heap,
     StagedBecause::NotAdopted,
     StagedBecause::FarPlanes,
     StagedBecause::OwnerGone,
     StagedBecause::Pbo,
+    StagedBecause::Lent,
 ];
 
 /// How often, and how much, was copied for one reason.

@@ -28,6 +28,7 @@ pub(crate) const TESTS: &[Test] = &[
     ("configurations_that_make_no_sense_are_refused", configs),
     ("namespaces_are_apart", namespaces),
     ("what_others_cannot_see_is_staged_and_counted", staged),
+    ("what_is_lent_is_staged_and_what_was_sent_is_not_lent", lent),
     ("what_was_sent_is_for_good", for_good),
 ];
 
@@ -296,6 +297,32 @@ fn staged() {
     assert_eq!(copies.len(), 1, "{copies:?}");
     assert_eq!((copies[0].reason, copies[0].count), (StagedBecause::Heap, 2));
     assert_eq!(copies[0].bytes, 2 * 8000);
+}
+
+#[allow(unsafe_code, reason = "what is tested")]
+fn lent() {
+    let topic = topic::<Tensor>(&unique(), "");
+    topic.subscribe().unwrap();
+    let pool = TensorPool::new(unique(), TensorPoolConfig::small()).unwrap();
+    let shm = Tensor::options().memory(TensorMemory::Shm).create(&[10], DType::U64).unwrap();
+    for tensor in [pool.alloc(&[10], DType::U64).unwrap(), shm] {
+        let loan = tensor.lend().unwrap();
+        // SAFETY: ten elements, lent to us, and nobody looks.
+        unsafe { loan.as_ptr().write_bytes(0, 80) };
+        assert!(pool.is_owner() && topic.send(&tensor).is_ok());
+        // SAFETY: the same; who received a copy does not see it.
+        unsafe { loan.as_ptr().write_bytes(1, 80) };
+        assert_eq!(topic.recv().unwrap().to_vec::<u64>().unwrap(), [0; 10]);
+        assert!(tensor.descriptor().is_err(), "not while it is lent");
+        drop(loan);
+        topic.send(&tensor).unwrap();
+        assert!(matches!(tensor.lend(), Err(Error::NotWritable { why: NotWritable::Published })));
+        assert_eq!(topic.recv().unwrap().to_vec::<u64>().unwrap(), [0x0101_0101_0101_0101; 10]);
+    }
+    let copies = topic.stats().copies;
+    assert_eq!(copies.len(), 1, "{copies:?}");
+    assert_eq!((copies[0].reason, copies[0].count), (StagedBecause::Lent, 2));
+    assert_eq!(copies[0].bytes, 160);
 }
 
 fn for_good() {

@@ -1,0 +1,45 @@
+"""How tensors travel through queues and pipes of ``multiprocessing``: by descriptor.
+
+Plain ``pickle`` knows nothing of this and copies.
+"""
+
+from collections.abc import Callable
+from multiprocessing import parent_process, util
+from multiprocessing.reduction import ForkingPickler
+from typing import Any
+
+from ._cenote import Tensor, _arrived, _depart, _linger
+
+# How many seconds a process that is done waits for others to take what it put into their queues.
+_PATIENCE = 5.0
+
+
+def _rebuild(cls: type[Any], descriptor: bytes, address: bytes, token: bytes) -> Any:
+    try:
+        return cls.from_descriptor(descriptor)
+    finally:
+        # Also if it failed: nobody else will take it out of the queue.
+        _arrived(address, token)
+
+
+def _reduce(what: Any) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+    return _rebuild, (type(what), *_depart(what))
+
+
+def _linger_at_exit(_: object = None) -> None:
+    """A child that returns right after ``queue.put(tensor)`` would take the tensor with it."""
+    if parent_process() is not None:
+        # After -5, with which queues have their last items written.
+        util.Finalize(None, _linger, args=(_PATIENCE,), exitpriority=-10)
+
+
+def register(*classes: type[Any]) -> None:
+    for cls in classes:
+        ForkingPickler.register(cls, _reduce)
+
+
+register(Tensor)
+
+# In a child that was spawned, and in one that will be forked.
+_linger_at_exit()
+util.register_after_fork(_linger_at_exit, _linger_at_exit)

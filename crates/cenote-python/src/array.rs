@@ -1,0 +1,86 @@
+//! numpy arrays over a tensor's memory, and tensors over that of arrays.
+#![allow(unsafe_code, reason = "numpy's C interface takes pointers")]
+
+use std::ffi::c_int;
+use std::ptr::NonNull;
+
+use cenote::{MAX_DIMS, Tensor};
+use numpy::npyffi::{NPY_ARRAY_WRITEABLE, PY_ARRAY_API, PyArrayObject, npy_intp};
+use numpy::{PyUntypedArray, PyUntypedArrayMethods};
+use pyo3::PyTypeInfo;
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+
+use crate::call;
+use crate::dlpack::anchored;
+use crate::dtype;
+use crate::error::{Result, bad_argument};
+use crate::export::{Export, Memory, Wanted};
+
+/// The array over the tensor's memory, without a copy. It keeps the memory alive.
+pub(crate) fn array<'py>(
+    py: Python<'py>,
+    tensor: &Tensor,
+    wanted: Wanted,
+) -> Result<Bound<'py, PyUntypedArray>> {
+    let descr = dtype::descr(py, tensor.dtype())?;
+    let export = Export::new(tensor, wanted)?;
+    let mut dims = [0 as npy_intp; MAX_DIMS];
+    let mut strides = [0 as npy_intp; MAX_DIMS];
+    let sizes = dims.iter_mut().zip(tensor.shape());
+    sizes.for_each(|(to, &from)| *to = from.cast_signed());
+    strides.iter_mut().zip(tensor.strides()).for_each(|(to, &from)| *to = from);
+    let flags = if export.is_writable() { NPY_ARRAY_WRITEABLE } else { 0 };
+    let (address, base) = (export.address(), Bound::new(py, Memory(export))?);
+    // SAFETY: numpy takes over a reference to the dtype. Shape and strides are a layout's, which
+    // lies inside the buffer at `address`; they are at least as long as the number of dimensions
+    // says, which is at most MAX_DIMS. The memory is writable if the flag says so.
+    let made = unsafe {
+        PY_ARRAY_API.PyArray_NewFromDescr(
+            py,
+            PyUntypedArray::type_object_raw(py),
+            descr.clone().into_ptr().cast(),
+            c_int::try_from(tensor.ndim()).unwrap_or_default(),
+            dims.as_mut_ptr(),
+            strides.as_mut_ptr(),
+            address.cast(),
+            flags,
+            std::ptr::null_mut(),
+        )
+    };
+    // SAFETY: numpy gives a new reference, or null with an exception set.
+    let made = unsafe { Bound::from_owned_ptr_or_err(py, made) }?;
+    let raw = made.as_ptr().cast::<PyArrayObject>();
+    // SAFETY: it is an array, new and without a base; the reference to the base is taken over,
+    // also in case of failure.
+    let failed = unsafe { PY_ARRAY_API.PyArray_SetBaseObject(py, raw, base.into_ptr()) };
+    if failed != 0 {
+        return Err(PyErr::fetch(py).into());
+    }
+    Ok(made.cast_into::<PyUntypedArray>().map_err(PyErr::from)?)
+}
+
+/// The tensor over an array's memory, to be read, without a copy. It keeps the array.
+pub(crate) fn adopt(array: &Bound<'_, PyUntypedArray>) -> Result<Tensor> {
+    let dtype = dtype::from_descr(&array.dtype())?;
+    let (below, layout) = anchored(array.shape(), array.strides(), dtype.size())?;
+    // SAFETY: it is an array, so there is one behind the pointer.
+    let data = unsafe { (*array.as_array_ptr()).fields.data }.cast::<u8>();
+    let start = NonNull::new(data.wrapping_sub(below));
+    let start = start.ok_or_else(|| bad_argument("the array has no memory"))?;
+    let (len, keeps) = (layout.byte_range().end, array.clone().unbind());
+    // SAFETY: an array's shape and strides lead to elements in memory that it keeps, from the lowest
+    // address among them on. Its reference is given back when the tensor is gone.
+    Ok(unsafe { Tensor::from_changeable_parts(start, len, layout, dtype, move || drop(keeps)) }?)
+}
+
+/// The array that numpy makes of anything.
+pub(crate) fn to_array<'py>(given: &Bound<'py, PyAny>) -> Result<Bound<'py, PyUntypedArray>> {
+    if let Ok(array) = given.cast::<PyUntypedArray>() {
+        return Ok(array.clone());
+    }
+    static ASARRAY: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    let asarray = ASARRAY.import(given.py(), "numpy", "asarray")?;
+    let array = call::call(asarray, (given,), None)?;
+    Ok(array.cast_into().map_err(PyErr::from)?)
+}

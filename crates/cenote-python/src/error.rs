@@ -1,0 +1,136 @@
+//! Errors of the core as exceptions. The classes are in `cenote/_errors.py`.
+
+use cenote::Error;
+use pyo3::exceptions::PyRuntimeError;
+use pyo3::prelude::*;
+use pyo3::types::PyType;
+
+/// The result of whatever Python calls.
+pub(crate) type Result<T, E = Raised> = std::result::Result<T, E>;
+
+/// An exception, made of an error of the core or raised by Python itself.
+#[derive(Debug)]
+pub(crate) struct Raised(PyErr);
+
+impl From<PyErr> for Raised {
+    fn from(error: PyErr) -> Self {
+        Raised(error)
+    }
+}
+
+impl From<Raised> for PyErr {
+    fn from(raised: Raised) -> Self {
+        raised.0
+    }
+}
+
+impl From<Error> for Raised {
+    fn from(error: Error) -> Self {
+        raise(class(&error), error.to_string(), errno(&error))
+    }
+}
+
+/// An exception of cenote, by the name of its class.
+pub(crate) fn raise(class: &str, message: String, errno: Option<i32>) -> Raised {
+    Python::attach(|py| match find(py, class) {
+        Ok(class) => match errno {
+            Some(errno) => PyErr::from_type(class, (errno, message)),
+            None => PyErr::from_type(class, (message,)),
+        },
+        // During the exit of the interpreter nothing can be imported any more.
+        Err(_) => PyRuntimeError::new_err(message),
+    })
+    .into()
+}
+
+/// A bad argument.
+pub(crate) fn bad_argument(message: impl Into<String>) -> Raised {
+    raise("ArgumentError", message.into(), None)
+}
+
+fn find<'py>(py: Python<'py>, class: &str) -> PyResult<Bound<'py, PyType>> {
+    Ok(py.import("cenote._errors")?.getattr(class)?.cast_into::<PyType>()?)
+}
+
+fn errno(error: &Error) -> Option<i32> {
+    match error {
+        Error::Os { source, .. } | Error::Directory { source, .. } => source.raw_os_error(),
+        _ => None,
+    }
+}
+
+/// The class for each error. What is new in the core is an `Error` until it is listed here.
+fn class(error: &Error) -> &'static str {
+    match error {
+        Error::TooManyDims { .. }
+        | Error::ZeroDim { .. }
+        | Error::ZeroItemSize
+        | Error::SizeOverflow { .. }
+        | Error::StrideCount { .. }
+        | Error::OutOfBuffer { .. }
+        | Error::EmptyView { .. }
+        | Error::NotAPermutation { .. }
+        | Error::ReshapeLen { .. }
+        | Error::ReshapeNeedsCopy { .. }
+        | Error::SqueezeLen { .. }
+        | Error::NotContiguous { .. }
+        | Error::Misaligned { .. }
+        | Error::InvalidValue { .. }
+        | Error::OddStrides { .. }
+        | Error::Overlapping { .. }
+        | Error::WrongLen { .. }
+        | Error::BadAlignment { .. }
+        | Error::BadName { .. }
+        | Error::UnknownMemory { .. }
+        | Error::BadEnv { .. }
+        | Error::UnknownFormat { .. }
+        | Error::FormatShape { .. }
+        | Error::FormatLayout { .. }
+        | Error::NoFormat { .. }
+        | Error::BadRowStride { .. }
+        | Error::UnalignedRoi { .. }
+        | Error::PlaneCount { .. }
+        | Error::UnknownDevice { .. }
+        | Error::BadConfig { .. }
+        | Error::TextTooLong { .. }
+        | Error::PixelLen { .. }
+        | Error::ValueRange { .. }
+        | Error::OtherImage { .. }
+        | Error::ImageBytes { .. }
+        | Error::CloudLayout { .. }
+        | Error::BadField { .. }
+        | Error::FieldCount { .. }
+        | Error::CloudFull { .. }
+        | Error::BadIntrinsics { .. }
+        | Error::BufferFull { .. }
+        | Error::TransferLen { .. } => "ArgumentError",
+        Error::NoSuchAxis { .. }
+        | Error::OutOfRange { .. }
+        | Error::BadIndex { .. }
+        | Error::NoSuchPlane { .. }
+        | Error::NoSuchPixel { .. } => "OutOfRange",
+        Error::WrongDType { .. }
+        | Error::UnknownDType { .. }
+        | Error::ItemSize { .. }
+        | Error::FormatDType { .. }
+        | Error::DepthDType { .. } => "DTypeError",
+        Error::NotWritable { .. } | Error::Lent => "ReadOnlyError",
+        Error::OutOfMemory { .. } => "OutOfMemory",
+        Error::PoolFull { .. } | Error::TooManyLeases { .. } => "PoolFull",
+        Error::NoSuchPool { .. } | Error::NoSuchField { .. } => "NotFound",
+        Error::Stale { .. } => "Stale",
+        Error::PoolExists { .. } => "PoolExists",
+        Error::NoAnswer { .. } | Error::SlowSubscriber { .. } => "Timeout",
+        Error::Forked { .. } => "Forked",
+        Error::Disconnected { .. }
+        | Error::Connect { .. }
+        | Error::AttachRefused { .. }
+        | Error::Expelled { .. }
+        | Error::NoSuchSegment { .. }
+        | Error::NoSuchSlot { .. }
+        | Error::BadMessage { .. } => "PeerError",
+        Error::TypeMismatch { .. } | Error::WrongKind { .. } => "TypeMismatch",
+        Error::Os { .. } | Error::Directory { .. } => "OsError",
+        _ => "Error",
+    }
+}

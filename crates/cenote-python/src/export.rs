@@ -1,0 +1,74 @@
+//! What keeps a tensor's memory alive, and counted, while Python has a pointer to it.
+//!
+//! Everything that hands out a pointer (arrays, buffers, capsules) keeps an [`Export`] for as long as
+//! the pointer may be used. One that can be written is a loan: as long as it is alive the tensor is
+//! not published, so nobody in another process reads what is being written.
+
+use cenote::{Loan, Tensor};
+use pyo3::prelude::*;
+
+use crate::error::Result;
+
+/// A pointer to a tensor's memory, and what keeps it valid. Dropping it needs no interpreter.
+#[derive(Debug)]
+pub(crate) enum Export {
+    /// To read.
+    Read(Tensor),
+    /// To read and write.
+    Write(Loan),
+}
+
+/// What is asked of an export.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Wanted {
+    /// Only to read.
+    Read,
+    /// To write where that is allowed, else to read.
+    Either,
+    /// To write, or it is an error.
+    Write,
+}
+
+impl Export {
+    pub(crate) fn new(tensor: &Tensor, wanted: Wanted) -> Result<Export> {
+        match wanted {
+            Wanted::Read => Ok(Export::Read(tensor.clone())),
+            Wanted::Write => Ok(Export::Write(tensor.lend()?)),
+            Wanted::Either => match tensor.lend() {
+                Ok(loan) => Ok(Export::Write(loan)),
+                Err(_) => Ok(Export::Read(tensor.clone())),
+            },
+        }
+    }
+
+    pub(crate) fn tensor(&self) -> &Tensor {
+        match self {
+            Export::Read(tensor) => tensor,
+            Export::Write(loan) => loan.tensor(),
+        }
+    }
+
+    pub(crate) fn is_writable(&self) -> bool {
+        matches!(self, Export::Write(_))
+    }
+
+    /// The address of the first element.
+    pub(crate) fn address(&self) -> *mut u8 {
+        self.tensor().as_ptr().cast_mut()
+    }
+}
+
+/// The base of an array: what is behind its memory.
+///
+/// It has no buffer of its own, so numpy cannot be talked into making a read-only array writable.
+#[pyclass(frozen, module = "cenote._cenote")]
+#[derive(Debug)]
+pub(crate) struct Memory(pub(crate) Export);
+
+#[pymethods]
+impl Memory {
+    fn __repr__(&self) -> String {
+        let access = if self.0.is_writable() { "to write" } else { "to read" };
+        format!("<memory of {:?}, {access}>", self.0.tensor())
+    }
+}

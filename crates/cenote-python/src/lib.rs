@@ -1,0 +1,46 @@
+//! The native part of the Python package `cenote`: one core call per function, and what Python needs
+//! around it.
+//!
+//! ```text
+//!   error, call, dtype, shape, timeout, index  →  export  →  buffer_protocol, dlpack, array  →  tensor  →  transit  →  pool
+//! ```
+//!
+//! Whatever Python sees of a tensor's memory goes through `export`: it keeps the memory alive, and
+//! has it counted while it may be written.
+#![allow(clippy::needless_pass_by_value, reason = "arguments from Python are values")]
+
+mod array;
+mod buffer_protocol;
+mod call;
+mod dlpack;
+mod dtype;
+mod error;
+mod export;
+mod index;
+mod pool;
+mod shape;
+mod tensor;
+mod timeout;
+mod transit;
+
+use pyo3::prelude::*;
+
+/// The native part of cenote.
+#[pymodule]
+mod _cenote {
+    #[pymodule_export]
+    use crate::pool::TensorPool;
+    #[pymodule_export]
+    use crate::tensor::Tensor;
+    #[pymodule_export]
+    use crate::tensor::copies;
+    #[pymodule_export]
+    use crate::transit::{_arrived, _depart, _linger, in_transit};
+
+    use super::*;
+
+    #[pymodule_init]
+    fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        module.add("__version__", env!("CARGO_PKG_VERSION"))
+    }
+}

@@ -1,0 +1,303 @@
+//! `cenote.TensorPool`.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use cenote::{DType, Error, Holder, PoolAccess, PoolName, Shortage, TensorPoolConfig, Wish};
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyInt, PyString};
+
+use crate::array;
+use crate::dtype::DTypeArg;
+use crate::error::{Raised, Result, bad_argument, raise};
+use crate::shape::ShapeArg;
+use crate::tensor::Tensor;
+use crate::timeout::{self, duration};
+use crate::transit;
+
+/// The name of a pool: a string, or a number.
+struct NameArg(PoolName);
+
+impl<'py> FromPyObject<'_, 'py> for NameArg {
+    type Error = Raised;
+
+    fn extract(given: Borrowed<'_, 'py, PyAny>) -> Result<Self> {
+        if given.is_instance_of::<PyInt>() {
+            let number = given.extract::<u32>();
+            let number = number.map_err(|_| bad_argument("a pool_id is from 0 to 4294967295"))?;
+            return Ok(NameArg(number.into()));
+        }
+        let name = given.cast::<PyString>().map_err(PyErr::from)?;
+        Ok(NameArg(name.to_str()?.into()))
+    }
+}
+
+/// A pool of tensors in shared memory.
+///
+/// >>> pool = cenote.TensorPool(pool_id=1, size_mb=1024, max_slots=1024)
+/// >>> frame = pool.alloc(shape=(1080, 1920, 3), dtype="float32")
+/// >>> pool.close()
+///
+/// The process that makes it owns it: only the owner allocates and writes; others `open` it, or get
+/// its tensors by descriptor, queue or topic, and read. Memory is reserved as it is needed, up to
+/// `size_mb` MiB. When a tensor and all arrays of it are gone, here and elsewhere, its memory is used
+/// again; a tensor that `alloc` gives holds whatever was there before.
+///
+/// `pool_id` is a number or a name. `max_slots` is the most tensors at a time, `slot_alignment` their
+/// alignment, `growth_mb` how much is reserved at a time (0: as the pool sees fit), `max_leases` how
+/// many tensors another process may hold at a time (0: half of them). `scrub` overwrites with zeros
+/// what is released; `group` lets the users of a group attach. `prefault`, `mlock` and `huge_pages` are
+/// wishes: `stats()["not_granted"]` tells which were refused.
+#[pyclass(frozen, weakref, module = "cenote")]
+#[derive(Debug)]
+pub(crate) struct TensorPool(Mutex<Option<cenote::TensorPool>>);
+
+impl TensorPool {
+    fn of(pool: cenote::TensorPool) -> TensorPool {
+        TensorPool(Mutex::new(Some(pool)))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<cenote::TensorPool>> {
+        // Put there and taken out whole.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The pool, unless it was closed.
+    pub(crate) fn get(&self) -> Result<cenote::TensorPool> {
+        let closed = || raise("Error", "the pool was closed".to_owned(), None);
+        self.lock().clone().ok_or_else(closed)
+    }
+}
+
+#[pymethods]
+impl TensorPool {
+    #[new]
+    #[pyo3(signature = (
+        pool_id=NameArg(1.into()), size_mb=1024, max_slots=1024, *, slot_alignment=64, growth_mb=0,
+        prefault=false, mlock=false, huge_pages=false, scrub=false, group=None, max_leases=0
+    ))]
+    #[allow(clippy::too_many_arguments, reason = "they are keywords")]
+    fn new(
+        py: Python<'_>,
+        pool_id: NameArg,
+        size_mb: usize,
+        max_slots: usize,
+        slot_alignment: usize,
+        growth_mb: usize,
+        prefault: bool,
+        mlock: bool,
+        huge_pages: bool,
+        scrub: bool,
+        group: Option<u32>,
+        max_leases: usize,
+    ) -> Result<TensorPool> {
+        let config = TensorPoolConfig {
+            pool_size: bytes(size_mb)?,
+            max_slots,
+            slot_alignment,
+            growth: bytes(growth_mb)?,
+            prefault,
+            mlock,
+            huge_pages,
+            scrub,
+            access: group.map_or(PoolAccess::SameUser, PoolAccess::Group),
+            max_leases,
+            ..TensorPoolConfig::default()
+        };
+        let made = py.detach(|| cenote::TensorPool::new(pool_id.0, config));
+        Ok(TensorPool::of(made?))
+    }
+
+    /// Attaches to a pool that another process owns, to read its tensors.
+    #[staticmethod]
+    #[pyo3(signature = (pool_id=NameArg(1.into())))]
+    fn open(py: Python<'_>, pool_id: NameArg) -> Result<TensorPool> {
+        Ok(TensorPool::of(py.detach(|| cenote::TensorPool::open(pool_id.0))?))
+    }
+
+    /// Allocates a tensor; with a timeout (in seconds) waits for room if the pool is full.
+    #[pyo3(signature = (shape, dtype=DTypeArg(DType::F32), *, timeout=None))]
+    fn alloc(
+        &self,
+        py: Python<'_>,
+        shape: ShapeArg,
+        dtype: DTypeArg,
+        timeout: Option<f64>,
+    ) -> Result<Tensor> {
+        let pool = self.get()?;
+        let tensor = match timeout {
+            None => pool.alloc(&shape, dtype.0)?,
+            Some(seconds) => alloc_waiting(py, &pool, &shape, dtype.0, duration(seconds)?)?,
+        };
+        Ok(tensor.into())
+    }
+
+    /// A copy in this pool of a tensor, or of whatever numpy makes an array of. Counted, in `stats` and
+    /// in `cenote.copies()`. For the owner only.
+    fn stage(&self, py: Python<'_>, array: &Bound<'_, PyAny>) -> Result<Tensor> {
+        let pool = self.get()?;
+        let source = match array.cast::<Tensor>() {
+            Ok(tensor) => tensor.get().0.clone(),
+            Err(_) => array::adopt(&array::to_array(array)?)?,
+        };
+        Ok(py.detach(|| pool.stage(&source))?.into())
+    }
+
+    /// How the pool is doing, as a dict of numbers.
+    ///
+    /// >>> with cenote.TensorPool("example", size_mb=64) as pool:
+    /// ...     frame = pool.alloc((480, 640))
+    /// ...     stats = pool.stats()
+    /// >>> stats["slots_in_use"], stats["pool_size"]
+    /// (1, 67108864)
+    ///
+    /// An allocation that waits counts as a failure every tenth of a second. For the owner only.
+    fn stats<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyDict>> {
+        let pool = self.get()?;
+        let stats = pool.stats()?;
+        let wishes: Vec<_> = stats.not_granted.iter().map(|&wish| wish_name(wish)).collect();
+        let dict = PyDict::new(py);
+        dict.set_item("slots_in_use", stats.slots_in_use)?;
+        dict.set_item("retired", stats.retired)?;
+        dict.set_item("max_slots", stats.max_slots)?;
+        dict.set_item("bytes_in_use", stats.bytes_in_use)?;
+        dict.set_item("bytes_reserved", stats.bytes_reserved)?;
+        dict.set_item("pool_size", stats.pool_size)?;
+        dict.set_item("peak_bytes", stats.peak_bytes)?;
+        dict.set_item("waste_bytes", stats.waste_bytes)?;
+        dict.set_item("segments", stats.segments)?;
+        dict.set_item("attachers", stats.attachers)?;
+        dict.set_item("socket_watched", stats.socket_watched)?;
+        dict.set_item("allocations", stats.allocations)?;
+        dict.set_item("failures", stats.failures)?;
+        dict.set_item("bytes_copied", stats.bytes_copied)?;
+        dict.set_item("in_transit", transit::count(Some(pool.uid())))?;
+        dict.set_item("not_granted", wishes)?;
+        Ok(dict)
+    }
+
+    /// Who holds tensors of this pool: this process, and those attached to it. A list of dicts with
+    /// `pid`, `program`, `slots`, `retired_slots` (which the owner let go of) and `longest` (how many
+    /// seconds ago the first of those). For the owner only.
+    fn holders<'py>(&self, py: Python<'py>) -> Result<Vec<Bound<'py, PyDict>>> {
+        let described = |holder: Holder| -> Result<_> {
+            let dict = PyDict::new(py);
+            dict.set_item("pid", holder.pid)?;
+            dict.set_item("program", holder.program)?;
+            dict.set_item("slots", holder.slots)?;
+            dict.set_item("retired_slots", holder.retired_slots)?;
+            dict.set_item("longest", holder.longest.as_secs_f64())?;
+            Ok(dict)
+        };
+        self.get()?.holders()?.into_iter().map(described).collect()
+    }
+
+    /// Frees every segment without a tensor in it; tells how many bytes. For the owner only.
+    fn trim(&self, py: Python<'_>) -> Result<usize> {
+        let pool = self.get()?;
+        Ok(py.detach(|| pool.trim())?)
+    }
+
+    /// The name.
+    #[getter]
+    fn name(&self) -> Result<String> {
+        Ok(self.get()?.name().to_owned())
+    }
+
+    /// The number that descriptors know it by.
+    #[getter]
+    fn uid(&self) -> Result<u64> {
+        Ok(self.get()?.uid())
+    }
+
+    /// Whether this process owns the pool, and so can allocate.
+    #[getter]
+    fn is_owner(&self) -> bool {
+        self.lock().as_ref().is_some_and(cenote::TensorPool::is_owner)
+    }
+
+    /// Whether the pool can be used: not closed, its owner alive, not inherited through fork.
+    #[getter]
+    fn is_alive(&self) -> bool {
+        self.lock().as_ref().is_some_and(cenote::TensorPool::is_alive)
+    }
+
+    /// Closes the pool: nobody finds it any more. Tensors and arrays of it stay as they are. The `with`
+    /// statement does this at its end; so does whatever drops the last reference.
+    fn close(&self, py: Python<'_>) {
+        let pool = self.lock().take();
+        py.detach(|| drop(pool));
+    }
+
+    fn __enter__(slf: Py<Self>) -> Py<Self> {
+        slf
+    }
+
+    fn __exit__(&self, py: Python<'_>, _type: Py<PyAny>, _value: Py<PyAny>, _traceback: Py<PyAny>) {
+        self.close(py);
+    }
+
+    fn __repr__(&self) -> String {
+        match &*self.lock() {
+            None => "<cenote.TensorPool, closed>".to_owned(),
+            Some(pool) => describe(pool),
+        }
+    }
+}
+
+/// Waits for room. The last failure is what there is to tell.
+fn alloc_waiting(
+    py: Python<'_>,
+    pool: &cenote::TensorPool,
+    shape: &[usize],
+    dtype: DType,
+    timeout: Duration,
+) -> Result<cenote::Tensor> {
+    let mut full = None;
+    let found = timeout::wait(py, Some(timeout), |slice| {
+        match pool.alloc_timeout(shape, dtype, slice) {
+            // Waiting does not help.
+            Err(error @ Error::PoolFull { why: Shortage::TooLarge, .. }) => Err(error),
+            Err(error @ (Error::PoolFull { .. } | Error::OutOfMemory { .. })) => {
+                full = Some(error);
+                Ok(None)
+            }
+            done => done.map(Some),
+        }
+    })?;
+    match (found, full) {
+        (Some(tensor), _) => Ok(tensor),
+        (None, Some(full)) => Err(full.into()),
+        (None, None) => Err(raise("Timeout", "no time to allocate".to_owned(), None)),
+    }
+}
+
+/// A wish by the name of the argument that asks for it.
+fn wish_name(wish: Wish) -> &'static str {
+    match wish {
+        Wish::HugePages => "huge_pages",
+        Wish::Prefault => "prefault",
+        Wish::Lock => "mlock",
+        _ => "unknown",
+    }
+}
+
+fn describe(pool: &cenote::TensorPool) -> String {
+    let name = pool.name();
+    match pool.stats() {
+        Ok(stats) => {
+            let (slots, most) = (stats.slots_in_use + stats.retired, stats.max_slots);
+            let (used, size) = (stats.bytes_in_use, stats.pool_size);
+            format!(
+                "<cenote.TensorPool {name:?}: {slots}/{most} slots, {used}/{size} bytes in use>"
+            )
+        }
+        Err(_) if pool.is_alive() => format!("<cenote.TensorPool {name:?}, of another process>"),
+        Err(_) => format!("<cenote.TensorPool {name:?}, not usable here>"),
+    }
+}
+
+fn bytes(mebibytes: usize) -> Result<usize> {
+    let fits = mebibytes.checked_mul(1 << 20);
+    fits.ok_or_else(|| bad_argument(format!("{mebibytes} MiB do not fit the address space")))
+}

@@ -1,0 +1,39 @@
+"""Every run has a directory of its own, so that nothing is found but what the tests made."""
+
+import itertools
+import os
+import shutil
+import tempfile
+
+import pytest
+
+# Before cenote is imported, and for the children too.
+_dir = tempfile.mkdtemp(prefix="cenote-test-")
+os.environ["CENOTE_DIR"] = _dir
+_owner = os.getpid()
+_numbers = itertools.count()
+
+
+def pytest_sessionfinish():
+    if os.getpid() == _owner:
+        shutil.rmtree(_dir, ignore_errors=True)
+
+
+def pytest_collection_modifyitems(items):
+    """Those with other libraries last: some start threads, and then no process should be forked."""
+    items.sort(key=lambda item: item.path.name == "test_clients.py")
+
+
+@pytest.fixture
+def name():
+    """A name that no other test has."""
+    return f"test-{os.getpid()}-{next(_numbers)}"
+
+
+@pytest.fixture
+def pool(name):
+    """A small pool of this process."""
+    import cenote
+
+    with cenote.TensorPool(name, size_mb=64, max_slots=64) as pool:
+        yield pool

@@ -1,0 +1,89 @@
+import array as arrays
+import hashlib
+import io
+import struct
+import zlib
+
+import cenote
+import numpy as np
+import pytest
+
+
+def filled(pool, dtype="uint8", shape=(4, 6)):
+    tensor = pool.alloc(shape, dtype)
+    tensor[...] = np.arange(tensor.size).reshape(shape)
+    return tensor
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "int8", "int16", "int32", "int64",
+                                   "uint8", "uint16", "uint32", "uint64", "bool", "complex64", "complex128"])  # fmt: skip
+def test_a_buffer_says_all_that_numpy_says(pool, dtype):
+    tensor = filled(pool, dtype)
+    view, expected = memoryview(tensor), tensor.numpy()
+    assert (view.shape, view.strides, view.itemsize, view.nbytes) == (
+        expected.shape, expected.strides, expected.itemsize, expected.nbytes)  # fmt: skip
+    assert np.asarray(view).dtype == expected.dtype
+    if not dtype.startswith("complex"):
+        assert struct.calcsize(view.format) == view.itemsize
+    assert view.tobytes() == expected.tobytes()
+
+
+def test_plain_bytes(pool):
+    tensor = filled(pool)
+    expected = tensor.tobytes()
+    assert bytes(tensor) == expected
+    assert hashlib.sha256(tensor).digest() == hashlib.sha256(expected).digest()
+    assert zlib.crc32(tensor) == zlib.crc32(expected)
+    assert io.BytesIO(tensor).getvalue() == expected
+    assert b"".join([tensor, tensor]) == expected * 2
+    assert np.frombuffer(tensor, "uint8").tobytes() == expected
+
+
+def test_writing_through_a_buffer(pool):
+    tensor = filled(pool)
+    io.BytesIO(bytes(range(24, 0, -1))).readinto(tensor)
+    assert tensor.numpy().ravel().tolist() == list(range(24, 0, -1))
+    memoryview(tensor)[1, 2] = 99
+    assert tensor[1, 2].item() == 99
+    assert not tensor.lent
+    tensor.descriptor()
+    with pytest.raises((TypeError, BufferError)):
+        io.BytesIO(bytes(24)).readinto(tensor)
+    assert memoryview(tensor).readonly
+
+
+def test_views_as_buffers(pool):
+    tensor = filled(pool)
+    for view in (tensor[1:3], tensor[:, 1:3], tensor.T, tensor[::-1], tensor[0, 0], tensor[:, ::2]):
+        assert np.asarray(memoryview(view)).tolist() == view.tolist()
+        assert bytes(memoryview(view)) == view.tobytes()
+    # Who cannot follow strides is refused.
+    with pytest.raises(BufferError):
+        hashlib.sha256(tensor[:, ::2])
+    with pytest.raises((TypeError, BufferError)):
+        io.BytesIO(bytes(12)).readinto(tensor[:, ::2])
+
+
+def test_a_buffer_outlives_its_tensor_and_pool(name):
+    pool = cenote.TensorPool(name, size_mb=64)
+    view = memoryview(filled(pool))
+    pool.close()
+    del pool
+    assert view[3, 5] == 23
+    view[3, 5] = 1
+    view.release()
+
+
+def test_a_released_buffer_is_not_counted(pool):
+    tensor = filled(pool)
+    with memoryview(tensor) as view, view[1:] as part:
+        assert tensor.lent and part.nbytes == 18
+    assert not tensor.lent
+    tensor.descriptor()
+
+
+def test_arrays_of_the_standard_library(pool):
+    tensor = filled(pool)
+    copied = arrays.array("B")
+    copied.frombytes(tensor)
+    assert copied.tolist() == list(range(24))

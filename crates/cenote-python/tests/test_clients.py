@@ -1,0 +1,185 @@
+"""Other libraries as they are used: over the same memory, read-only where it is."""
+
+import subprocess
+import sys
+
+import cenote
+import cv2
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+
+
+@pytest.fixture
+def jax():
+    # Not before it is needed: it starts threads, and a process with threads of others forks badly.
+    import jax
+
+    return jax
+
+
+def address(tensor):
+    return tensor.__array_interface__["data"][0]
+
+
+def image(pool, shape=(480, 640, 3)):
+    tensor = pool.alloc(shape, "uint8")
+    tensor[...] = np.arange(tensor.size, dtype="uint32").reshape(shape) % 251
+    return tensor
+
+
+def test_jax_takes_what_can_still_be_written_as_a_copy(jax, pool):
+    tensor = image(pool)
+    array = tensor.jax()
+    expected = np.array(tensor)
+    assert array.unsafe_buffer_pointer() != address(tensor)
+    tensor[...] = 0
+    assert (np.asarray(array) == expected).all()
+    assert not tensor.lent
+    with pytest.raises(BufferError, match="copy"):
+        tensor.jax(copy=False)
+
+
+def test_jax_takes_what_cannot_change_as_it_is(jax, pool):
+    tensor = image(pool)
+    tensor.descriptor()
+    array = tensor.jax()
+    assert array.unsafe_buffer_pointer() == address(tensor)
+    assert tensor.jax(copy=True).unsafe_buffer_pointer() != address(tensor)
+    expected = int(np.array(tensor).sum(dtype="int64"))
+    del tensor
+    assert pool.stats()["slots_in_use"] == 1
+    # Not even a computation that is told to take the memory over writes it.
+    doubled = jax.jit(lambda x: x + x, donate_argnums=0)(array)
+    assert int(doubled.astype(jax.numpy.int32).sum()) >= 0
+    del doubled
+    if not array.is_deleted():
+        assert int(array.astype(jax.numpy.int32).sum()) == expected
+    del array
+    assert pool.stats()["slots_in_use"] == 0
+
+
+RECEIVER = """
+import sys, cenote, jax, numpy as np
+tensor = cenote.Tensor.from_descriptor(bytes.fromhex(sys.argv[1]))
+array = tensor.jax()
+assert array.unsafe_buffer_pointer() == tensor.__array_interface__["data"][0]
+print(int(jax.jit(lambda x: (x + 1).sum(), donate_argnums=0)(array)))
+print(int(tensor.numpy().sum()))
+print(tensor.numpy().flags.writeable, np.from_dlpack(tensor).flags.writeable, np.asarray(tensor).flags.writeable)
+"""
+
+
+def test_jax_over_memory_that_the_kernel_keeps_from_being_written(jax, pool):
+    tensor = pool.alloc((1024, 1024), "int32")
+    tensor[...] = 1
+    command = [sys.executable, "-c", RECEIVER, tensor.descriptor().hex()]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split("\n")[:3] == [str(2 << 20), str(1 << 20), "False False False"]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "int32", "uint8", "bool", "complex64"])
+def test_jax_and_back(jax, pool, dtype):
+    tensor = pool.alloc((8, 16), dtype)
+    tensor[...] = np.arange(128).reshape(8, 16) % 2
+    tensor.descriptor()
+    array = tensor.jax()
+    assert array.dtype == tensor.dtype
+    again = cenote.Tensor.from_dlpack(array)
+    assert again.tolist() == tensor.tolist() and not again.writable
+    # jax by itself, from what can be written: it is lent until jax lets go.
+    other = tensor.copy()
+    taken = jax.dlpack.from_dlpack(other)
+    assert np.asarray(taken).tolist() == other.tolist()
+
+
+def test_jax_by_itself_asks_whether_memory_is_read_only_or_is_refused_it(jax, pool):
+    tensor = image(pool)
+    tensor.descriptor()
+    try:
+        array = jax.dlpack.from_dlpack(tensor)
+    except BufferError as refused:  # before jax 0.11
+        assert "jax()" in str(refused)
+    else:
+        assert array.unsafe_buffer_pointer() == address(tensor)
+
+
+def model():
+    """y = x + x"""
+    value = onnx.helper.make_tensor_value_info
+    graph = onnx.helper.make_graph(
+        [onnx.helper.make_node("Add", ["x", "x"], ["y"])],
+        "double",
+        [value("x", onnx.TensorProto.FLOAT, [None, None])],
+        [value("y", onnx.TensorProto.FLOAT, [None, None])],
+    )
+    made = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8)
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1
+    return onnxruntime.InferenceSession(made.SerializeToString(), options, providers=["CPUExecutionProvider"])
+
+
+def test_onnxruntime_reads_and_writes_tensors_in_place(pool):
+    session = model()
+    x, y = pool.alloc((300, 200)), pool.alloc((300, 200))
+    x[...] = np.arange(60000).reshape(300, 200)
+    assert (session.run(None, {"x": x.numpy()})[0] == x.numpy() * 2).all()
+    binding = session.io_binding()
+    for bind, name, tensor in ((binding.bind_input, "x", x), (binding.bind_output, "y", y)):
+        bind(name, "cpu", 0, np.float32, tensor.shape, address(tensor))
+    session.run_with_iobinding(binding)
+    assert (y.numpy() == x.numpy() * 2).all()
+
+
+def test_onnxruntime_reads_what_is_read_only(pool):
+    session = model()
+    x = pool.alloc((300, 200))
+    x.fill(2)
+    x.descriptor()
+    assert (session.run(None, {"x": x.numpy()})[0] == 4).all()
+    value = onnxruntime.OrtValue.ortvalue_from_numpy(x.numpy())
+    assert (session.run_with_ort_values(None, {"x": value})[0].numpy() == 4).all()
+
+
+def test_onnxruntime_over_dlpack(pool):
+    x = pool.alloc((300, 200))
+    x.fill(2)
+    from_dlpack = onnxruntime.capi.onnxruntime_pybind11_state.OrtValue.from_dlpack
+    value = onnxruntime.OrtValue(from_dlpack(x.__dlpack__(), False))
+    assert value.data_ptr() == address(x)
+    assert x.lent
+    assert (model().run_with_ort_values(None, {"x": value})[0].numpy() == 4).all()
+    del value
+    assert not x.lent
+    x.descriptor()
+    with pytest.raises(BufferError):
+        x.__dlpack__()
+
+
+def test_opencv_writes_into_a_tensor_and_leaves_nothing_behind(pool):
+    source, target = image(pool), pool.alloc((240, 320, 3), "uint8")
+    cv2.resize(source.numpy(), (320, 240), dst=target.numpy())
+    assert not target.lent
+    assert (target.numpy() == cv2.resize(np.array(source), (320, 240))).all()
+    target.descriptor()
+    with pytest.raises(cv2.error):
+        cv2.resize(source.numpy(), (320, 240), dst=target.numpy())
+
+
+def test_numpy_writes_nothing_into_what_was_sent(pool, tmp_path):
+    tensor = image(pool)
+    tensor.descriptor()
+    before = tensor.tobytes()
+    np.save(tmp_path / "image.npy", tensor)
+    assert (np.load(tmp_path / "image.npy") == tensor.numpy()).all()
+    for write in (np.ndarray.sort, np.ndarray.partition, np.ndarray.byteswap):
+        arguments = {"partition": (1,), "byteswap": (True,)}.get(write.__name__, ())
+        with pytest.raises(ValueError):
+            write(tensor.numpy(), *arguments)
+    with pytest.raises(ValueError):
+        np.copyto(tensor.numpy(), 0)
+    with pytest.raises((ValueError, TypeError, BufferError)):
+        open("/dev/zero", "rb").readinto(tensor)
+    assert tensor.tobytes() == before

@@ -1,0 +1,198 @@
+import ctypes
+import gc
+
+import cenote
+import ml_dtypes
+import numpy as np
+import pytest
+
+
+def filled(pool, dtype="float32", shape=(4, 6)):
+    tensor = pool.alloc(shape, dtype)
+    tensor[...] = np.arange(tensor.size).reshape(shape)
+    return tensor
+
+
+def name_of(capsule):
+    get = ctypes.pythonapi.PyCapsule_GetName
+    get.restype, get.argtypes = ctypes.c_char_p, [ctypes.py_object]
+    return get(capsule)
+
+
+class Capsule:
+    """A producer that hands on what it was given."""
+
+    def __init__(self, capsule):
+        self.capsule = capsule
+
+    def __dlpack__(self, **_):
+        return self.capsule
+
+    def __dlpack_device__(self):
+        return (1, 0)
+
+
+class Old:
+    """A producer from before versions."""
+
+    def __init__(self, array):
+        self.array = array
+
+    def __dlpack__(self, stream=None):
+        return self.array.__dlpack__()
+
+    def __dlpack_device__(self):
+        return (1, 0)
+
+
+def test_the_version_asked_for_is_what_is_given(pool):
+    tensor = filled(pool)
+    assert name_of(tensor.__dlpack__()) == b"dltensor"
+    assert name_of(tensor.__dlpack__(max_version=(0, 8))) == b"dltensor"
+    assert name_of(tensor.__dlpack__(max_version=(1, 0))) == b"dltensor_versioned"
+    assert name_of(tensor.__dlpack__(max_version=(7, 3))) == b"dltensor_versioned"
+    assert tensor.__dlpack_device__() == (1, 0)
+
+
+def test_capsules_that_nobody_takes_are_freed(pool):
+    tensor = filled(pool)
+    capsules = [tensor.__dlpack__(), tensor.__dlpack__(max_version=(1, 0))]
+    del tensor
+    assert pool.stats()["slots_in_use"] == 1
+    del capsules
+    assert pool.stats()["slots_in_use"] == 0
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "int8", "int16", "int32", "int64",
+                                   "uint8", "uint16", "uint32", "uint64", "bool", "complex64", "complex128"])  # fmt: skip
+def test_numpy_takes_every_dtype_and_gives_it_back(pool, dtype):
+    tensor = filled(pool, dtype)
+    array = np.from_dlpack(tensor)
+    assert array.dtype == dtype and array.tolist() == tensor.tolist()
+    again = cenote.Tensor.from_dlpack(array)
+    assert again.dtype == dtype and again.tolist() == tensor.tolist()
+
+
+def test_bfloat16_is_handed_on(pool):
+    tensor = filled(pool, "bfloat16")
+    again = cenote.Tensor.from_dlpack(tensor)
+    assert again.dtype == ml_dtypes.bfloat16 and again.tolist() == tensor.tolist()
+
+
+@pytest.mark.parametrize("key", [..., (slice(1, 3), slice(2, None)), (slice(None, None, -1), slice(None, None, -2)), 0, (0, 0)])
+def test_views(pool, key):
+    tensor = filled(pool)
+    view = tensor[key]
+    assert np.from_dlpack(view).tolist() == view.tolist()
+    assert cenote.Tensor.from_dlpack(view.T).tolist() == view.T.tolist()
+    assert cenote.Tensor.from_dlpack(np.asarray(tensor.numpy()[key])).tolist() == view.tolist()
+
+
+def test_read_only_is_said_or_refused(pool):
+    tensor = filled(pool)
+    array = np.from_dlpack(tensor)
+    assert array.flags.writeable
+    del array
+    tensor.descriptor()
+    assert not np.from_dlpack(tensor).flags.writeable
+    with pytest.raises(BufferError, match="read-only"):
+        tensor.__dlpack__()
+    with pytest.raises(BufferError, match="read-only"):
+        tensor.__dlpack__(max_version=(0, 8), copy=False)
+    copied = np.from_dlpack(Capsule(tensor.__dlpack__(copy=True)))
+    assert copied.tolist() == tensor.tolist()
+    copied = np.from_dlpack(Capsule(tensor.__dlpack__(max_version=(1, 0), copy=True)))
+    copied[...] = 0
+    assert tensor[0, 1].item() == 1
+
+
+def test_torch_which_writes_read_only_memory_is_refused_it(pool):
+    tensor = filled(pool)
+    caller = {"__name__": "torch.utils.dlpack", "tensor": tensor}
+    call = "tensor.__dlpack__(max_version=(1, 0))"
+    assert name_of(eval(call, caller)) == b"dltensor_versioned"
+    tensor.descriptor()
+    with pytest.raises(BufferError, match="torch()"):
+        eval(call, caller)
+    eval("tensor.__dlpack__(max_version=(1, 0), copy=True)", caller)
+
+
+def test_copy_is_heeded(pool):
+    tensor = filled(pool)
+    shared = np.from_dlpack(tensor, copy=False)
+    shared[0, 0] = 7
+    copied = np.from_dlpack(tensor, copy=True)
+    copied[0, 0] = 8
+    assert tensor[0, 0].item() == 7
+    del shared
+    assert not tensor.lent
+
+
+def test_device_and_stream_are_heeded(pool):
+    tensor = filled(pool)
+    tensor.__dlpack__(dl_device=(1, 0))
+    with pytest.raises(BufferError):
+        tensor.__dlpack__(dl_device=(2, 0))
+    with pytest.raises(BufferError):
+        tensor.__dlpack__(stream=1)
+
+
+def test_strides_that_are_no_whole_elements_are_refused():
+    # A tensor of such strides comes from memory that is laid out so.
+    array = np.zeros(3, np.dtype({"names": ["x"], "formats": ["<f4"], "offsets": [0], "itemsize": 6}))["x"]
+    assert array.strides == (6,)
+    copied = cenote.Tensor.from_numpy(array)
+    assert copied.strides == (4,)
+
+
+def test_a_capsule_can_be_taken_once(pool):
+    capsule = filled(pool).__dlpack__(max_version=(1, 0))
+    first = cenote.Tensor.from_dlpack(Capsule(capsule))
+    with pytest.raises(Exception, match="name|incorrect"):
+        cenote.Tensor.from_dlpack(Capsule(capsule))
+    assert first.tolist()[3][5] == 23
+
+
+def test_what_is_taken_keeps_the_producer_and_lets_it_go():
+    array = np.arange(1000)
+    base = array.view()
+    import weakref
+
+    gone = weakref.ref(array)
+    tensor = cenote.Tensor.from_dlpack(array)
+    array[1] = 77
+    del array, base
+    gc.collect()
+    assert gone() is not None
+    assert tensor[1].item() == 77
+    assert not tensor.writable
+    with pytest.raises(cenote.ReadOnlyError):
+        tensor[0] = 1
+    del tensor
+    gc.collect()
+    assert gone() is None
+
+
+def test_old_producers(pool):
+    array = np.arange(6).reshape(2, 3)
+    assert cenote.Tensor.from_dlpack(Old(array)).tolist() == array.tolist()
+    copied = cenote.Tensor.from_dlpack(Old(array), copy=True)
+    array[0, 0] = 9
+    assert copied[0, 0].item() == 0
+
+
+def test_producers_that_cannot_be_used():
+    class Gpu(Capsule):
+        def __dlpack_device__(self):
+            return (2, 0)
+
+    with pytest.raises(BufferError, match="device"):
+        cenote.Tensor.from_dlpack(Gpu(None))
+    with pytest.raises(TypeError):
+        cenote.Tensor.from_dlpack(Capsule(None))
+    with pytest.raises(AttributeError):
+        cenote.Tensor.from_dlpack([1, 2])
+    with pytest.raises(ValueError):
+        cenote.Tensor.from_dlpack(np.zeros((0, 3)))
+    with pytest.raises(ValueError):
+        cenote.Tensor.from_dlpack(np.zeros((1,) * 9))

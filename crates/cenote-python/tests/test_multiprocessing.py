@@ -1,0 +1,211 @@
+"""Real processes, by fork and by spawn."""
+
+import multiprocessing
+import os
+import pickle
+import signal
+import time
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing.reduction import ForkingPickler
+
+import cenote
+import numpy as np
+import pytest
+
+
+@pytest.fixture(params=["fork", "spawn"])
+def context(request):
+    return multiprocessing.get_context(request.param)
+
+
+def eventually(true, seconds=20):
+    """Whether it becomes true: another process has its own time."""
+    end = time.monotonic() + seconds
+    while not true() and time.monotonic() < end:
+        time.sleep(0.002)
+    return true()
+
+
+def run(context, target, *args):
+    process = context.Process(target=target, args=args)
+    process.start()
+    return process
+
+
+def finish(process):
+    process.join(60)
+    assert process.exitcode == 0
+
+
+def add_one(inbox, outbox):
+    while (tensor := inbox.get()) is not None:
+        outbox.put((tensor.writable, tensor.memory, cenote.Tensor.from_numpy(tensor.numpy() + 1)))
+
+
+def test_through_queues_and_back(context, pool):
+    inbox, outbox = context.Queue(), context.Queue()
+    process = run(context, add_one, inbox, outbox)
+    copied = cenote.copies()
+    for value in range(5):
+        tensor = pool.alloc((480, 640, 3), "uint8")
+        tensor[...] = value
+        inbox.put(tensor)
+        del tensor
+        writable, memory, answer = outbox.get(timeout=60)
+        assert (writable, memory) == (False, "shm")
+        assert (answer.numpy() == value + 1).all()
+        assert not answer.writable
+    # Nothing was copied on the way out; the child has let go of it all.
+    assert cenote.copies() == copied
+    assert cenote.in_transit() == 0
+    inbox.put(None)
+    finish(process)
+    del answer
+    assert eventually(lambda: pool.stats()["slots_in_use"] + pool.stats()["retired"] == 0)
+
+
+def test_the_sender_holds_it_until_it_was_received(context, pool):
+    queue = context.Queue()
+    tensor = pool.alloc((1000,), "int64")
+    tensor[...] = np.arange(1000)
+    queue.put(tensor)
+    del tensor
+    assert eventually(lambda: pool.stats()["in_transit"] == 1)
+    assert pool.stats()["slots_in_use"] == 1
+    assert cenote.in_transit() == 1
+    # Received by the same process, which is as good as any.
+    received = queue.get(timeout=60)
+    assert received.numpy().sum() == 499500
+    assert pool.stats()["in_transit"] == 0
+    del received
+    assert pool.stats()["slots_in_use"] == 0
+
+
+def receive_and_tell(connection):
+    tensor = connection.recv()
+    connection.send(int(tensor.numpy().sum()))
+    connection.recv()
+    connection.send(int(tensor.numpy().sum()))
+
+
+def test_through_a_pipe_and_held_by_the_receiver(context, pool):
+    here, there = context.Pipe()
+    process = run(context, receive_and_tell, there)
+    tensor = pool.alloc((1000,), "int64")
+    tensor[...] = 1
+    here.send(tensor)
+    assert here.recv() == 1000
+    assert eventually(lambda: pool.stats()["in_transit"] == 0)
+    del tensor
+    # The child has leased it: the slot is not used again.
+    assert pool.stats()["retired"] == 1
+    assert [holder["pid"] for holder in pool.holders() if holder["retired_slots"]] == [process.pid]
+    other = pool.alloc((1000,), "int64")
+    other[...] = 2
+    here.send("again")
+    assert here.recv() == 1000
+    finish(process)
+
+
+def put_and_end(queue):
+    queue.put(cenote.Tensor.from_numpy(np.arange(100)))
+
+
+def test_a_child_that_is_done_waits_until_its_tensor_was_taken(context):
+    queue = context.Queue()
+    process = run(context, put_and_end, queue)
+    time.sleep(0.5)
+    assert queue.get(timeout=60).numpy().sum() == 4950
+    finish(process)
+
+
+def put_and_be_killed(queue, ready):
+    queue.put(cenote.Tensor((100,)))
+    queue.close()
+    queue.join_thread()
+    ready.set()
+    time.sleep(600)
+
+
+def test_what_a_killed_sender_held_is_gone_and_said_to_be(context):
+    queue, ready = context.Queue(), context.Event()
+    process = run(context, put_and_be_killed, queue, ready)
+    assert ready.wait(60)
+    os.kill(process.pid, signal.SIGKILL)
+    process.join(60)
+    with pytest.raises(cenote.Error):
+        queue.get(timeout=60)
+
+
+def test_what_is_still_lent_is_copied(context, pool):
+    queue = context.Queue()
+    tensor = pool.alloc((1000,), "uint8")
+    array = tensor.numpy()
+    array[:] = 1
+    before = cenote.copies()["Staged"]
+    queue.put(tensor)
+    assert eventually(lambda: cenote.in_transit() == 1)
+    array[:] = 2
+    assert (queue.get(timeout=60).numpy() == 1).all()
+    after = cenote.copies()["Staged"]
+    assert (after[0] - before[0], after[1] - before[1]) == (1, 1000)
+    assert tensor.writable
+
+
+def test_what_is_in_no_pool_is_copied():
+    tensor = cenote.Tensor((10,), memory="mem")
+    tensor[...] = 3
+    again = pickle.loads(ForkingPickler.dumps(tensor))
+    tensor[...] = 4
+    assert again.tolist() == [3] * 10 and not again.writable
+    assert cenote.in_transit() == 0
+
+
+def test_plain_pickle_copies(pool):
+    tensor = pool.alloc((10,))
+    tensor[...] = 3
+    again = pickle.loads(pickle.dumps(tensor))
+    assert again.writable and tensor.writable
+    assert cenote.in_transit() == 0
+    again[...] = 4
+    assert tensor.tolist() == [3] * 10
+
+
+def test_a_message_taken_twice_is_stale(pool):
+    message = bytes(ForkingPickler.dumps(pool.alloc((10,))))
+    pickle.loads(message)
+    other = pool.alloc((10,))
+    with pytest.raises(cenote.Stale):
+        pickle.loads(message)
+    del other
+
+
+def double(tensor):
+    result = cenote.Tensor(tensor.shape, tensor.dtype)
+    np.multiply(tensor.numpy(), 2, out=result.numpy())
+    return result
+
+
+def test_pools_of_processes(context, pool):
+    tensors = []
+    for value in range(8):
+        tensors.append(pool.alloc((100, 100), "float32"))
+        tensors[-1].fill(value)
+    with context.Pool(2) as workers:
+        assert [int(tensor[0, 0].item()) for tensor in workers.map(double, tensors)] == list(range(0, 16, 2))
+    with ProcessPoolExecutor(2, mp_context=context) as workers:
+        assert [int(tensor[0, 0].item()) for tensor in workers.map(double, tensors)] == list(range(0, 16, 2))
+
+
+def argument(tensor, expected):
+    # Forked, it is a copy of the object, whose content is not promised; spawned, it travelled.
+    if multiprocessing.get_start_method(allow_none=True) == "spawn":
+        assert (tensor.numpy() == expected).all()
+    assert tensor.shape == (10,)
+
+
+def test_as_an_argument(context, pool):
+    tensor = pool.alloc((10,))
+    tensor[...] = 5
+    finish(run(context, argument, tensor, 5))
+    assert eventually(lambda: cenote.in_transit() == 0)

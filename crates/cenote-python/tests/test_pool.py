@@ -1,0 +1,62 @@
+import cenote
+import numpy as np
+import pytest
+
+
+def test_the_call_of_the_documentation():
+    with cenote.TensorPool(pool_id=1, size_mb=1024, max_slots=1024) as pool:
+        handle = pool.alloc(shape=(1080, 1920, 3), dtype="float32")
+        assert handle.shape == (1080, 1920, 3)
+        assert handle.dtype == np.float32
+        array = handle.numpy()
+        array[:] = 1.5
+        assert handle.numpy().sum(dtype=np.float64) == 1080 * 1920 * 3 * 1.5
+
+
+def test_an_array_keeps_its_memory_when_tensor_and_pool_are_gone(name):
+    pool = cenote.TensorPool(name, size_mb=64)
+    tensor = pool.alloc((1000,), "int64")
+    array = tensor.numpy()
+    array[:] = np.arange(1000)
+    del tensor
+    pool.close()
+    del pool
+    assert array.sum() == 499500
+
+
+def test_a_closed_pool_says_so(name):
+    pool = cenote.TensorPool(name, size_mb=64)
+    pool.close()
+    pool.close()
+    assert not pool.is_alive
+    with pytest.raises(cenote.Error, match="closed"):
+        pool.alloc((1,))
+    assert "closed" in repr(pool)
+
+
+def test_a_full_pool_says_who_holds_it(name):
+    with cenote.TensorPool(name, size_mb=64, max_slots=2) as pool:
+        held = [pool.alloc((4,)) for _ in range(2)]
+        with pytest.raises(cenote.PoolFull, match="holds 2"):
+            pool.alloc((4,))
+        with pytest.raises(MemoryError):
+            pool.alloc((4,), timeout=0.01)
+        assert pool.holders()[0]["slots"] == 2
+        del held
+        pool.alloc((4,))
+
+
+def test_a_name_is_taken_while_its_owner_lives(name):
+    with cenote.TensorPool(name, size_mb=64) as pool:
+        with pytest.raises(cenote.PoolExists):
+            cenote.TensorPool(name, size_mb=64)
+        assert pool.name == name
+    cenote.TensorPool(name, size_mb=64).close()
+
+
+@pytest.mark.parametrize("bad", [{"size_mb": 0}, {"max_slots": 0}, {"slot_alignment": 3}, {"size_mb": 2**60}])
+def test_senseless_configurations_are_value_errors(name, bad):
+    with pytest.raises(ValueError):
+        cenote.TensorPool(name, **bad)
+    with pytest.raises(cenote.ArgumentError):
+        cenote.TensorPool("not/a name")

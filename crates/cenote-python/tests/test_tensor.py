@@ -1,0 +1,402 @@
+import copy
+import ctypes
+import gc
+import pickle
+import weakref
+
+import cenote
+import ml_dtypes
+import numpy as np
+import pytest
+
+DTYPES = [
+    "float32", "float64", "float16", "bfloat16", "int8", "int16", "int32", "int64",
+    "uint8", "uint16", "uint32", "uint64", "bool", "complex64", "complex128",
+]  # fmt: skip
+
+
+def numpy_dtype(name):
+    return np.dtype(ml_dtypes.bfloat16) if name == "bfloat16" else np.dtype(name)
+
+
+def sent(tensor):
+    """The tensor, after another process may have it."""
+    tensor.descriptor()
+    return tensor
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_every_dtype_goes_in_and_out(pool, dtype):
+    expected = numpy_dtype(dtype)
+    for given in (dtype, expected, expected.type):
+        tensor = pool.alloc((3, 5), given)
+        assert tensor.dtype == expected
+        assert tensor.itemsize == expected.itemsize
+        assert tensor.nbytes == 15 * expected.itemsize
+    values = (np.arange(15).reshape(3, 5) % 2).astype(expected)
+    tensor[...] = values
+    array = tensor.numpy()
+    assert array.dtype == expected
+    assert (array == values).all()
+    assert tensor.tobytes() == values.tobytes()
+    assert tensor.tolist() == values.tolist()
+
+
+def test_dtypes_that_are_none():
+    for bad in ("float23", np.dtype(">f4"), np.dtype("datetime64[s]"), np.dtype([("x", "f4")]), object()):
+        with pytest.raises(TypeError):
+            cenote.Tensor((1,), bad)
+    assert cenote.Tensor((1,), "<f4").dtype == np.float32
+    assert cenote.Tensor((1,), float).dtype == np.float64
+    assert cenote.Tensor((1,), "F64").dtype == np.float64
+
+
+def test_shapes():
+    assert cenote.Tensor(4).shape == (4,)
+    assert cenote.Tensor(()).shape == ()
+    assert cenote.Tensor([2, np.int64(3)]).shape == (2, 3)
+    for bad in ((0,), (2, -1), (1,) * 9, (2**62, 2**62), (2**63 - 1,)):
+        with pytest.raises((ValueError, MemoryError)):
+            cenote.Tensor(bad)
+    for bad in ("12", (1.5,), None):
+        with pytest.raises(TypeError):
+            cenote.Tensor(bad)
+
+
+def test_a_new_tensor_is_zeros_in_the_memory_asked_for():
+    for memory, expected in ((None, "shm"), ("shm", "shm"), ("mem", "mem")):
+        tensor = cenote.Tensor((100, 100), "uint8", memory=memory)
+        assert tensor.memory == expected
+        assert not tensor.numpy().any()
+        assert tensor.writable
+    with pytest.raises(ValueError):
+        cenote.Tensor((1,), memory="cloud")
+
+
+def test_what_a_tensor_tells_about_itself(pool):
+    tensor = pool.alloc((2, 3, 4), "int16")
+    assert (tensor.shape, tensor.strides) == ((2, 3, 4), (24, 8, 2))
+    assert (tensor.ndim, tensor.size, tensor.nbytes, len(tensor)) == (3, 24, 48, 2)
+    assert (tensor.device, tensor.format) == ("cpu", None)
+    assert tensor.with_device("cuda:1").device == "cuda:1"
+    assert repr(tensor) == "<cenote.Tensor (2, 3, 4) int16, shm>"
+    assert repr(sent(tensor)) == "<cenote.Tensor (2, 3, 4) int16, shm, read-only>"
+    with pytest.raises(TypeError):
+        len(pool.alloc(()))
+    with pytest.raises(AttributeError):
+        tensor.shape = (24,)
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        0, -1, np.int64(1), slice(None), slice(1, 3), slice(None, None, 2), slice(None, None, -1), slice(3, 0, -2),
+        slice(-100, 100), ..., None, (0, 1), (0, 1, 2), (..., 0), (0, ...), (slice(1, 2), ..., -1),
+        (None, 0, None, ..., None), (slice(None), slice(4, 1, -1), slice(1, None, 2)), (),
+    ],
+)  # fmt: skip
+def test_views_are_those_of_numpy(pool, key):
+    tensor = pool.alloc((4, 5, 6), "int32")
+    tensor[...] = np.arange(120).reshape(4, 5, 6)
+    view, expected = tensor[key], tensor.numpy()[key]
+    assert view.shape == expected.shape
+    assert view.tolist() == expected.tolist()
+    if isinstance(expected, np.ndarray):
+        # Strides of axes of length 1 say nothing.
+        assert view.numpy().__array_interface__["data"][0] == expected.__array_interface__["data"][0]
+    view[...] = -1
+    changed = np.arange(120).reshape(4, 5, 6)
+    changed[key] = -1
+    assert (tensor.numpy() == changed).all()
+
+
+@pytest.mark.parametrize("key", [4, -5, (0, 0, 0, 0), (..., ...), (0, 5)])
+def test_indices_out_of_range(pool, key):
+    with pytest.raises(IndexError):
+        pool.alloc((4, 5, 6))[key]
+
+
+@pytest.mark.parametrize("key", [True, "a", 1.5, [0, 1], np.array([0, 1])])
+def test_indices_that_are_none(pool, key):
+    with pytest.raises(TypeError, match="numpy"):
+        pool.alloc((4, 5, 6))[key]
+
+
+def test_a_tensor_of_no_dimensions_has_no_index(pool):
+    for key in (0, slice(None), (0,)):
+        with pytest.raises(IndexError):
+            pool.alloc(())[key]
+    assert pool.alloc(())[...].shape == pool.alloc(())[()].shape == ()
+    assert pool.alloc(())[None].shape == (1,)
+
+
+def test_a_view_cannot_be_empty(pool):
+    with pytest.raises(ValueError, match="empty"):
+        pool.alloc((4,))[2:2]
+
+
+def test_other_views(pool):
+    tensor = pool.alloc((2, 3, 4), "uint8")
+    array = np.arange(24, dtype="uint8").reshape(2, 3, 4)
+    tensor[...] = array
+    assert tensor.T.tolist() == array.T.tolist()
+    assert tensor.transpose().tolist() == array.T.tolist()
+    assert tensor.transpose(1, 0, 2).tolist() == array.transpose(1, 0, 2).tolist()
+    assert tensor.transpose((2, 1, 0)).tolist() == array.T.tolist()
+    assert tensor.reshape(6, 4).tolist() == tensor.reshape((6, 4)).tolist() == array.reshape(6, 4).tolist()
+    assert tensor[0:1].squeeze(0).shape == (3, 4)
+    assert tensor.flip(2).tolist() == array[:, :, ::-1].tolist()
+    assert [view.tolist() for view in tensor] == array.tolist()
+    with pytest.raises(ValueError):
+        tensor.T.reshape(24)
+
+
+def test_assignment_is_that_of_numpy(pool):
+    tensor = pool.alloc((4, 4), "float32")
+    tensor.fill(2)
+    tensor[1] = [1, 2, 3, 4]
+    tensor[tensor.numpy() > 3] = 0
+    assert tensor.tolist()[1] == [1, 2, 3, 0]
+    assert tensor[0, 0].item() == 2
+    with pytest.raises(ValueError, match="broadcast"):
+        tensor[...] = [1, 2, 3]
+    assert not tensor.lent
+
+
+def test_what_was_sent_cannot_be_written_by_anything(pool):
+    tensor = sent(pool.alloc((4, 4)))
+    assert not tensor.writable
+    array = tensor.numpy()
+    assert not array.flags.writeable
+    for attempt in (
+        lambda: tensor.__setitem__(..., 1),
+        lambda: tensor.fill(1),
+        lambda: array.__setitem__(..., 1),
+        lambda: array.setflags(write=True),
+        lambda: array[0].setflags(write=True),
+        lambda: array.view().setflags(write=True),
+        lambda: np.asarray(tensor).setflags(write=True),
+        lambda: np.asarray(tensor).__setitem__(..., 1),
+        lambda: np.from_dlpack(tensor).__setitem__(..., 1),
+        lambda: np.from_dlpack(tensor).setflags(write=True),
+        lambda: np.add(1, 1, out=tensor.numpy()),
+        lambda: np.asarray(Interface(tensor)).__setitem__(..., 1),
+        lambda: np.asarray(Interface(tensor)).setflags(write=True),
+    ):
+        with pytest.raises(ValueError):
+            attempt()
+    with pytest.raises(TypeError, match="read-only"):
+        memoryview(tensor)[0, 0] = 1
+    with pytest.raises((TypeError, BufferError)):
+        (ctypes.c_float * 16).from_buffer(tensor)
+    assert not hasattr(type(array.base), "__buffer__")
+
+
+class Interface:
+    def __init__(self, tensor):
+        self.__array_interface__ = tensor.__array_interface__
+        self.tensor = tensor
+
+
+def test_an_array_that_writes_is_counted_until_it_and_its_views_are_gone(pool):
+    tensor = pool.alloc((4, 4))
+    assert not tensor.lent
+    array = tensor.numpy()
+    assert tensor.lent and tensor[1].lent
+    row = array[0]
+    del array
+    assert tensor.lent
+    with pytest.raises(cenote.ReadOnlyError, match="lent"):
+        tensor.descriptor()
+    del row
+    assert not tensor.lent
+    tensor.descriptor()
+    assert not tensor.writable
+
+
+@pytest.mark.parametrize(
+    "export",
+    [
+        np.asarray, memoryview, np.from_dlpack, lambda tensor: tensor.__dlpack__(),
+        lambda tensor: tensor.__dlpack__(max_version=(1, 0)), lambda tensor: tensor.__array__(),
+        lambda tensor: tensor[0].numpy(), lambda tensor: tensor.T.numpy()[..., 0], lambda tensor: tensor.numpy().reshape(16),
+        lambda tensor: memoryview(np.asarray(tensor)), lambda tensor: tensor.numpy().view("uint8"),
+        lambda tensor: np.frombuffer(tensor, "uint8"), lambda tensor: np.frombuffer(memoryview(tensor), "uint8"),
+        lambda tensor: np.ndarray((4, 4), "uint8", buffer=memoryview(tensor)), pickle.PickleBuffer,
+        lambda tensor: np.ndarray((4, 4), "uint8", buffer=memoryview(tensor).obj),
+        lambda tensor: np.frombuffer(memoryview(tensor).obj, "uint8"), lambda tensor: memoryview(tensor).obj,
+        lambda tensor: (ctypes.c_char * 16).from_buffer(tensor), lambda tensor: pickle.PickleBuffer(tensor).raw(),
+        lambda tensor: np.nditer(tensor.numpy(), op_flags=["readwrite"]), lambda tensor: tensor.numpy().flat,
+        lambda tensor: np.ctypeslib.as_ctypes(tensor.numpy()), lambda tensor: memoryview(tensor).cast("B")[3:],
+        lambda tensor: np.recarray((16,), dtype=[("x", "u1")], buf=memoryview(tensor)),
+    ],
+)  # fmt: skip
+def test_whatever_can_write_is_counted(pool, export):
+    tensor = pool.alloc((4, 4), "uint8")
+    exported = export(tensor)
+    assert tensor.lent
+    with pytest.raises(cenote.ReadOnlyError):
+        tensor.descriptor()
+    del exported
+    assert not tensor.lent
+
+
+@pytest.mark.parametrize("read", [bytes, lambda tensor: tensor.tobytes(), lambda tensor: tensor.tolist(), repr, hash])
+def test_what_only_reads_is_not_counted(pool, read):
+    tensor = pool.alloc((4, 4), "uint8")
+    kept = read(tensor)
+    assert not tensor.lent, kept
+
+
+def test_whoever_would_keep_memory_without_being_counted_is_refused_or_reads(pool):
+    tensor = pool.alloc((4, 4), "uint8")
+    with pytest.raises(BufferError):
+        np.ndarray((4, 4), "uint8", buffer=tensor)
+    with pytest.raises(BufferError):
+        np.recarray((16,), dtype=[("x", "u1")], buf=tensor)
+    array = np.asarray(Interface(tensor))
+    with pytest.raises(ValueError):
+        array.setflags(write=True)
+    assert not array.flags.writeable and not tensor.lent
+
+
+def test_an_array_made_read_only_by_hand_can_be_made_writable_again_only_while_counted(pool):
+    tensor = pool.alloc((4, 4), "uint8")
+    array = np.ndarray((4, 4), "uint8", buffer=memoryview(tensor))
+    array.setflags(write=False)
+    array.setflags(write=True)
+    assert tensor.lent
+    del array
+    tensor.descriptor()
+    array = np.ndarray((4, 4), "uint8", buffer=memoryview(tensor))
+    with pytest.raises(ValueError):
+        array.setflags(write=True)
+
+
+def test_calculating_into_a_tensor_leaves_nothing_behind(pool):
+    tensor = pool.alloc((480, 640), "float32")
+    a, b = np.full((480, 640), 3.0, "float32"), np.full((480, 640), 2.0, "float32")
+    np.multiply(a, b, out=tensor.numpy())
+    tensor[10:20] = 1
+    assert not tensor.lent
+    assert tensor[0, 0].item() == 6 and tensor[10, 0].item() == 1
+
+
+def test_an_array_keeps_the_memory_alive(pool):
+    tensor = pool.alloc((1000,), "int64")
+    array = tensor.numpy()
+    array[:] = 7
+    gone = weakref.ref(tensor)
+    del tensor
+    gc.collect()
+    assert gone() is None
+    assert pool.stats()["slots_in_use"] == 1
+    assert (array == 7).all()
+    del array
+    assert pool.stats()["slots_in_use"] == 0
+
+
+def test_asarray_shares_and_array_copies(pool):
+    tensor = pool.alloc((4,), "int32")
+    tensor[...] = [1, 2, 3, 4]
+    address = tensor.__array_interface__["data"][0]
+
+    def where(array):
+        return array.__array_interface__["data"][0]
+
+    assert where(np.asarray(tensor)) == address
+    assert where(tensor.__array__()) == address
+    assert where(tensor.__array__(copy=False)) == address
+    assert where(tensor.__array__(np.int32)) == address
+    assert where(tensor.__array__(copy=True)) != address
+    assert where(np.array(tensor)) != address
+    assert tensor.__array__("float64").tolist() == [1, 2, 3, 4]
+    with pytest.raises(ValueError):
+        tensor.__array__("float64", copy=False)
+    assert (np.asarray(tensor) + tensor).tolist() == [2, 4, 6, 8]
+
+
+def test_bfloat16_is_an_array_of_ml_dtypes(pool):
+    tensor = pool.alloc((4,), "bfloat16")
+    tensor[...] = [1, 2, 3, 4]
+    assert tensor.dtype == ml_dtypes.bfloat16
+    assert np.asarray(tensor).dtype == ml_dtypes.bfloat16
+    with pytest.raises(BufferError, match="numpy"):
+        memoryview(tensor)
+    assert not hasattr(tensor, "__array_interface__")
+
+
+def test_copies_are_counted():
+    before = cenote.copies()
+    tensor = cenote.Tensor.from_numpy(np.ones(1000, "uint8"))
+    tensor.copy()
+    counted = {reason: counts[1] - before[reason][1] for reason, counts in cenote.copies().items()}
+    assert counted["CopiedIn"] == 2000
+    assert sum(counted.values()) == 2000
+
+
+@pytest.mark.parametrize(
+    "array",
+    [
+        np.arange(24).reshape(2, 3, 4), np.arange(24).reshape(2, 3, 4)[::-1, :, ::-2], np.arange(24).reshape(4, 6).T,
+        np.broadcast_to(np.int16(3), (2, 3)), np.float64(2.5), np.array(True), [[1, 2], [3, 4]],
+        np.arange(24, dtype="uint8")[5:].view()[1::3], np.arange(3).astype(ml_dtypes.bfloat16),
+    ],
+)  # fmt: skip
+def test_arrays_of_all_kinds_are_copied_in(array):
+    tensor = cenote.Tensor.from_numpy(array)
+    assert tensor.dtype == np.asarray(array).dtype
+    assert tensor.tolist() == np.asarray(array).tolist()
+    assert tensor.writable
+    tensor.descriptor()
+
+
+@pytest.mark.parametrize("array", [np.zeros((0, 3)), np.zeros(3, ">f8"), np.array(["a"]), np.array([object()])])
+def test_arrays_that_cannot_be_copied_in(array):
+    with pytest.raises((TypeError, ValueError)):
+        cenote.Tensor.from_numpy(array)
+
+
+def test_pickle_and_copy_copy(pool):
+    tensor = sent(pool.alloc((3, 4), "float32")).with_device("cuda:3")
+    for again in (
+        pickle.loads(pickle.dumps(tensor)),
+        pickle.loads(pickle.dumps(tensor.T, protocol=5)).T,
+        copy.copy(tensor),
+        copy.deepcopy(tensor),
+    ):
+        assert again.tolist() == tensor.tolist()
+        assert again.device == "cuda:3"
+        assert again.writable
+        again[...] = 1
+
+
+def test_descriptors(pool):
+    tensor = pool.alloc((3, 4), "float32")
+    tensor[...] = np.arange(12).reshape(3, 4)
+    descriptor = tensor[1:, ::2].descriptor()
+    again = cenote.Tensor.from_descriptor(descriptor)
+    assert again.tolist() == [[4, 6], [8, 10]]
+    assert not again.writable and not again.numpy().flags.writeable
+    del tensor
+    assert again.tolist() == [[4, 6], [8, 10]]
+    del again
+    other = pool.alloc((3, 4), "float32")
+    with pytest.raises(cenote.Stale):
+        cenote.Tensor.from_descriptor(descriptor)
+    del other
+    for bad in (b"", b"x" * 10, descriptor[:-1], descriptor + b"x", bytes(len(descriptor))):
+        with pytest.raises(cenote.Error):
+            cenote.Tensor.from_descriptor(bad)
+    with pytest.raises(cenote.Error):
+        cenote.Tensor((1,), memory="mem").descriptor()
+
+
+def test_a_pool_opened_by_name_reads_only(pool):
+    other = cenote.TensorPool.open(pool.name)
+    assert not other.is_owner and other.is_alive
+    with pytest.raises(cenote.Error, match="owner"):
+        other.alloc((1,))
+    with pytest.raises(cenote.NotFound):
+        cenote.TensorPool.open("nobody-has-this")
+    assert pool.name in repr(other)
