@@ -4,19 +4,14 @@
 //! the pointer may be used. One that can be written is a loan: as long as it is alive the tensor is
 //! not published, so nobody in another process reads what is being written.
 
-use cenote::{Loan, Tensor};
+use cenote::{Loan, NotWritable, Tensor, TensorMemory};
 use pyo3::prelude::*;
 
 use crate::error::Result;
 
 /// A pointer to a tensor's memory, and what keeps it valid. Dropping it needs no interpreter.
 #[derive(Debug)]
-pub(crate) enum Export {
-    /// To read.
-    Read(Tensor),
-    /// To read and write.
-    Write(Loan),
-}
+pub(crate) struct Export(Loan);
 
 /// What is asked of an export.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,31 +26,33 @@ pub(crate) enum Wanted {
 
 impl Export {
     pub(crate) fn new(tensor: &Tensor, wanted: Wanted) -> Result<Export> {
-        match wanted {
-            Wanted::Read => Ok(Export::Read(tensor.clone())),
-            Wanted::Write => Ok(Export::Write(tensor.lend()?)),
-            Wanted::Either => match tensor.lend() {
-                Ok(loan) => Ok(Export::Write(loan)),
-                Err(_) => Ok(Export::Read(tensor.clone())),
-            },
-        }
+        let loan = match wanted {
+            Wanted::Read => tensor.lend_to_read(),
+            Wanted::Write => tensor.lend(),
+            Wanted::Either => tensor.lend().or_else(|_| tensor.lend_to_read()),
+        };
+        Ok(Export(loan?))
     }
 
     pub(crate) fn tensor(&self) -> &Tensor {
-        match self {
-            Export::Read(tensor) => tensor,
-            Export::Write(loan) => loan.tensor(),
-        }
+        self.0.tensor()
     }
 
     pub(crate) fn is_writable(&self) -> bool {
-        matches!(self, Export::Write(_))
+        self.0.is_writable()
     }
 
     /// The address of the first element.
     pub(crate) fn address(&self) -> *mut u8 {
-        self.tensor().as_ptr().cast_mut()
+        self.0.as_ptr()
     }
+}
+
+/// Whether a tensor can still be written: it is of this process, was never sent, and is in memory that
+/// can be lent.
+pub(crate) fn may_write(tensor: &Tensor) -> bool {
+    let lendable = matches!(tensor.memory(), TensorMemory::Mem | TensorMemory::Shm);
+    lendable && matches!(tensor.not_writable(), None | Some(NotWritable::Shared))
 }
 
 /// The base of an array: what is behind its memory.

@@ -2,7 +2,8 @@
 //! around it.
 //!
 //! ```text
-//!   error, call, dtype, shape, timeout, index  →  export  →  buffer_protocol, dlpack, array  →  tensor  →  transit  →  pool
+//!   error, call, copies, dtype, shape, timeout, index  →  export  →  buffer_protocol, dlpack, array
+//!     →  library  →  tensor  →  transit  →  pool
 //! ```
 //!
 //! Whatever Python sees of a tensor's memory goes through `export`: it keeps the memory alive, and
@@ -12,11 +13,13 @@
 mod array;
 mod buffer_protocol;
 mod call;
+mod copies;
 mod dlpack;
 mod dtype;
 mod error;
 mod export;
 mod index;
+mod library;
 mod pool;
 mod shape;
 mod tensor;
@@ -29,11 +32,11 @@ use pyo3::prelude::*;
 #[pymodule]
 mod _cenote {
     #[pymodule_export]
+    use crate::copies::copies;
+    #[pymodule_export]
     use crate::pool::TensorPool;
     #[pymodule_export]
     use crate::tensor::Tensor;
-    #[pymodule_export]
-    use crate::tensor::copies;
     #[pymodule_export]
     use crate::transit::{_arrived, _depart, _linger, in_transit};
 

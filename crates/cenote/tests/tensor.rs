@@ -486,7 +486,9 @@ fn what_is_lent_can_be_written_by_pointer_and_not_be_shared(memory: TensorMemory
     let (first, second) = (tensor.lend().unwrap(), row.lend().unwrap());
     assert!(tensor.is_lent() && row.is_lent());
     assert_eq!(second.as_ptr().addr() - first.as_ptr().addr(), 8);
-    assert_eq!(second.as_ptr().cast_const(), row.as_ptr());
+    let reading = row.lend_to_read().unwrap();
+    assert_eq!((second.as_ptr(), second.is_writable()), (reading.as_ptr(), true));
+    assert!(!reading.is_writable() && reading.tensor().shape() == row.shape());
     // SAFETY: the first element of the row, which nobody looks at.
     unsafe { second.as_ptr().cast::<u16>().write(99) };
     assert_eq!(tensor.map().unwrap().get::<u16>(&[1, 0]).unwrap(), 99);
@@ -500,6 +502,8 @@ fn what_is_lent_can_be_written_by_pointer_and_not_be_shared(memory: TensorMemory
     assert_eq!(why(&mut tensor), NotWritable::Shared);
     drop((second, row));
     assert!(!tensor.is_lent());
+    assert_eq!(why(&mut tensor), NotWritable::Shared);
+    drop(reading);
     tensor.map_mut().unwrap();
     #[cfg(target_os = "linux")]
     if tensor.clone_fd().is_ok() {

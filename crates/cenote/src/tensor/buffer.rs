@@ -43,7 +43,7 @@ pub struct Buffer {
     home: Option<Home>,
     /// The DMA-BUF itself was given away, which everybody who has it can write.
     #[cfg(target_os = "linux")]
-    lent: AtomicBool,
+    given_away: AtomicBool,
     /// The pool has the buffer itself, as a spare: its slot was given back.
     #[cfg(target_os = "linux")]
     at_home: AtomicBool,
@@ -64,7 +64,7 @@ impl Handle {
             #[cfg(target_os = "linux")]
             home: None,
             #[cfg(target_os = "linux")]
-            lent: AtomicBool::new(false),
+            given_away: AtomicBool::new(false),
             #[cfg(target_os = "linux")]
             at_home: AtomicBool::new(false),
             #[cfg(target_os = "linux")]
@@ -81,7 +81,7 @@ impl Handle {
             selection,
             sharing: Sharing::default(),
             home: Some(home),
-            lent: AtomicBool::new(false),
+            given_away: AtomicBool::new(false),
             at_home: AtomicBool::new(false),
             epoch: fork::epoch(),
         })))
@@ -209,7 +209,7 @@ impl Buffer {
         let dma = self.dmabuf(wanted)?;
         self.check_not_inherited()?;
         self.set_published()?;
-        self.lent.store(true, Ordering::Relaxed);
+        self.given_away.store(true, Ordering::Relaxed);
         Ok(dma)
     }
 
@@ -224,7 +224,7 @@ impl Buffer {
     /// What keeps those from writing the bytes who have them.
     pub(crate) fn protection(&self) -> Protection {
         #[cfg(target_os = "linux")]
-        if self.lent.load(Ordering::Relaxed) {
+        if self.given_away.load(Ordering::Relaxed) {
             return Protection::Convention;
         }
         self.storage.protection
