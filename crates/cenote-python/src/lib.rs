@@ -3,6 +3,7 @@
 //!
 //! ```text
 //!   error, call, dtype, shape, timeout, index  →  export  →  buffer_protocol, dlpack, array  →  tensor  →  transit  →  pool
+//!                                                                                      →  unified_buffer  →  memory_pool
 //! ```
 //!
 //! Whatever Python sees of a tensor's memory goes through `export`: it keeps the memory alive, and
@@ -17,17 +18,21 @@ mod dtype;
 mod error;
 mod export;
 mod index;
+mod memory_pool;
 mod pool;
 mod shape;
 mod tensor;
 mod timeout;
 mod transit;
+mod unified_buffer;
 
 use pyo3::prelude::*;
 
 /// The native part of cenote.
 #[pymodule]
 mod _cenote {
+    #[pymodule_export]
+    use crate::memory_pool::{MemoryPool, get_memory_pool};
     #[pymodule_export]
     use crate::pool::TensorPool;
     #[pymodule_export]
@@ -36,6 +41,8 @@ mod _cenote {
     use crate::tensor::copies;
     #[pymodule_export]
     use crate::transit::{_arrived, _depart, _linger, in_transit};
+    #[pymodule_export]
+    use crate::unified_buffer::UnifiedBuffer;
 
     use super::*;
 

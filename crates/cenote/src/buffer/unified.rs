@@ -124,6 +124,11 @@ impl UnifiedBuffer {
         self.layout.shape()
     }
 
+    /// The shape, and where its elements lie in either side.
+    pub fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
     /// What its elements are.
     pub fn dtype(&self) -> DType {
         self.dtype
