@@ -2,8 +2,9 @@
 //! around it.
 //!
 //! ```text
-//!   error, call, dtype, shape, timeout, index  →  export  →  buffer_protocol, dlpack, array  →  tensor  →  transit  →  pool
-//!                                                                                      →  unified_buffer  →  memory_pool
+//!   error, call, copies, dtype, shape, timeout, index  →  export  →  buffer_protocol, dlpack, array
+//!     →  library  →  tensor  →  transit  →  pool
+//!     →  tensor  →  unified_buffer  →  memory_pool
 //! ```
 //!
 //! Whatever Python sees of a tensor's memory goes through `export`: it keeps the memory alive, and
@@ -13,11 +14,13 @@
 mod array;
 mod buffer_protocol;
 mod call;
+mod copies;
 mod dlpack;
 mod dtype;
 mod error;
 mod export;
 mod index;
+mod library;
 mod memory_pool;
 mod pool;
 mod shape;
@@ -32,13 +35,13 @@ use pyo3::prelude::*;
 #[pymodule]
 mod _cenote {
     #[pymodule_export]
+    use crate::copies::copies;
+    #[pymodule_export]
     use crate::memory_pool::{MemoryPool, get_memory_pool};
     #[pymodule_export]
     use crate::pool::TensorPool;
     #[pymodule_export]
     use crate::tensor::Tensor;
-    #[pymodule_export]
-    use crate::tensor::copies;
     #[pymodule_export]
     use crate::transit::{_arrived, _depart, _linger, in_transit};
     #[pymodule_export]

@@ -5,6 +5,7 @@
 //! released at any time: its memory is used again when the last array is gone.
 //!
 //! The lock is held for one call of the core at a time, and never while Python can run.
+#![allow(unsafe_code, reason = "arrays are made of pointers")]
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -78,14 +79,15 @@ impl UnifiedBuffer {
 
     fn array<'py>(&self, py: Python<'py>, side: Side) -> Result<Bound<'py, PyUntypedArray>> {
         let (layout, descr) = (self.layout(), dtype::descr(py, self.element())?);
-        let (address, writable) = side.place();
-        let place = Place { address, shape: layout.shape(), strides: layout.strides(), writable };
-        // SAFETY: each side has the elements of the layout, one after the other, for as long as
-        // `side` is kept, and lets them be written if it says so.
-        #[allow(unsafe_code, reason = "arrays are made of pointers")]
-        unsafe {
-            over(descr, place, Bound::new(py, HeldSide(side))?.into_any())
+        let (address, len, writable) = side.place();
+        if len != layout.nbytes() {
+            return Err(Error::TransferLen { device: len, host: layout.nbytes() }.into());
         }
+        let place = Place { address, shape: layout.shape(), strides: layout.strides(), writable };
+        let base = Bound::new(py, HeldSide(side))?.into_any();
+        // SAFETY: there are as many bytes as the layout needs, which starts with the first and has no
+        // gaps, for as long as the side is kept. A loan lets them be written.
+        unsafe { over(descr, place, base) }
     }
 }
 
@@ -313,12 +315,13 @@ enum Side {
 }
 
 impl Side {
-    /// The first byte, and whether it may be written.
-    fn place(&self) -> (*mut u8, bool) {
+    /// The first byte, how many there are, and whether they may be written.
+    fn place(&self) -> (*mut u8, usize, bool) {
+        let read = |bytes: &[u8]| (bytes.as_ptr().cast_mut(), bytes.len(), false);
         match self {
-            Side::Lent(loan) => (loan.as_ptr(), true),
-            Side::Host(view) => (view.as_ptr().cast_mut(), false),
-            Side::Device(view) => (view.as_ptr().cast_mut(), false),
+            Side::Lent(loan) => (loan.as_ptr(), loan.len(), true),
+            Side::Host(view) => read(view),
+            Side::Device(view) => read(view),
         }
     }
 }
