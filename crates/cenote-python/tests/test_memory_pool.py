@@ -2,6 +2,7 @@
 
 import gc
 import os
+import random
 import subprocess
 import sys
 import textwrap
@@ -517,6 +518,79 @@ def test_threads_share_a_buffer():
     [thread.start() for thread in threads]
     [thread.join() for thread in threads]
     assert not errors and (buffer.device == 1).all()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_whatever_is_kept_shows_what_was_written_to_it(seed):
+    """Whatever is released, cleared or acquired meanwhile."""
+    chance = random.Random(seed)
+    pools = [cenote.MemoryPool(max_pool_size=4), get_memory_pool()]
+    buffers, kept = [], []  # each with the elements that it should have
+
+    def acquire():
+        pool = chance.choice(pools)
+        shape = chance.choice([(100,), (10, 10), (1000,)])
+        buffer = pool.acquire(shape, chance.choice(["int32", "float32"]), pinned=chance.random() < 0.1)
+        elements = np.zeros(shape)
+        buffer.zeros()
+        buffers.append((pool, buffer, elements))
+
+    def pick():
+        if not buffers:
+            acquire()
+        return chance.choice(buffers)
+
+    def keep():
+        _, buffer, elements = pick()
+        kept.append((buffer.host, elements))
+
+    def keep_device():
+        _, buffer, elements = pick()
+        kept.append((buffer.device, elements.copy()))
+
+    def write():
+        _, buffer, elements = pick()
+        elements[...] = chance.randint(0, 1000)
+        buffer.copy_from(elements)
+
+    def write_kept():
+        if kept:
+            array, elements = chance.choice(kept)
+            if array.flags.writeable:
+                elements[...] = chance.randint(0, 1000)
+                array[...] = elements
+
+    def write_device():
+        _, buffer, elements = pick()
+        value = chance.randint(0, 1000)
+        try:
+            buffer.device = value
+        except cenote.ReadOnlyError:
+            return
+        elements[...] = value
+
+    def release():
+        pool, buffer, _ = entry = pick()
+        pool.release(buffer)
+        buffers.remove(entry)
+
+    def forget():
+        if kept:
+            kept.pop(chance.randrange(len(kept)))
+
+    def new_pool():
+        pools[0] = cenote.MemoryPool(max_pool_size=4)
+
+    def check():
+        assert all((array == elements).all() for array, elements in kept)
+        for _, buffer, elements in buffers:
+            assert (buffer.device == elements).all()
+
+    steps = [acquire, keep, keep_device, write, write, write_kept, write_kept, write_device, release, release, forget,
+             forget, new_pool, check, lambda: chance.choice(pools).clear(), lambda: pick()[1].synchronize()]
+    for _ in range(1500):
+        chance.choice(steps)()
+    check()
 
 
 def test_nothing_leaks():

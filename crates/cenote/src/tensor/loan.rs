@@ -7,6 +7,7 @@
 use std::ptr::NonNull;
 
 use crate::error::{Error, NotWritable, Result};
+use crate::memory::TensorMemory;
 use crate::tensor::Tensor;
 
 /// Write access to the bytes of a tensor by pointer, until dropped.
@@ -54,7 +55,7 @@ impl Tensor {
     /// Lends the bytes to code that writes by pointer. Any number of loans can be alive, and other
     /// handles too: whoever writes has to see to it that nobody reads meanwhile.
     ///
-    /// An error if the bytes were published, or belong to somebody else.
+    /// An error if the bytes were published, belong to somebody else, or are a device's too.
     pub fn lend(&self) -> Result<Loan> {
         let refused = |why| Error::NotWritable { why };
         match self.not_writable() {
@@ -63,6 +64,10 @@ impl Tensor {
         }
         if self.far_planes.is_some() {
             return Err(Error::FarPlanes { op: "lend" });
+        }
+        // Its access by the CPU has a beginning and an end, which a pointer has not.
+        if matches!(self.memory(), TensorMemory::Dma | TensorMemory::Pbo) {
+            return Err(refused(NotWritable::Device));
         }
         // The loan is made first: dropping it gives back what was counted.
         let tensor = self.clone();
@@ -78,7 +83,8 @@ impl Tensor {
     }
 
     /// The address of the first element, for code that reads by pointer. It is valid while any handle
-    /// of the buffer lives; strides may lead to lower addresses.
+    /// of the buffer lives; strides may lead to lower addresses. Of no use for OpenGL buffers, which have
+    /// an address only while they are mapped.
     pub fn as_ptr(&self) -> *const u8 {
         let start: NonNull<u8> = self.buffer.storage().region.start();
         start.as_ptr().wrapping_add(self.layout.offset()).cast_const()
