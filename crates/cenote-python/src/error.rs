@@ -103,7 +103,10 @@ fn class(error: &Error) -> &'static str {
         | Error::CloudFull { .. }
         | Error::BadIntrinsics { .. }
         | Error::BufferFull { .. }
-        | Error::TransferLen { .. } => "ArgumentError",
+        | Error::TransferLen { .. }
+        | Error::Released
+        | Error::OtherPool
+        | Error::Unwritten => "ArgumentError",
         Error::NoSuchAxis { .. }
         | Error::OutOfRange { .. }
         | Error::BadIndex { .. }
@@ -114,7 +117,7 @@ fn class(error: &Error) -> &'static str {
         | Error::ItemSize { .. }
         | Error::FormatDType { .. }
         | Error::DepthDType { .. } => "DTypeError",
-        Error::NotWritable { .. } | Error::Lent => "ReadOnlyError",
+        Error::NotWritable { .. } | Error::Lent | Error::ViewsAlive { .. } => "ReadOnlyError",
         Error::OutOfMemory { .. } => "OutOfMemory",
         Error::PoolFull { .. } | Error::TooManyLeases { .. } => "PoolFull",
         Error::NoSuchPool { .. } | Error::NoSuchField { .. } => "NotFound",

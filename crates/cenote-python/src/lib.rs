@@ -4,6 +4,7 @@
 //! ```text
 //!   error, call, copies, dtype, shape, timeout, index  →  export  →  buffer_protocol, dlpack, array
 //!     →  library  →  tensor  →  transit  →  pool
+//!     →  tensor  →  unified_buffer  →  memory_pool
 //! ```
 //!
 //! Whatever Python sees of a tensor's memory goes through `export`: it keeps the memory alive, and
@@ -20,11 +21,13 @@ mod error;
 mod export;
 mod index;
 mod library;
+mod memory_pool;
 mod pool;
 mod shape;
 mod tensor;
 mod timeout;
 mod transit;
+mod unified_buffer;
 
 use pyo3::prelude::*;
 
@@ -34,11 +37,15 @@ mod _cenote {
     #[pymodule_export]
     use crate::copies::copies;
     #[pymodule_export]
+    use crate::memory_pool::{MemoryPool, get_memory_pool};
+    #[pymodule_export]
     use crate::pool::TensorPool;
     #[pymodule_export]
     use crate::tensor::Tensor;
     #[pymodule_export]
     use crate::transit::{_arrived, _depart, _linger, in_transit};
+    #[pymodule_export]
+    use crate::unified_buffer::UnifiedBuffer;
 
     use super::*;
 

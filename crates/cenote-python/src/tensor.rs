@@ -4,8 +4,8 @@
 use std::ffi::c_int;
 
 use cenote::{Device, Domain, PixelFormat, TensorMemory, TensorOptions};
-use numpy::{PyArrayDescr, PyUntypedArray, PyUntypedArrayMethods};
-use pyo3::exceptions::{PyAttributeError, PyBufferError, PyTypeError, PyValueError};
+use numpy::{PyArrayDescr, PyUntypedArray};
+use pyo3::exceptions::{PyAttributeError, PyBufferError, PyTypeError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyTuple, PyType};
@@ -331,22 +331,7 @@ impl Tensor {
         dtype: Option<&Bound<'py, PyAny>>,
         copy: Option<bool>,
     ) -> Result<Bound<'py, PyAny>> {
-        let array = array(py, &self.0, Wanted::Either)?;
-        let other = match dtype.filter(|dtype| !dtype.is_none()) {
-            Some(dtype) => {
-                let asked = PyArrayDescr::new(py, dtype)?;
-                (!asked.eq(array.dtype())?).then_some(asked)
-            }
-            None => None,
-        };
-        match (other, copy) {
-            (Some(_), Some(false)) => {
-                Err(PyValueError::new_err("another dtype takes a copy").into())
-            }
-            (Some(dtype), _) => Ok(call::method(&array, "astype", (dtype,))?),
-            (None, Some(true)) => Ok(call::method(&array, "copy", ())?),
-            (None, _) => Ok(array.into_any()),
-        }
+        array::converted(array(py, &self.0, Wanted::Either)?, dtype, copy)
     }
 
     /// The old array interface. What is made of it cannot write: use `numpy()` for that.

@@ -11,6 +11,8 @@
 Tensor      an array in memory that other processes can see; numpy, jax, torch and whatever knows DLPack or
             buffers use it without a copy
 TensorPool  allocates tensors in nanoseconds, and tells who holds them
+MemoryPool  buffers of this process that are used again; ``get_memory_pool()`` is the one that all code shares
+UnifiedBuffer  an array with a host side and a device side, copied when the side that is behind is used
 copies      what was copied so far, and why
 in_transit  what was put into queues of ``multiprocessing`` and not taken out yet
 
@@ -25,7 +27,7 @@ Where processes meet, and in which part of it, say the environment variables ``C
 """
 
 from . import _multiprocessing as _multiprocessing
-from ._cenote import Tensor, TensorPool, __version__, copies, in_transit
+from ._cenote import MemoryPool, Tensor, TensorPool, UnifiedBuffer, __version__, copies, get_memory_pool, in_transit
 from ._errors import (
     ArgumentError,
     DTypeError,
@@ -49,6 +51,7 @@ __all__ = [
     "DTypeError",
     "Error",
     "Forked",
+    "MemoryPool",
     "NotFound",
     "OsError",
     "OutOfMemory",
@@ -62,7 +65,9 @@ __all__ = [
     "TensorPool",
     "Timeout",
     "TypeMismatch",
+    "UnifiedBuffer",
     "__version__",
     "copies",
+    "get_memory_pool",
     "in_transit",
 ]
