@@ -136,7 +136,11 @@ impl<O: Orderings> Owner<O> {
 
     fn look(&mut self) {
         let shared = &self.shared;
-        let looked = |_, free| if free { reuse(shared) };
+        let looked = |_, free| {
+            if free {
+                reuse(shared)
+            }
+        };
         self.retired.look(&shared.serials, &self.rows, looked);
     }
 
