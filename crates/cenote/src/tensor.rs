@@ -91,7 +91,7 @@ pub struct Tensor {
     device: Device,
     format: Option<PixelFormat>,
     /// Planes 1.. of an image whose planes do not follow each other in one buffer.
-    far_planes: Option<Arc<[Tensor]>>,
+    far_planes: Option<Arc<Vec<Tensor>>>,
 }
 
 impl Tensor {

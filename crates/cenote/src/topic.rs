@@ -191,13 +191,12 @@ impl<T: Message> Topic<T> {
     }
 
     fn send_as(publisher: &Publisher, message: &T, policy: Policy) -> Result<()> {
-        loop {
-            match publisher.send(message, policy) {
-                // Lent after it was found not to be: now that is seen, and it is copied.
-                Err(Error::Lent) => {}
-                done => return done,
-            }
+        let mut done = publisher.send(message, policy);
+        // Lent after it was found not to be: now that is seen, and it is copied.
+        while matches!(done, Err(Error::Lent)) {
+            done = publisher.send(message, policy);
         }
+        done
     }
 
     /// Sends a message if no subscriber has to be waited for.
@@ -216,6 +215,7 @@ impl<T: Message> Topic<T> {
     ///
     /// It has no way to tell of an error: if there never is anything, ask
     /// [`last_error`](Topic::last_error).
+    #[inline]
     pub fn recv(&self) -> Option<T> {
         match self.parts.subscriber.get() {
             Some(subscriber) => subscriber.recv(),

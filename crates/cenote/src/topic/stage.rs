@@ -66,8 +66,10 @@ impl Publisher {
         while matches!(done, Err(Error::PoolFull { .. })) && self.push_out_oldest() {
             done = alloc();
         }
-        if matches!(done, Err(Error::Forked { .. })) {
-            self.check_process()?;
+        if matches!(done, Err(Error::Forked { .. }))
+            && let Err(error) = self.check_process()
+        {
+            done = Err(error);
         }
         done
     }
