@@ -6,8 +6,9 @@ use std::ptr::NonNull;
 
 use cenote::{MAX_DIMS, Tensor};
 use numpy::npyffi::{NPY_ARRAY_WRITEABLE, PY_ARRAY_API, PyArrayObject, npy_intp};
-use numpy::{PyUntypedArray, PyUntypedArrayMethods};
+use numpy::{PyArrayDescr, PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::PyTypeInfo;
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 
@@ -83,4 +84,25 @@ pub(crate) fn to_array<'py>(given: &Bound<'py, PyAny>) -> Result<Bound<'py, PyUn
     let asarray = ASARRAY.import(given.py(), "numpy", "asarray")?;
     let array = call::call(asarray, (given,), None)?;
     Ok(array.cast_into().map_err(PyErr::from)?)
+}
+
+/// What `__array__` is asked for: an array, perhaps of another dtype or copied.
+pub(crate) fn converted<'py>(
+    array: Bound<'py, PyAny>,
+    dtype: Option<&Bound<'py, PyAny>>,
+    copy: Option<bool>,
+) -> Result<Bound<'py, PyAny>> {
+    let other = match dtype.filter(|dtype| !dtype.is_none()) {
+        Some(dtype) => {
+            let asked = PyArrayDescr::new(array.py(), dtype)?;
+            (!asked.eq(array.getattr("dtype")?)?).then_some(asked)
+        }
+        None => None,
+    };
+    match (other, copy) {
+        (Some(_), Some(false)) => Err(PyValueError::new_err("another dtype takes a copy").into()),
+        (Some(dtype), _) => Ok(call::method(&array, "astype", (dtype,))?),
+        (None, Some(true)) => Ok(call::method(&array, "copy", ())?),
+        (None, _) => Ok(array),
+    }
 }

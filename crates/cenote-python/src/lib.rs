@@ -2,7 +2,7 @@
 //! around it.
 //!
 //! ```text
-//!   error, call, dtype, shape, timeout, index  →  export  →  buffer_protocol, dlpack, array  →  tensor  →  transit  →  pool
+//!   error, call, dtype, shape, timeout, index  →  export  →  buffer_protocol, dlpack, array  →  tensor  →  transit, pool  →  image, cloud, depth  →  topic
 //! ```
 //!
 //! Whatever Python sees of a tensor's memory goes through [`export`]: it keeps the memory alive, and
@@ -12,15 +12,20 @@
 mod array;
 mod buffer_protocol;
 mod call;
+mod cloud;
+mod depth;
 mod dlpack;
+mod domain;
 mod dtype;
 mod error;
 mod export;
+mod image;
 mod index;
 mod pool;
 mod shape;
 mod tensor;
 mod timeout;
+mod topic;
 mod transit;
 
 use pyo3::prelude::*;
@@ -29,11 +34,19 @@ use pyo3::prelude::*;
 #[pymodule]
 mod _cenote {
     #[pymodule_export]
+    use crate::cloud::PointCloud;
+    #[pymodule_export]
+    use crate::depth::DepthImage;
+    #[pymodule_export]
+    use crate::image::Image;
+    #[pymodule_export]
     use crate::pool::TensorPool;
     #[pymodule_export]
     use crate::tensor::Tensor;
     #[pymodule_export]
     use crate::tensor::copies;
+    #[pymodule_export]
+    use crate::topic::Topic;
     #[pymodule_export]
     use crate::transit::{_arrived, _depart, _linger, in_transit};
 

@@ -4,8 +4,8 @@
 use std::ffi::c_int;
 
 use cenote::{Device, Domain, NotWritable, PixelFormat, TensorMemory, TensorOptions};
-use numpy::{PyArrayDescr, PyUntypedArray, PyUntypedArrayMethods};
-use pyo3::exceptions::{PyAttributeError, PyBufferError, PyTypeError, PyValueError};
+use numpy::{PyArrayDescr, PyUntypedArray};
+use pyo3::exceptions::{PyAttributeError, PyBufferError, PyTypeError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyTuple, PyType};
@@ -35,7 +35,7 @@ use crate::{buffer_protocol, call, index};
 /// `jax.numpy.from_dlpack(t)`, `torch.from_dlpack(t)`. What they get keeps the memory alive, and can
 /// be written as long as the tensor was not sent. To send it without a copy, let go of what can write
 /// it first; `t[...] = x` and `numpy.add(a, b, out=t.numpy())` leave nothing behind.
-#[pyclass(frozen, weakref, module = "cenote")]
+#[pyclass(frozen, subclass, weakref, module = "cenote")]
 #[derive(Debug, Clone)]
 pub(crate) struct Tensor(pub(crate) cenote::Tensor);
 
@@ -159,7 +159,7 @@ impl Tensor {
 
     /// Whether it can still be written: it is of this process, and was never sent.
     #[getter]
-    fn writable(&self) -> bool {
+    pub(crate) fn writable(&self) -> bool {
         matches!(self.0.not_writable(), None | Some(NotWritable::Shared))
     }
 
@@ -347,27 +347,12 @@ impl Tensor {
         dtype: Option<&Bound<'py, PyAny>>,
         copy: Option<bool>,
     ) -> Result<Bound<'py, PyAny>> {
-        let array = array(py, &self.0, Wanted::Either)?;
-        let other = match dtype.filter(|dtype| !dtype.is_none()) {
-            Some(dtype) => {
-                let asked = PyArrayDescr::new(py, dtype)?;
-                (!asked.eq(array.dtype())?).then_some(asked)
-            }
-            None => None,
-        };
-        match (other, copy) {
-            (Some(_), Some(false)) => {
-                Err(PyValueError::new_err("another dtype takes a copy").into())
-            }
-            (Some(dtype), _) => Ok(call::method(&array, "astype", (dtype,))?),
-            (None, Some(true)) => Ok(call::method(&array, "copy", ())?),
-            (None, _) => Ok(array.into_any()),
-        }
+        array::converted(array(py, &self.0, Wanted::Either)?.into_any(), dtype, copy)
     }
 
     /// The old array interface. What is made of it cannot write: use `numpy()` for that.
     #[getter]
-    fn __array_interface__<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyDict>> {
+    pub(crate) fn __array_interface__<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyDict>> {
         let none = || PyAttributeError::new_err("the array interface knows no such dtype");
         let kind = dtype_kind(self.0.dtype()).ok_or_else(none)?;
         let order = match self.0.dtype().size() {
@@ -409,7 +394,7 @@ impl Tensor {
 
     /// # Safety
     /// As Python calls it.
-    unsafe fn __getbuffer__(
+    pub(crate) unsafe fn __getbuffer__(
         slf: Bound<'_, Self>,
         view: *mut ffi::Py_buffer,
         flags: c_int,
@@ -421,7 +406,7 @@ impl Tensor {
 
     /// # Safety
     /// As Python calls it.
-    unsafe fn __releasebuffer__(&self, view: *mut ffi::Py_buffer) {
+    pub(crate) unsafe fn __releasebuffer__(&self, view: *mut ffi::Py_buffer) {
         // SAFETY: Python gives back what it got, once.
         unsafe { buffer_protocol::release(view) };
     }

@@ -21,7 +21,10 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use rustix::rand::{GetRandomFlags, getrandom};
 
+use crate::cloud::PointCloud;
+use crate::depth::DepthImage;
 use crate::error::{Result, raise};
+use crate::image::Image;
 use crate::tensor::Tensor;
 use crate::timeout::duration;
 
@@ -167,7 +170,14 @@ type Departed<'py> = (Bound<'py, PyBytes>, Bound<'py, PyBytes>, Bound<'py, PyByt
 /// What `multiprocessing` pickles instead of something over a tensor.
 #[pyfunction]
 pub(crate) fn _depart<'py>(what: &Bound<'py, PyAny>) -> Result<Departed<'py>> {
-    let (descriptor, address, token) = if let Ok(tensor) = what.cast::<Tensor>() {
+    // A tensor last, for the others are tensors, too.
+    let (descriptor, address, token) = if let Ok(image) = what.cast::<Image>() {
+        depart(&image.get().0.get())?
+    } else if let Ok(cloud) = what.cast::<PointCloud>() {
+        depart(&cloud.get().0.get())?
+    } else if let Ok(depth) = what.cast::<DepthImage>() {
+        depart(&depth.get().0.get())?
+    } else if let Ok(tensor) = what.cast::<Tensor>() {
         depart(&tensor.get().0)?
     } else {
         return Err(PyTypeError::new_err("only tensors, and what is made of them").into());

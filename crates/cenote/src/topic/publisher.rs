@@ -169,6 +169,10 @@ impl Publisher {
     /// Sends a message; `policy` says what to do if a subscriber is in the way.
     pub(crate) fn send<T: Message>(&self, message: &T, policy: Policy) -> Result<()> {
         self.check_process()?;
+        if policy != Policy::KeepLast {
+            // Before anything is copied, which may be in vain.
+            drop(self.make_room(self.state(), policy)?);
+        }
         let staged = message.carried().map_or(Ok(None), |tensor| self.stage(tensor))?;
         let tensor = staged.as_ref().or(message.carried());
         let state = self.make_room(self.state(), policy)?;
