@@ -2,9 +2,15 @@
 //!
 //! Who asks to write gets a loan, or a `BufferError`. Who asks for everything there is to know, as
 //! `memoryview` does, gets one where that may be; who asks for plain bytes only reads.
+//!
+//! Not everybody keeps what a buffer comes with: `numpy.ndarray(..., buffer=x)` gives the buffer back at
+//! once, keeps `x`, or what the buffer is of if `x` is a memoryview, and asks that again whether it can be
+//! written. So buffers are not of the tensor, but each of an object of its own, which has the loan;
+//! and that way to ask, which would keep the tensor itself, is refused.
 #![allow(unsafe_code, reason = "the buffer protocol is a C structure of pointers")]
 
 use std::ffi::{CStr, c_int};
+use std::ptr;
 
 use cenote::{DType, MAX_DIMS, Tensor};
 use pyo3::exceptions::PyBufferError;
@@ -13,79 +19,106 @@ use pyo3::prelude::*;
 
 use crate::export::{Export, Wanted};
 
-/// What a buffer points to, for as long as it is not released.
-struct Lent {
+/// What a buffer is of: memory, and how it is laid out.
+#[pyclass(frozen, module = "cenote._cenote")]
+pub(crate) struct Buffer {
     export: Export,
+    format: &'static CStr,
     shape: [ffi::Py_ssize_t; MAX_DIMS],
     strides: [ffi::Py_ssize_t; MAX_DIMS],
 }
 
-/// Fills in a buffer of `tensor`, which `object` stands for.
+#[pymethods]
+impl Buffer {
+    fn __repr__(&self) -> String {
+        format!("<buffer of {:?}>", self.export.tensor())
+    }
+
+    /// # Safety
+    /// As Python calls it.
+    unsafe fn __getbuffer__(
+        slf: Bound<'_, Self>,
+        view: *mut ffi::Py_buffer,
+        flags: c_int,
+    ) -> PyResult<()> {
+        // SAFETY: Python gives a view to fill in.
+        unsafe { fill(slf, view, flags) }
+    }
+}
+
+impl Buffer {
+    fn new(tensor: &Tensor, wanted: Wanted) -> PyResult<Buffer> {
+        let format = format(tensor.dtype())?;
+        let (mut shape, mut strides) = ([0; MAX_DIMS], [0; MAX_DIMS]);
+        let sizes = shape.iter_mut().zip(tensor.shape());
+        sizes.for_each(|(to, &from)| *to = from.cast_signed());
+        strides.iter_mut().zip(tensor.strides()).for_each(|(to, &from)| *to = from);
+        Ok(Buffer { export: Export::new(tensor, wanted)?, format, shape, strides })
+    }
+}
+
+/// Fills in a buffer of `tensor`.
 ///
 /// # Safety
 /// `view` is null or can be written.
 pub(crate) unsafe fn get(
-    object: Bound<'_, PyAny>,
+    py: Python<'_>,
     tensor: &Tensor,
     view: *mut ffi::Py_buffer,
     flags: c_int,
 ) -> PyResult<()> {
+    let refused = |error: PyErr| PyBufferError::new_err(error.value(py).to_string());
+    let buffer = Buffer::new(tensor, wanted(flags)?).map_err(refused)?;
+    // SAFETY: the caller's promise.
+    unsafe { fill(Bound::new(py, buffer)?, view, flags) }
+}
+
+/// Fills in a view of a buffer, which from then on holds the buffer.
+///
+/// # Safety
+/// `view` is null or can be written.
+unsafe fn fill(buffer: Bound<'_, Buffer>, view: *mut ffi::Py_buffer, flags: c_int) -> PyResult<()> {
     // SAFETY: the caller's promise.
     let Some(view) = (unsafe { view.as_mut() }) else {
         return Err(PyBufferError::new_err("no view to fill in"));
     };
-    view.obj = std::ptr::null_mut();
-    let format = format(tensor.dtype())?;
-    check_layout(tensor, flags)?;
-    let export = Export::new(tensor, wanted(flags)).map_err(|refused| {
-        let refused = PyErr::from(refused);
-        PyBufferError::new_err(refused.value(object.py()).to_string())
-    })?;
-    let mut lent = Box::new(Lent { export, shape: [0; MAX_DIMS], strides: [0; MAX_DIMS] });
-    let sizes = lent.shape.iter_mut().zip(tensor.shape());
-    sizes.for_each(|(to, &from)| *to = from.cast_signed());
-    lent.strides.iter_mut().zip(tensor.strides()).for_each(|(to, &from)| *to = from);
-
-    let asked = |flag: c_int| flags & flag == flag;
-    view.buf = lent.export.address().cast();
-    view.len = tensor.nbytes().cast_signed();
-    view.readonly = c_int::from(!lent.export.is_writable());
-    view.itemsize = tensor.dtype().size().cast_signed();
-    view.format = std::ptr::null_mut();
-    if asked(ffi::PyBUF_FORMAT) {
-        view.format = format.as_ptr().cast_mut();
+    view.obj = ptr::null_mut();
+    let Buffer { export, format, shape, strides } = buffer.get();
+    let (tensor, asked) = (export.tensor(), |flag: c_int| flags & flag == flag);
+    if asked(ffi::PyBUF_WRITABLE) && !export.is_writable() {
+        return Err(PyBufferError::new_err("the memory is read-only"));
     }
+    check_layout(tensor, flags)?;
+    let given = |is: bool, start: &[ffi::Py_ssize_t]| match is {
+        true => start.as_ptr().cast_mut(),
+        false => ptr::null_mut(),
+    };
+    view.buf = export.address().cast();
+    view.len = tensor.nbytes().cast_signed();
+    view.readonly = c_int::from(!export.is_writable());
+    view.itemsize = tensor.dtype().size().cast_signed();
+    view.format =
+        if asked(ffi::PyBUF_FORMAT) { format.as_ptr().cast_mut() } else { ptr::null_mut() };
     // Without a shape it is bytes in one row.
     view.ndim = if asked(ffi::PyBUF_ND) { c_int::try_from(tensor.ndim())? } else { 1 };
-    view.shape = if asked(ffi::PyBUF_ND) { lent.shape.as_mut_ptr() } else { std::ptr::null_mut() };
-    view.strides = std::ptr::null_mut();
-    if asked(ffi::PyBUF_STRIDES) {
-        view.strides = lent.strides.as_mut_ptr();
-    }
-    view.suboffsets = std::ptr::null_mut();
-    view.internal = Box::into_raw(lent).cast();
-    view.obj = object.into_ptr();
+    // Never written: Python has no word for that.
+    view.shape = given(asked(ffi::PyBUF_ND), shape);
+    view.strides = given(asked(ffi::PyBUF_STRIDES), strides);
+    view.suboffsets = ptr::null_mut();
+    view.internal = ptr::null_mut();
+    view.obj = buffer.into_ptr();
     Ok(())
 }
 
-/// Takes a buffer back.
-///
-/// # Safety
-/// [`get`] filled it in, and it was not taken back before.
-pub(crate) unsafe fn release(view: *mut ffi::Py_buffer) {
-    // SAFETY: the caller's promise: it is the view of `get`.
-    let internal = unsafe { (*view).internal };
-    // SAFETY: and there it was put, once.
-    drop(unsafe { Box::from_raw(internal.cast::<Lent>()) });
-}
-
-fn wanted(flags: c_int) -> Wanted {
-    if flags & ffi::PyBUF_WRITABLE == ffi::PyBUF_WRITABLE {
-        Wanted::Write
-    } else if flags & ffi::PyBUF_FULL_RO == ffi::PyBUF_FULL_RO {
-        Wanted::Either
-    } else {
-        Wanted::Read
+fn wanted(flags: c_int) -> PyResult<Wanted> {
+    let asked = |flag: c_int| flags & flag == flag;
+    match () {
+        () if asked(ffi::PyBUF_ANY_CONTIGUOUS) && !asked(ffi::PyBUF_FORMAT) => {
+            Err(PyBufferError::new_err("for an array use `numpy()`"))
+        }
+        () if asked(ffi::PyBUF_WRITABLE) => Ok(Wanted::Write),
+        () if asked(ffi::PyBUF_FULL_RO) => Ok(Wanted::Either),
+        () => Ok(Wanted::Read),
     }
 }
 

@@ -224,7 +224,7 @@ impl PointCloud {
     /// # Safety
     /// As Python calls it.
     unsafe fn __getbuffer__(
-        slf: Bound<'_, Self>,
+        slf: &Bound<'_, Self>,
         view: *mut ffi::Py_buffer,
         flags: c_int,
     ) -> PyResult<()> {
@@ -232,14 +232,7 @@ impl PointCloud {
             return Err(PyBufferError::new_err("points that only `numpy()` knows"));
         }
         // SAFETY: Python gives a view to fill in.
-        unsafe { Tensor::__getbuffer__(slf.into_super(), view, flags) }
-    }
-
-    /// # Safety
-    /// As Python calls it.
-    unsafe fn __releasebuffer__(slf: &Bound<'_, Self>, view: *mut ffi::Py_buffer) {
-        // SAFETY: Python gives back what it got, once.
-        unsafe { slf.as_super().get().__releasebuffer__(view) };
+        unsafe { Tensor::__getbuffer__(slf.as_super(), view, flags) }
     }
 
     fn __repr__(slf: &Bound<'_, Self>) -> String {

@@ -5,7 +5,7 @@
 //!   error, call, dtype, shape, timeout, index  →  export  →  buffer_protocol, dlpack, array  →  tensor  →  transit, pool  →  image, cloud, depth  →  topic
 //! ```
 //!
-//! Whatever Python sees of a tensor's memory goes through [`export`]: it keeps the memory alive, and
+//! Whatever Python sees of a tensor's memory goes through `export`: it keeps the memory alive, and
 //! has it counted while it may be written.
 #![allow(clippy::needless_pass_by_value, reason = "arguments from Python are values")]
 

@@ -395,21 +395,20 @@ impl Tensor {
     /// # Safety
     /// As Python calls it.
     pub(crate) unsafe fn __getbuffer__(
-        slf: Bound<'_, Self>,
+        slf: &Bound<'_, Self>,
         view: *mut ffi::Py_buffer,
         flags: c_int,
     ) -> PyResult<()> {
-        let tensor = slf.get().0.clone();
         // SAFETY: Python gives a view to fill in.
-        unsafe { buffer_protocol::get(slf.into_any(), &tensor, view, flags) }
+        unsafe { buffer_protocol::get(slf.py(), &slf.get().0, view, flags) }
     }
 
+    /// Never called, for buffers are of an object of their own. That it is there tells numpy to keep
+    /// them as long as it uses them.
+    ///
     /// # Safety
     /// As Python calls it.
-    pub(crate) unsafe fn __releasebuffer__(&self, view: *mut ffi::Py_buffer) {
-        // SAFETY: Python gives back what it got, once.
-        unsafe { buffer_protocol::release(view) };
-    }
+    unsafe fn __releasebuffer__(&self, _view: *mut ffi::Py_buffer) {}
 
     /// Pickled with its elements; between processes of `multiprocessing` it goes by descriptor.
     fn __reduce__<'py>(slf: &Bound<'py, Self>) -> Result<(Bound<'py, PyAny>, Pickled<'py>)> {

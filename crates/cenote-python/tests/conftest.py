@@ -19,6 +19,11 @@ def pytest_sessionfinish():
         shutil.rmtree(_dir, ignore_errors=True)
 
 
+def pytest_collection_modifyitems(items):
+    """Those with other libraries last: some start threads, and then no process should be forked."""
+    items.sort(key=lambda item: item.path.name == "test_clients.py")
+
+
 @pytest.fixture
 def name():
     """A name that no other test has."""

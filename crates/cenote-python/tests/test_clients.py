@@ -5,12 +5,18 @@ import sys
 
 import cenote
 import cv2
-import jax
-import jax.numpy as jnp
 import numpy as np
 import onnx
 import onnxruntime
 import pytest
+
+
+@pytest.fixture
+def jax():
+    # Not before it is needed: it starts threads, and a process with threads of others forks badly.
+    import jax
+
+    return jax
 
 
 def address(tensor):
@@ -23,7 +29,7 @@ def image(pool, shape=(480, 640, 3)):
     return tensor
 
 
-def test_jax_takes_what_can_still_be_written_as_a_copy(pool):
+def test_jax_takes_what_can_still_be_written_as_a_copy(jax, pool):
     tensor = image(pool)
     array = tensor.jax()
     expected = np.array(tensor)
@@ -35,7 +41,7 @@ def test_jax_takes_what_can_still_be_written_as_a_copy(pool):
         tensor.jax(copy=False)
 
 
-def test_jax_takes_what_cannot_change_as_it_is(pool):
+def test_jax_takes_what_cannot_change_as_it_is(jax, pool):
     tensor = image(pool)
     tensor.descriptor()
     array = tensor.jax()
@@ -46,10 +52,10 @@ def test_jax_takes_what_cannot_change_as_it_is(pool):
     assert pool.stats()["slots_in_use"] == 1
     # Not even a computation that is told to take the memory over writes it.
     doubled = jax.jit(lambda x: x + x, donate_argnums=0)(array)
-    assert int(doubled.astype(jnp.int32).sum()) >= 0
+    assert int(doubled.astype(jax.numpy.int32).sum()) >= 0
     del doubled
     if not array.is_deleted():
-        assert int(array.astype(jnp.int32).sum()) == expected
+        assert int(array.astype(jax.numpy.int32).sum()) == expected
     del array
     assert pool.stats()["slots_in_use"] == 0
 
@@ -65,7 +71,7 @@ print(tensor.numpy().flags.writeable, np.from_dlpack(tensor).flags.writeable, np
 """
 
 
-def test_jax_over_memory_that_the_kernel_keeps_from_being_written(pool):
+def test_jax_over_memory_that_the_kernel_keeps_from_being_written(jax, pool):
     tensor = pool.alloc((1024, 1024), "int32")
     tensor[...] = 1
     command = [sys.executable, "-c", RECEIVER, tensor.descriptor().hex()]
@@ -75,7 +81,7 @@ def test_jax_over_memory_that_the_kernel_keeps_from_being_written(pool):
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "int32", "uint8", "bool", "complex64"])
-def test_jax_and_back(pool, dtype):
+def test_jax_and_back(jax, pool, dtype):
     tensor = pool.alloc((8, 16), dtype)
     tensor[...] = np.arange(128).reshape(8, 16) % 2
     tensor.descriptor()
@@ -89,7 +95,7 @@ def test_jax_and_back(pool, dtype):
     assert np.asarray(taken).tolist() == other.tolist()
 
 
-def test_jax_by_itself_asks_whether_memory_is_read_only_or_is_refused_it(pool):
+def test_jax_by_itself_asks_whether_memory_is_read_only_or_is_refused_it(jax, pool):
     tensor = image(pool)
     tensor.descriptor()
     try:

@@ -221,6 +221,14 @@ def test_an_array_that_writes_is_counted_until_it_and_its_views_are_gone(pool):
         lambda tensor: tensor.__dlpack__(max_version=(1, 0)), lambda tensor: tensor.__array__(),
         lambda tensor: tensor[0].numpy(), lambda tensor: tensor.T.numpy()[..., 0], lambda tensor: tensor.numpy().reshape(16),
         lambda tensor: memoryview(np.asarray(tensor)), lambda tensor: tensor.numpy().view("uint8"),
+        lambda tensor: np.frombuffer(tensor, "uint8"), lambda tensor: np.frombuffer(memoryview(tensor), "uint8"),
+        lambda tensor: np.ndarray((4, 4), "uint8", buffer=memoryview(tensor)), pickle.PickleBuffer,
+        lambda tensor: np.ndarray((4, 4), "uint8", buffer=memoryview(tensor).obj),
+        lambda tensor: np.frombuffer(memoryview(tensor).obj, "uint8"), lambda tensor: memoryview(tensor).obj,
+        lambda tensor: (ctypes.c_char * 16).from_buffer(tensor), lambda tensor: pickle.PickleBuffer(tensor).raw(),
+        lambda tensor: np.nditer(tensor.numpy(), op_flags=["readwrite"]), lambda tensor: tensor.numpy().flat,
+        lambda tensor: np.ctypeslib.as_ctypes(tensor.numpy()), lambda tensor: memoryview(tensor).cast("B")[3:],
+        lambda tensor: np.recarray((16,), dtype=[("x", "u1")], buf=memoryview(tensor)),
     ],
 )  # fmt: skip
 def test_whatever_can_write_is_counted(pool, export):
@@ -238,6 +246,31 @@ def test_what_only_reads_is_not_counted(pool, read):
     tensor = pool.alloc((4, 4), "uint8")
     kept = read(tensor)
     assert not tensor.lent, kept
+
+
+def test_whoever_would_keep_memory_without_being_counted_is_refused_or_reads(pool):
+    tensor = pool.alloc((4, 4), "uint8")
+    with pytest.raises(BufferError):
+        np.ndarray((4, 4), "uint8", buffer=tensor)
+    with pytest.raises(BufferError):
+        np.recarray((16,), dtype=[("x", "u1")], buf=tensor)
+    array = np.asarray(Interface(tensor))
+    with pytest.raises(ValueError):
+        array.setflags(write=True)
+    assert not array.flags.writeable and not tensor.lent
+
+
+def test_an_array_made_read_only_by_hand_can_be_made_writable_again_only_while_counted(pool):
+    tensor = pool.alloc((4, 4), "uint8")
+    array = np.ndarray((4, 4), "uint8", buffer=memoryview(tensor))
+    array.setflags(write=False)
+    array.setflags(write=True)
+    assert tensor.lent
+    del array
+    tensor.descriptor()
+    array = np.ndarray((4, 4), "uint8", buffer=memoryview(tensor))
+    with pytest.raises(ValueError):
+        array.setflags(write=True)
 
 
 def test_calculating_into_a_tensor_leaves_nothing_behind(pool):

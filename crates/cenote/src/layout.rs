@@ -7,15 +7,18 @@
 //! from a layout later can overflow. A view covers no bytes that its parent did not, so views
 //! (`view.rs`) keep that promise without checking it again.
 
+mod axes;
 mod runs;
 mod view;
 
 use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::iter::zip;
 use std::ops::Range;
 
 use crate::error::{Error, Result};
 
+use axes::Axes;
 pub use runs::Runs;
 
 /// The most dimensions that a [`Layout`] can have.
@@ -36,14 +39,11 @@ pub const MAX_DIMS: usize = 8;
 /// assert!(!face.is_contiguous());
 /// # Ok::<(), cenote::Error>(())
 /// ```
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Clone)]
 pub struct Layout {
-    /// At most `MAX_DIMS`.
-    ndim: usize,
-    /// At least 1 each; 1 beyond `ndim`, so that equal layouts are equal field by field.
-    shape: [usize; MAX_DIMS],
-    /// In bytes; 0 beyond `ndim`. That of an axis of length 1 is never used and may be anything.
-    strides: [isize; MAX_DIMS],
+    /// Lengths of at least 1, and strides in bytes. That of an axis of length 1 is never used and may be
+    /// anything.
+    axes: Axes,
     /// Byte offset of the first element.
     offset: usize,
     /// At least 1.
@@ -64,43 +64,45 @@ impl Layout {
     /// ```
     #[inline]
     pub fn contiguous(shape: &[usize], item_size: usize) -> Result<Layout> {
-        let mut layout = Layout::scalar(0, item_size);
-        layout.pack(shape)?;
-        Ok(layout)
+        let len_of = |axis: usize| shape[axis];
+        match Self::packed_len(shape.len(), len_of, item_size) {
+            Some(_) => Ok(Self::packed(shape.len(), len_of, 0, item_size)),
+            None => Err(Self::why_not(shape, item_size)),
+        }
     }
 
-    /// The bytes of a [`Layout::contiguous`] of this shape.
-    #[cfg(target_os = "linux")]
-    #[inline]
-    pub(crate) fn packed_len(shape: &[usize], item_size: usize) -> Result<usize> {
+    /// The bytes of a packed layout of `ndim` axes; `None` if there is no such layout.
+    #[inline(always)]
+    pub(crate) fn packed_len(
+        ndim: usize,
+        len_of: impl Fn(usize) -> usize,
+        item_size: usize,
+    ) -> Option<usize> {
+        if ndim > MAX_DIMS {
+            return None;
+        }
         // Zero stays zero, and is refused below, as is what is too large.
-        let len = shape.iter().fold(item_size, |len, &axis| len.saturating_mul(axis));
-        match isize::try_from(len) {
-            Ok(1..) if shape.len() <= MAX_DIMS => Ok(len),
-            _ => Err(bad_shape(shape, item_size)),
-        }
+        let bytes = (0..ndim).fold(item_size, |bytes, axis| bytes.saturating_mul(len_of(axis)));
+        matches!(isize::try_from(bytes), Ok(1..)).then_some(bytes)
     }
 
-    /// Makes a scalar [`Layout::contiguous`] of this shape, and tells how many bytes that are. In
-    /// place: a layout is large, and allocating from a pool is quick.
-    #[inline]
-    pub(crate) fn pack(&mut self, shape: &[usize]) -> Result<usize> {
-        if shape.len() > MAX_DIMS {
-            return Err(bad_shape(shape, self.item_size));
-        }
-        let mut stride = self.item_size;
-        for (axis, &len) in shape.iter().enumerate().rev() {
-            self.shape[axis] = len;
-            self.strides[axis] = stride.cast_signed();
-            // Zero stays zero, and is refused below, as is what is too large.
-            stride = stride.saturating_mul(len);
-        }
-        self.ndim = shape.len();
-        // No axis is zero, so no stride on the way was larger than the last.
-        match isize::try_from(stride) {
-            Ok(1..) => Ok(stride),
-            _ => Err(bad_shape(shape, self.item_size)),
-        }
+    /// The packed layout that [`packed_len`](Layout::packed_len) told of. Every message, and every tensor
+    /// of a pool, has one made for it, hence without detours.
+    #[inline(always)]
+    pub(crate) fn packed(
+        ndim: usize,
+        len_of: impl Fn(usize) -> usize,
+        offset: usize,
+        item_size: usize,
+    ) -> Layout {
+        Layout { axes: Axes::packed(ndim, len_of, item_size), offset, item_size }
+    }
+
+    /// What is wrong with a shape of which there is no packed layout.
+    #[cold]
+    pub(crate) fn why_not(shape: &[usize], item_size: usize) -> Error {
+        let overflow = || Error::SizeOverflow { shape: shape.into(), item_size };
+        check_shape(shape, item_size).err().unwrap_or_else(overflow)
     }
 
     /// A layout with byte strides of your own, which may be zero or negative; `offset` is where the
@@ -130,7 +132,7 @@ impl Layout {
         }
         let mut layout = Layout::scalar(0, item_size);
         for (&len, &stride) in zip(shape, strides) {
-            layout.insert_axis(layout.ndim, len, stride);
+            layout.axes.insert(layout.ndim(), len, stride);
         }
         layout.with_offset(offset)
     }
@@ -159,28 +161,6 @@ impl Layout {
         Layout::strided(&lens[..ndim], &steps[..strides.len().min(MAX_DIMS)], offset, item_size)
     }
 
-    /// A packed layout whose shape comes in words from another process; and where it ends. Both are
-    /// checked.
-    #[cfg(target_os = "linux")]
-    #[inline]
-    pub(crate) fn packed_from_words(
-        shape: &[u64],
-        offset: u64,
-        item_size: usize,
-    ) -> Result<(Layout, usize)> {
-        let bad = |what| Error::BadMessage { what };
-        let mut lens = [0; MAX_DIMS];
-        let lens = lens.get_mut(..shape.len()).ok_or(bad("it has too many dimensions"))?;
-        for (to, &from) in zip(lens.iter_mut(), shape) {
-            *to = usize::try_from(from).map_err(|_| bad("the shape is too large"))?;
-        }
-        let offset = usize::try_from(offset).map_err(|_| bad("the offset is too large"))?;
-        let mut layout = Layout::scalar(offset, item_size);
-        let end = layout.pack(lens)?.checked_add(offset);
-        let end = end.filter(|end| isize::try_from(*end).is_ok());
-        Ok((layout, end.ok_or(bad("the offset is too large"))?))
-    }
-
     /// The same layout with its first element at another byte offset.
     pub fn with_offset(self, offset: usize) -> Result<Layout> {
         let (below, above) = self.reach();
@@ -197,17 +177,17 @@ impl Layout {
 
     /// Lengths of the axes, outermost first.
     pub fn shape(&self) -> &[usize] {
-        &self.shape[..self.ndim]
+        self.axes.shape()
     }
 
     /// Bytes from one element to the next along each axis.
     pub fn strides(&self) -> &[isize] {
-        &self.strides[..self.ndim]
+        self.axes.strides()
     }
 
     /// Number of axes.
     pub fn ndim(&self) -> usize {
-        self.ndim
+        self.axes.count()
     }
 
     /// Bytes of one element.
@@ -265,13 +245,22 @@ impl Layout {
     }
 
     /// Whether the elements lie side by side in row-major order.
+    #[inline]
     pub fn is_contiguous(&self) -> bool {
+        self.packed_end().is_some()
+    }
+
+    /// Where it ends, if the elements lie side by side in row-major order.
+    #[inline]
+    pub(crate) fn packed_end(&self) -> Option<usize> {
         let mut packed = self.item_size;
-        self.axes().rev().all(|(len, stride)| {
-            let fits = len == 1 || stride == signed(packed);
+        for (len, stride) in self.axes().rev() {
+            if len != 1 && stride != signed(packed) {
+                return None;
+            }
             packed *= len;
-            fits
-        })
+        }
+        Some(self.offset + packed)
     }
 
     /// Whether elements may share bytes, so that writing one could change another.
@@ -314,7 +303,7 @@ impl Layout {
     /// # Ok::<(), cenote::Error>(())
     /// ```
     pub fn offset_of(&self, index: &[usize]) -> Option<usize> {
-        if index.len() != self.ndim {
+        if index.len() != self.ndim() {
             return None;
         }
         zip(index, self.axes()).try_fold(self.offset, |offset, (&i, (len, stride))| {
@@ -342,7 +331,7 @@ impl Layout {
 
     #[inline]
     pub(crate) fn scalar(offset: usize, item_size: usize) -> Layout {
-        Layout { ndim: 0, shape: [1; MAX_DIMS], strides: [0; MAX_DIMS], offset, item_size }
+        Layout { axes: Axes::none(), offset, item_size }
     }
 
     /// Length and stride of each axis.
@@ -366,32 +355,14 @@ impl Layout {
     fn merged(&self) -> Layout {
         let mut merged = Layout::scalar(self.offset, self.item_size);
         for (len, stride) in self.axes().filter(|axis| axis.0 > 1) {
-            match merged.ndim.checked_sub(1) {
-                Some(last) if stride.checked_mul(signed(len)) == Some(merged.strides[last]) => {
-                    merged.shape[last] *= len;
-                    merged.strides[last] = stride;
+            match merged.axes().last() {
+                Some((outer, far)) if stride.checked_mul(signed(len)) == Some(far) => {
+                    merged.axes.set(merged.ndim() - 1, outer * len, stride);
                 }
-                _ => merged.insert_axis(merged.ndim, len, stride),
+                _ => merged.axes.insert(merged.ndim(), len, stride),
             }
         }
         merged
-    }
-
-    /// The caller has made sure that there is room.
-    fn insert_axis(&mut self, axis: usize, len: usize, stride: isize) {
-        self.shape.copy_within(axis..self.ndim, axis + 1);
-        self.strides.copy_within(axis..self.ndim, axis + 1);
-        self.shape[axis] = len;
-        self.strides[axis] = stride;
-        self.ndim += 1;
-    }
-
-    fn remove_axis(&mut self, axis: usize) {
-        self.shape.copy_within(axis + 1..self.ndim, axis);
-        self.strides.copy_within(axis + 1..self.ndim, axis);
-        self.ndim -= 1;
-        self.shape[self.ndim] = 1;
-        self.strides[self.ndim] = 0;
     }
 
     /// The error for a layout that ought to be contiguous.
@@ -404,7 +375,22 @@ impl Layout {
     }
 }
 
-/// Without the unused ends of the arrays.
+impl PartialEq for Layout {
+    fn eq(&self, other: &Layout) -> bool {
+        (self.offset, self.item_size) == (other.offset, other.item_size)
+            && self.shape() == other.shape()
+            && self.strides() == other.strides()
+    }
+}
+
+impl Eq for Layout {}
+
+impl Hash for Layout {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (self.shape(), self.strides(), self.offset, self.item_size).hash(state);
+    }
+}
+
 impl fmt::Debug for Layout {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Layout")
@@ -432,13 +418,6 @@ fn check_shape(shape: &[usize], item_size: usize) -> Result<()> {
         Some(size) if isize::try_from(size).is_ok() => Ok(()),
         _ => Err(Error::SizeOverflow { shape: shape.into(), item_size }),
     }
-}
-
-/// What is wrong with a shape that no layout can have.
-#[cold]
-fn bad_shape(shape: &[usize], item_size: usize) -> Error {
-    let overflow = || Error::SizeOverflow { shape: shape.into(), item_size };
-    check_shape(shape, item_size).err().unwrap_or_else(overflow)
 }
 
 /// A length or size of a checked layout, none of which is over `isize::MAX`.

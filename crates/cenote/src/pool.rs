@@ -34,6 +34,7 @@ pub(crate) mod hot;
 pub(crate) mod lease;
 pub(crate) mod owner;
 pub(crate) mod place;
+mod ready;
 pub(crate) mod retire;
 pub(crate) mod rows;
 mod segment;

@@ -7,8 +7,11 @@
 
 #![cfg_attr(not(target_os = "linux"), allow(unused_imports, reason = "pools are on Linux only"))]
 
+mod cache;
 mod lock;
 
+#[cfg(target_os = "linux")]
+pub(crate) use cache::{fetch_to_read, fetch_to_write};
 pub(crate) use lock::{Lock, LockGuard, pause};
 
 #[cfg(all(test, loom))]
@@ -26,3 +29,18 @@ pub(crate) use std::{
     sync::{Mutex, MutexGuard},
     thread::yield_now,
 };
+
+/// A `SeqCst` fence right after an atomic read-modify-write of this thread.
+///
+/// On x86 such an instruction is a full barrier by itself (Intel SDM vol. 3A, 9.2.3.9, "loads and stores
+/// are not reordered with locked instructions"), so only the compiler has to be told; a second barrier would
+/// cost as much again.
+#[cfg(target_os = "linux")]
+#[inline]
+pub(crate) fn fence_after_rmw() {
+    if cfg!(all(target_arch = "x86_64", not(loom), not(miri))) {
+        std::sync::atomic::compiler_fence(Ordering::SeqCst);
+    } else {
+        fence(Ordering::SeqCst);
+    }
+}

@@ -8,7 +8,7 @@
 mod array;
 #[cfg(target_os = "linux")]
 pub(crate) mod attaching;
-mod buffer;
+pub(crate) mod buffer;
 mod copy;
 #[cfg(target_os = "linux")]
 mod descriptor;
@@ -21,6 +21,8 @@ mod loan;
 mod map;
 #[cfg(target_os = "linux")]
 mod message;
+#[cfg(target_os = "linux")]
+pub(crate) mod mould;
 mod options;
 #[cfg(target_os = "linux")]
 pub(crate) mod packed;
@@ -33,6 +35,7 @@ mod rows;
 mod sharing;
 mod view;
 
+use std::borrow::Cow;
 use std::fmt;
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -254,9 +257,10 @@ impl Tensor {
         buffer: Handle,
         (layout, dtype, format, device): (Layout, DType, Option<PixelFormat>, Device),
     ) -> Result<Tensor> {
-        let outside = Error::BadMessage { what: "a tensor outside its slot" };
+        let outside = || Error::BadMessage { what: "a tensor outside its slot" };
         let start = buffer.home().map_or(0, |home| home.slot.offset);
-        let layout = layout.with_offset(layout.offset().checked_sub(start).ok_or(outside)?)?;
+        let offset = layout.offset().checked_sub(start).ok_or_else(outside)?;
+        let layout = layout.with_offset(offset)?;
         let tensor = Tensor::over(buffer, layout, dtype)?.with_device(device);
         match format {
             Some(format) => tensor.with_format(format),
@@ -375,8 +379,8 @@ impl Tensor {
     /// ```
     pub fn map_mut(&mut self) -> Result<TensorMapMut<'_>> {
         let bytes = self.buffer.bytes_mut().map_err(|why| Error::NotWritable { why })?;
-        let (layout, dtype, format) = (self.layout, self.dtype, self.format);
-        Ok(TensorMapMut { bytes, layout, dtype, format })
+        let (dtype, format) = (self.dtype, self.format);
+        Ok(TensorMapMut { bytes, layout: Cow::Borrowed(&self.layout), dtype, format })
     }
 }
 

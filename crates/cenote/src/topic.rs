@@ -25,6 +25,7 @@ mod publisher;
 mod recv_async;
 mod ring;
 mod row;
+mod signal;
 mod signature;
 mod source;
 mod spot;

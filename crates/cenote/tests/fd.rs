@@ -242,7 +242,7 @@ fn exported_memory_can_be_written_by_nobody() {
         let map = unsafe { rustix::mm::mmap(ptr::null_mut(), 24, prot, flags, fd, 0) };
         assert!(map.is_err(), "a writable mapping of exported memory");
     }
-    let layout = *tensor.layout();
+    let layout = tensor.layout().clone();
     // SAFETY: nobody writes it.
     #[allow(unsafe_code, reason = "to see it refused")]
     let writable = unsafe { Tensor::from_fd_mut(fd, layout, DType::U16) };
@@ -330,7 +330,7 @@ fn imports_that_are_trusted_can_be_written() {
     let layout = Layout::contiguous(&[8], 1).unwrap();
     // SAFETY: the only other descriptors of these files are here, and used for looking.
     #[allow(unsafe_code, reason = "what is tested")]
-    let import = |fd: OwnedFd| unsafe { Tensor::from_fd_mut(fd, layout, DType::U8) };
+    let import = |fd: OwnedFd| unsafe { Tensor::from_fd_mut(fd, layout.clone(), DType::U8) };
     // Not even sealed against shrinking: that is part of the promise.
     let file = memfd(8, SealFlags::empty());
     let mut tensor = import(file.try_clone().unwrap()).unwrap();

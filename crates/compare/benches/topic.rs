@@ -1,5 +1,5 @@
 //! What handing a frame to another process costs, beside the floor: words in shared memory that two
-//! processes spin on. Run with `cargo bench -p compare --bench topic`.
+//! processes spin on. Run with `cargo bench -p compare --bench topic`; `-- trips` runs one part of it.
 //!
 //! The distance between two cores changes from one second to the next on some machines, and everything
 //! that crosses them moves with it. So rounds are short, each between two measurements of the floor, and
@@ -31,11 +31,13 @@ fn main() {
         [_, "echo", fd] => echo(&Floor::open(fd.parse().unwrap())),
         [_, "sleep"] => sleep(),
         [_, "wake", fd] => wake(fd.parse().unwrap()),
-        _ => parent(),
+        [_, ref wanted @ ..] => parent(wanted),
+        [] => {}
     }
 }
 
-fn parent() {
+/// Runs the parts that were asked for, or all.
+fn parent(wanted: &[&str]) {
     let dir = std::env::temp_dir().join(format!("cenote-bench-{}", std::process::id()));
     std::fs::create_dir_all(&dir).unwrap();
     // SAFETY: no other thread runs yet.
@@ -43,10 +45,10 @@ fn parent() {
     unsafe {
         std::env::set_var("CENOTE_DIR", &dir);
     }
-    empty();
-    round_trips();
-    fan_out();
-    wake_ups();
+    let parts: [(&str, fn()); 4] =
+        [("empty", empty), ("trips", round_trips), ("fan", fan_out), ("wake", wake_ups)];
+    let all = !parts.iter().any(|(name, _)| wanted.contains(name));
+    parts.iter().filter(|(name, _)| all || wanted.contains(name)).for_each(|(_, part)| part());
     std::fs::remove_dir_all(&dir).unwrap();
 }
 

@@ -96,7 +96,8 @@ impl MemoryPool {
     /// A buffer that holds anything until it is written.
     pub fn acquire(&self, shape: &[usize], dtype: DType) -> Result<UnifiedBuffer> {
         let layout = Layout::contiguous(shape, dtype.size())?;
-        self.acquire_bytes(layout, dtype, layout.nbytes())
+        let len = layout.nbytes();
+        self.acquire_bytes(layout, dtype, len)
     }
 
     /// Like [`acquire`](MemoryPool::acquire), with a host side that is locked in memory, as devices
@@ -104,7 +105,8 @@ impl MemoryPool {
     pub fn acquire_pinned(&self, shape: &[usize], dtype: DType) -> Result<UnifiedBuffer> {
         let layout = Layout::contiguous(shape, dtype.size())?;
         // Whole pages are locked, so the block must not share its own with others.
-        let mut buffer = self.acquire_bytes(layout, dtype, layout.nbytes().max(MAPPED_FROM))?;
+        let len = layout.nbytes().max(MAPPED_FROM);
+        let mut buffer = self.acquire_bytes(layout, dtype, len)?;
         buffer.pin();
         Ok(buffer)
     }

@@ -25,16 +25,17 @@ impl Runs {
         let mut axes = layout.merged();
         let mut run = axes.item_size;
         if axes.strides().last() == Some(&signed(run)) {
-            run *= axes.shape[axes.ndim - 1];
-            axes.remove_axis(axes.ndim - 1);
+            let last = axes.ndim() - 1;
+            run *= axes.shape()[last];
+            axes.axes.remove(last);
         }
         Runs { index: [0; MAX_DIMS], next: axes.offset, run, left: axes.len(), axes }
     }
 
     /// Counts up like an odometer. After the last run it is back at the first.
     fn advance(&mut self) {
-        for axis in (0..self.axes.ndim).rev() {
-            let (len, stride) = (self.axes.shape[axis], self.axes.strides[axis]);
+        for axis in (0..self.axes.ndim()).rev() {
+            let (len, stride) = (self.axes.shape()[axis], self.axes.strides()[axis]);
             self.index[axis] += 1;
             if self.index[axis] < len {
                 self.next = moved(self.next, 1, stride);

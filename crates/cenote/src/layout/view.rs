@@ -1,5 +1,4 @@
-//! Views: other layouts over the same bytes. Nothing is copied and, unless it fails, nothing is
-//! allocated.
+//! Views: other layouts over the same bytes. Nothing is copied, and layouts of a few axes allocate nothing.
 //!
 //! Strides of axes of length 1 are never multiplied or negated, because those may be anything.
 
@@ -45,12 +44,10 @@ impl Layout {
         if start >= end || step == 0 {
             return Err(Error::EmptyView { axis, start, end, step });
         }
-        let mut view = *self;
+        let mut view = self.clone();
         view.offset = moved(self.offset, start, stride);
-        view.shape[axis] = (end - start).div_ceil(step);
-        if view.shape[axis] > 1 {
-            view.strides[axis] = stride * signed(step);
-        }
+        let len = (end - start).div_ceil(step);
+        view.axes.set(axis, len, if len > 1 { stride * signed(step) } else { stride });
         Ok(view)
     }
 
@@ -67,7 +64,7 @@ impl Layout {
     /// ```
     pub fn index(&self, axis: usize, i: usize) -> Result<Layout> {
         let mut view = self.narrow(axis, i, 1)?;
-        view.remove_axis(axis);
+        view.axes.remove(axis);
         Ok(view)
     }
 
@@ -88,9 +85,10 @@ impl Layout {
 
     /// The axes in reverse order.
     pub fn transpose(&self) -> Layout {
-        let mut view = *self;
-        view.shape[..self.ndim].reverse();
-        view.strides[..self.ndim].reverse();
+        let mut view = self.clone();
+        let (shape, strides) = view.axes.both_mut();
+        shape.reverse();
+        strides.reverse();
         view
     }
 
@@ -107,12 +105,11 @@ impl Layout {
     /// ```
     pub fn permute(&self, axes: &[usize]) -> Result<Layout> {
         if !self.is_permutation(axes) {
-            return Err(Error::NotAPermutation { axes: axes.into(), ndim: self.ndim });
+            return Err(Error::NotAPermutation { axes: axes.into(), ndim: self.ndim() });
         }
-        let mut view = *self;
+        let mut view = self.clone();
         for (to, &from) in axes.iter().enumerate() {
-            view.shape[to] = self.shape[from];
-            view.strides[to] = self.strides[from];
+            view.axes.set(to, self.shape()[from], self.strides()[from]);
         }
         Ok(view)
     }
@@ -170,10 +167,10 @@ impl Layout {
     /// # Ok::<(), cenote::Error>(())
     /// ```
     pub fn unsqueeze(&self, axis: usize) -> Result<Layout> {
-        if axis > self.ndim {
-            return Err(Error::NoSuchAxis { axis, ndim: self.ndim });
+        if axis > self.ndim() {
+            return Err(Error::NoSuchAxis { axis, ndim: self.ndim() });
         }
-        if self.ndim == MAX_DIMS {
+        if self.ndim() == MAX_DIMS {
             return Err(Error::TooManyDims { found: MAX_DIMS + 1, max: MAX_DIMS });
         }
         // The stride that a contiguous layout would have there, so that it stays equal to one.
@@ -181,8 +178,8 @@ impl Layout {
             Ok((len, stride)) => stride.saturating_mul(signed(len)),
             Err(_) => signed(self.item_size),
         };
-        let mut view = *self;
-        view.insert_axis(axis, 1, stride);
+        let mut view = self.clone();
+        view.axes.insert(axis, 1, stride);
         Ok(view)
     }
 
@@ -200,20 +197,20 @@ impl Layout {
     /// ```
     pub fn flip(&self, axis: usize) -> Result<Layout> {
         let (len, stride) = self.axis(axis)?;
-        let mut view = *self;
+        let mut view = self.clone();
         if len > 1 {
             view.offset = moved(self.offset, len - 1, stride);
-            view.strides[axis] = -stride;
+            view.axes.set(axis, len, -stride);
         }
         Ok(view)
     }
 
     fn axis(&self, axis: usize) -> Result<(usize, isize)> {
-        self.axes().nth(axis).ok_or(Error::NoSuchAxis { axis, ndim: self.ndim })
+        self.axes().nth(axis).ok_or(Error::NoSuchAxis { axis, ndim: self.ndim() })
     }
 
     fn is_permutation(&self, axes: &[usize]) -> bool {
-        axes.len() == self.ndim && (0..self.ndim).all(|axis| axes.contains(&axis))
+        axes.len() == self.ndim() && (0..self.ndim()).all(|axis| axes.contains(&axis))
     }
 
     /// Gives this shape the strides that walk the elements of `merged`, which has as many of them;
@@ -226,8 +223,8 @@ impl Layout {
         let mut sources = merged.axes().rev();
         // A scalar has no axis; then all of the shape is 1 and any stride will do.
         let (mut rest, mut stride) = sources.next().unwrap_or((1, signed(self.item_size)));
-        for axis in (0..self.ndim).rev() {
-            let len = self.shape[axis];
+        for axis in (0..self.ndim()).rev() {
+            let len = self.shape()[axis];
             if rest == 1 && len > 1 {
                 let Some(source) = sources.next() else { return false };
                 (rest, stride) = source;
@@ -235,7 +232,7 @@ impl Layout {
             if rest % len != 0 {
                 return false;
             }
-            self.strides[axis] = stride;
+            self.axes.set(axis, len, stride);
             rest /= len;
             // Saturates only where a merged axis is used up, so only axes of length 1 can see it.
             stride = stride.saturating_mul(signed(len));

@@ -127,6 +127,10 @@ mod tests {
             Slot { index: 0, segment: SegmentId(0), offset: 0, capacity: 0 }
         }
 
+        fn bytes(&self) -> *const u8 {
+            std::ptr::null()
+        }
+
         fn len(&self) -> usize {
             0
         }

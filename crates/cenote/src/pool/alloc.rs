@@ -14,7 +14,6 @@ use crate::pool::hot::Hot;
 use crate::pool::owner::{Owner, Spared};
 use crate::pool::segment;
 use crate::pool::state::{Granted, State};
-use crate::sync::Ordering;
 
 /// How many retired slots an allocation looks at again.
 const SWEEP: usize = 4;
@@ -42,9 +41,9 @@ impl<S: Spared> Owner<S> {
     /// A slot of at least `len` bytes. The caller has seen that this process owns the pool.
     #[inline]
     pub(crate) fn alloc(&self, len: usize) -> Result<Granted<S>> {
-        if let Some(spare) = self.hot.take() {
+        while let Some(spare) = self.ready.take() {
             if spare.len() == len {
-                self.hot_allocations.fetch_add(1, Ordering::Relaxed);
+                self.count_use(spare.slot().index);
                 return Ok(Granted::Again(spare));
             }
             self.take_back(spare);
@@ -60,7 +59,7 @@ impl<S: Spared> Owner<S> {
     /// Like [`Owner::alloc`], but waits for a slot.
     pub(crate) fn alloc_timeout(&self, len: usize, timeout: Duration) -> Result<Granted<S>> {
         let deadline = Instant::now().checked_add(timeout);
-        self.cool();
+        self.unready();
         match self.alloc_locked(len, SWEEP).or_else(|full| self.alloc_hard(len, full)) {
             Ok(granted) => Ok(granted),
             Err(lack) if !self.config.fits(len) => Err(self.failed(len, lack)),
@@ -95,14 +94,22 @@ impl<S: Spared> Owner<S> {
 
     fn alloc_locked(&self, len: usize, sweep: usize) -> Result<Granted<S>, Full> {
         let mut state = self.swept(sweep);
-        let slot = state.allocator.alloc(len)?;
+        let slot = match state.allocator.alloc(len) {
+            Ok(slot) => slot,
+            // Before a batch is complete only if there is need.
+            Err(full) if state.retired.fresh() == 0 => return Err(full),
+            Err(_) => {
+                state.look(self.serials());
+                state.allocator.alloc(len)?
+            }
+        };
         Ok(self.grant(state, slot, len))
     }
 
     /// Everything that can be done before saying that the pool is full.
     #[cold]
     fn alloc_hard(&self, len: usize, mut full: Full) -> Result<Granted<S>, Lack> {
-        self.cool();
+        self.unready();
         for effort in [State::sweep_all, State::reap, State::expel] {
             let mut state = self.state();
             effort(&mut state, self.serials());
@@ -217,9 +224,9 @@ impl<'a, S: Spared> Waiting<'a, S> {
         let mut state = owner.state();
         state.waiters += 1;
         owner.set_waiting(true);
-        let spare = owner.hot.shut();
+        let ready = owner.ready.shut();
         drop(state);
-        spare.into_iter().for_each(|spare| owner.take_back(spare));
+        ready.into_iter().for_each(|spare| owner.take_back(spare));
         Waiting(owner)
     }
 }
@@ -230,7 +237,7 @@ impl<S: Spared> Drop for Waiting<'_, S> {
         state.waiters -= 1;
         if state.waiters == 0 {
             self.0.set_waiting(false);
-            self.0.open_hot(&state);
+            self.0.open_ready(&state);
         }
     }
 }
@@ -249,29 +256,41 @@ impl<S: Spared> Owner<S> {
     /// Where the pool of a spare keeps it at hand. A forked child has none.
     #[inline]
     fn place_for(spare: &S) -> Option<&Hot<S>> {
-        spare.owner().filter(|owner| !owner.inherited()).map(|owner| &owner.hot)
+        spare.owner().filter(|owner| !owner.inherited()).map(|owner| owner.ready.last())
     }
 
-    /// Takes back a slot that was published. If nobody else holds it, it is as good as one that was not.
+    /// Takes back a slot that was published.
     #[inline]
     pub(crate) fn retire(spare: Arc<S>) {
-        let owner = spare.owner().filter(|owner| !owner.inherited());
-        if owner.is_some_and(|owner| owner.retire_now(&spare)) {
-            Self::offer(spare);
+        // The spare may be all that keeps the pool, and goes into it.
+        if let Some(owner) = spare.owner().cloned() {
+            owner.retire_own(spare);
         }
     }
 
-    /// Whether the slot of a spare can be reused at once; otherwise it waits, and the spare with it.
-    fn retire_now(&self, spare: &Arc<S>) -> bool {
-        let slot = spare.slot().index;
-        let mut state = self.state();
-        if state.retire_published(slot, self.serials()) {
-            return true;
+    /// Takes back a slot of this pool that was published. If nobody else holds it, it is as good as one
+    /// that was not; otherwise it waits, and the spare with it.
+    pub(crate) fn retire_own(&self, spare: Arc<S>) {
+        if self.inherited() {
+            return;
         }
-        let old = state.keep(slot, Some(spare.clone()));
+        let slot = spare.slot();
+        let mut state = self.state();
+        if !state.is_shared() && state.retire_published(slot.index, self.serials()) {
+            drop(state);
+            return Self::offer(spare);
+        }
+        let shared = state.is_shared();
+        let old = state.keep(slot.index, Some(spare));
+        if shared && state.put_off(slot, self.config.pool_size) {
+            state.look_and(self.serials(), |spare| {
+                let bytes = spare.bytes();
+                self.ready.add(spare, bytes)
+            });
+        }
+        let gone = state.take_gone();
         drop(state);
-        drop(old);
-        false
+        drop((old, gone));
     }
 
     /// Takes back a slot, and what a handle of it was made of.
@@ -282,12 +301,14 @@ impl<S: Spared> Owner<S> {
         }
     }
 
-    /// Gives back what is hot the long way, so that its slot counts as free.
-    pub(super) fn cool(&self) {
-        self.hot.take().into_iter().for_each(|spare| self.take_back(spare));
+    /// Gives back what is ready the long way, so that its slot counts as free.
+    pub(super) fn unready(&self) {
+        while let Some(spare) = self.ready.take() {
+            self.take_back(spare);
+        }
     }
 
-    /// As [`Owner::give_back`], for a spare that was hot.
+    /// As [`Owner::give_back`], for a spare that was ready.
     pub(super) fn take_back(&self, spare: Arc<S>) {
         self.give_back(spare.slot().index, Some(spare), false);
     }

@@ -91,6 +91,8 @@ struct Segment {
     first: Option<BlockId>,
     /// In units.
     size: usize,
+    /// In use, in units.
+    used: usize,
     /// Slots in use.
     slots: u32,
 }
@@ -154,6 +156,13 @@ impl Allocator {
         let head = self.holes.last();
         let class = std::iter::successors(head, |&id| self.blocks[id].older);
         class.map(|id| self.blocks[id].size << self.unit_log2).max().unwrap_or(0)
+    }
+
+    /// The bytes not in use in segments that could hold a slot of `len` bytes.
+    pub(crate) fn free_for(&self, len: usize) -> usize {
+        let large = |segment: &&Segment| segment.first.is_some() && segment.size >= self.units(len);
+        let free = self.segments.iter().filter(large).map(|segment| segment.size - segment.used);
+        free.sum::<usize>() << self.unit_log2
     }
 
     /// A slot that is in use.
@@ -293,7 +302,7 @@ impl Allocator {
         self.holes.push(&mut self.blocks, first);
         let id = SegmentId(self.next_segment);
         self.next_segment += 1;
-        self.place(place, Segment { id, first: Some(first), size, slots: 0 });
+        self.place(place, Segment { id, first: Some(first), size, used: 0, slots: 0 });
         self.stats.reserved += size << self.unit_log2;
         Some(id)
     }
@@ -344,7 +353,9 @@ impl Allocator {
 
     fn count_alloc(&mut self, id: BlockId) {
         let block = &self.blocks[id];
-        self.segments[block.segment as usize].slots += 1;
+        let segment = &mut self.segments[block.segment as usize];
+        segment.slots += 1;
+        segment.used += block.size;
         self.stats.slots += 1;
         self.stats.in_use += block.size << self.unit_log2;
         self.stats.requested += block.requested;
@@ -353,7 +364,9 @@ impl Allocator {
 
     fn count_free(&mut self, id: BlockId) {
         let block = &self.blocks[id];
-        self.segments[block.segment as usize].slots -= 1;
+        let segment = &mut self.segments[block.segment as usize];
+        segment.slots -= 1;
+        segment.used -= block.size;
         self.stats.slots -= 1;
         self.stats.in_use -= block.size << self.unit_log2;
         self.stats.requested -= block.requested;

@@ -232,6 +232,17 @@ impl<S: Spared> Attachment<S> {
         Leases::new(&self.row.get()[row::LEASES..], &self.header.get()[header::SERIALS..])
     }
 
+    /// Notes where the bytes of a slot are in this process.
+    pub(crate) fn note(&self, slot: u32, at: *const u8) {
+        self.spares.note(slot, at);
+    }
+
+    /// Asks for the first bytes of a slot that is about to be leased: while they come, it can be.
+    #[inline]
+    pub(crate) fn fetch(&self, slot: u32) {
+        self.spares.fetch(slot);
+    }
+
     /// Leases a slot that a descriptor names. Waits a moment for a segment that is not here yet.
     pub(crate) fn lease(&self, slot: u32, serial: u64) -> Result<Leased<S>> {
         self.lease_by(slot, SEGMENT, |leases| leases.by_serial(slot, serial))

@@ -158,7 +158,8 @@ impl<S: Spared> Owner<S> {
     /// attacher has unmapped it. Returns how many bytes that will be.
     pub(crate) fn trim(&self) -> Result<usize> {
         self.check_process()?;
-        self.cool();
+        self.unready();
+        self.state().look(self.serials());
         let state = self.swept(usize::MAX);
         Ok(self.trim_locked(state))
     }

@@ -87,6 +87,15 @@ impl<T> Hot<T> {
         Err(unsafe { Arc::from_raw(raw) })
     }
 
+    /// Puts a thing in this place if that is empty, or gives it back.
+    pub(crate) fn fill(&self, thing: Arc<T>) -> Result<(), Arc<T>> {
+        let raw = Arc::into_raw(thing).cast_mut();
+        // Release: see `take`.
+        let filled = self.exchange(ptr::null_mut(), raw, Ordering::Release);
+        // SAFETY: as it came from `into_raw`, and was not given away.
+        filled.map_err(|_| unsafe { Arc::from_raw(raw) })
+    }
+
     /// Takes what is there, and has the place refuse everything from here on.
     pub(crate) fn shut(&self) -> Option<Arc<T>> {
         let found = self.at.swap(shut(), Ordering::Acquire);
@@ -160,6 +169,16 @@ mod tests {
         hot.open();
         assert!(is(hot.take(), &one));
         assert_eq!(Arc::strong_count(&one), 1);
+    }
+
+    #[test]
+    fn only_an_empty_place_is_filled() {
+        let (hot, [one, two]) = setting();
+        assert!(hot.fill(one.clone()).is_ok());
+        assert!(is(hot.fill(two.clone()).err(), &two));
+        assert!(is(hot.shut(), &one));
+        assert!(is(hot.fill(one.clone()).err(), &one));
+        assert_eq!((Arc::strong_count(&one), Arc::strong_count(&two)), (1, 1));
     }
 
     #[test]

@@ -19,9 +19,9 @@ use crate::os::fork;
 use crate::pool::allocator::Slot;
 use crate::pool::config::TensorPoolConfig;
 use crate::pool::host::Host;
-use crate::pool::hot::Hot;
 use crate::pool::lease::{Leases, Refused, Shipped};
 use crate::pool::place::Entry;
+use crate::pool::ready::Ready;
 use crate::pool::serial;
 use crate::pool::serve::Server;
 use crate::pool::state::State;
@@ -40,6 +40,9 @@ pub(crate) trait Spared: Send + Sync + Sized + 'static {
 
     /// The bytes that were asked for.
     fn len(&self) -> usize;
+
+    /// Where its bytes are.
+    fn bytes(&self) -> *const u8;
 
     /// The pool that it goes back to.
     fn owner(&self) -> Option<&Arc<Owner<Self>>>;
@@ -65,12 +68,11 @@ pub(crate) struct Owner<S> {
     /// where it may be under `&mut`.
     published: Box<[AtomicU64]>,
     state: Mutex<State<S>>,
-    /// A spare whose slot is still allocated, though nobody has it: it was let go of last, and
-    /// never published. Whoever next asks for as many bytes has it without taking the lock. Shut
+    /// Whoever asks for as many bytes as one of these has is given it without taking the lock. Shut
     /// while somebody waits, for good when the pool is closed or scrubs; all that under the lock.
-    pub(super) hot: Hot<S>,
-    /// Allocations without the lock.
-    pub(super) hot_allocations: AtomicU64,
+    pub(super) ready: Ready<S>,
+    /// How often each slot was allocated without the lock. Written by whoever has the slot.
+    uses: Box<[AtomicU64]>,
     /// Bytes that were copied into the pool.
     copied: AtomicU64,
     /// The size for which another segment is to be reserved; 0 if none is.
@@ -110,8 +112,8 @@ impl<S: Spared> Owner<S> {
             own_row,
             published: (0..max_slots).map(|_| AtomicU64::new(0)).collect(),
             state: Mutex::new(state),
-            hot: Hot::new(),
-            hot_allocations: AtomicU64::new(0),
+            ready: Ready::new(),
+            uses: (0..max_slots).map(|_| AtomicU64::new(0)).collect(),
             copied: AtomicU64::new(0),
             wanted: AtomicUsize::new(0),
             returned: Condvar::new(),
@@ -122,13 +124,13 @@ impl<S: Spared> Owner<S> {
             _reservation: reservation,
         };
         if owner.config.scrub {
-            owner.hot.shut();
+            drop(owner.ready.shut());
         }
         Ok(owner)
     }
 
     /// The private memory that a slot costs, used or not.
-    const BYTES_PER_SLOT: usize = State::<S>::BYTES_PER_SLOT + 2 * size_of::<AtomicU64>();
+    const BYTES_PER_SLOT: usize = State::<S>::BYTES_PER_SLOT + 3 * size_of::<AtomicU64>();
 
     /// Whether this process is a forked child of the owner, which owns nothing.
     pub(crate) fn inherited(&self) -> bool {
@@ -167,6 +169,18 @@ impl<S: Spared> Owner<S> {
         serial
     }
 
+    /// Counts an allocation without the lock, and without an exchange: the slot is the caller's alone.
+    #[inline]
+    pub(super) fn count_use(&self, slot: u32) {
+        if let Some(uses) = self.uses.get(slot as usize) {
+            uses.store(uses.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        }
+    }
+
+    fn quick_allocations(&self) -> u64 {
+        self.uses.iter().map(|uses| uses.load(Ordering::Relaxed)).sum()
+    }
+
     pub(super) fn is_waited_for(&self) -> bool {
         self.header.get()[header::WAITING].load(Ordering::Relaxed) != 0
     }
@@ -175,10 +189,10 @@ impl<S: Spared> Owner<S> {
         self.header.get()[header::WAITING].store(u64::from(waiting), Ordering::Relaxed);
     }
 
-    /// Lets spares be hot again, if they may be.
-    pub(super) fn open_hot(&self, state: &State<S>) {
+    /// Lets spares be kept ready again, if they may be.
+    pub(super) fn open_ready(&self, state: &State<S>) {
         if !state.closed && !self.config.scrub {
-            self.hot.open();
+            self.ready.open();
         }
     }
 
@@ -198,11 +212,11 @@ impl<S: Spared> Owner<S> {
         let mut state = self.state();
         state.closed = true;
         self.closed.store(true, Ordering::Relaxed);
-        let hot = self.hot.shut();
+        let ready = self.ready.shut();
         let server = state.server.take();
         let spares = state.take_spares();
         drop(state);
-        hot.into_iter().for_each(|spare| self.take_back(spare));
+        ready.into_iter().for_each(|spare| self.take_back(spare));
         drop(server);
         drop(spares);
     }
@@ -248,7 +262,8 @@ impl<S: Spared> Owner<S> {
 /// Telling.
 impl<S: Spared> Owner<S> {
     pub(crate) fn stats(&self) -> PoolStats {
-        self.cool();
+        self.unready();
+        self.state().look(self.serials());
         let state = self.swept(SWEEP_TELLING);
         let found = state.allocator.stats();
         PoolStats {
@@ -263,7 +278,7 @@ impl<S: Spared> Owner<S> {
             segments: state.own_segments(),
             attachers: state.rows.len() - 1,
             socket_watched: state.server.as_ref().is_some_and(Server::is_watched),
-            allocations: state.allocations + self.hot_allocations.load(Ordering::Relaxed),
+            allocations: state.allocations + self.quick_allocations(),
             failures: state.failures,
             bytes_copied: self.copied.load(Ordering::Relaxed),
             not_granted: state.not_granted.clone(),
@@ -276,7 +291,8 @@ impl<S: Spared> Owner<S> {
     }
 
     pub(crate) fn holders(&self) -> Vec<Holder> {
-        self.cool();
+        self.unready();
+        self.state().look(self.serials());
         self.swept(usize::MAX).holders()
     }
 }

@@ -4,6 +4,10 @@
 //! entries no longer name it (O1). If nobody else holds it, it is reusable at once. Otherwise it waits
 //! in a queue, and whoever needs memory looks again at a few from the front; those still held go to the
 //! back, so that one slow reader does not hide the slots behind it.
+//!
+//! Looking takes the cache lines of a row away from the process that is about to write them, and a fence.
+//! So where there are others, slots are put off until there is a [`BATCH`] of them, which one look and
+//! one fence serve: neighbours in a row are neighbours in time.
 
 use std::collections::VecDeque;
 use std::marker::PhantomData;
@@ -13,28 +17,39 @@ use crate::pool::rows::Rows;
 use crate::pool::serial;
 use crate::sync::{AtomicU64, Ordering, fence};
 
-/// Slots that the owner let go of while others still held them.
+/// How many slots are looked at together: as many as have words in one cache line of a row.
+pub(crate) const BATCH: usize = 8;
+
+/// Slots that the owner let go of while others still held them, or may do.
 #[derive(Debug)]
 pub(crate) struct Retired<O = Shipped> {
-    /// Each slot at most once, so the capacity reserved at the start is never exceeded.
+    /// Each slot at most once in both, so the capacity reserved at the start is never exceeded.
     waiting: VecDeque<u32>,
+    /// Those that were not looked at yet, at most a [`BATCH`].
+    fresh: Vec<u32>,
     orderings: PhantomData<O>,
 }
 
 impl<O: Orderings> Retired<O> {
     /// Reserves room for every slot of a pool.
     pub(crate) fn new(max_slots: u32) -> Self {
-        Retired { waiting: VecDeque::with_capacity(max_slots as usize), orderings: PhantomData }
+        let waiting = VecDeque::with_capacity(max_slots as usize);
+        Retired { waiting, fresh: Vec::with_capacity(BATCH), orderings: PhantomData }
     }
 
     /// Slots that wait.
     pub(crate) fn len(&self) -> usize {
-        self.waiting.len()
+        self.waiting.len() + self.fresh.len()
+    }
+
+    /// Slots that were put off.
+    pub(crate) fn fresh(&self) -> usize {
+        self.fresh.len()
     }
 
     /// The slots that wait, longest since looked at first.
     pub(crate) fn iter(&self) -> impl Iterator<Item = u32> {
-        self.waiting.iter().copied()
+        self.waiting.iter().chain(&self.fresh).copied()
     }
 
     /// Retires a slot, once. True when it can be reused at once; otherwise it waits for a sweep.
@@ -46,14 +61,40 @@ impl<O: Orderings> Retired<O> {
         rows: &Rows<R>,
     ) -> bool {
         debug_assert!(!self.waiting.contains(&slot), "slot {slot} was retired twice");
-        let claimed = claim::<O, R>(slot, serials, rows);
+        let mut claimed = false;
+        claim::<O, R>(&[slot], serials, rows, |_, free| claimed = free);
         if !claimed {
             self.waiting.push_back(slot);
         }
         claimed
     }
 
-    /// Looks again at up to `limit` slots and passes those that can be reused to `reuse`.
+    /// Retires a slot, once, without looking. True when it is time to [`look`](Retired::look).
+    pub(crate) fn put_off(&mut self, slot: u32) -> bool {
+        debug_assert!(self.iter().all(|other| other != slot), "slot {slot} was retired twice");
+        self.fresh.push(slot);
+        self.fresh.len() >= BATCH
+    }
+
+    /// Looks at what was put off. Those slots that can be reused are passed on with `true`; those that are
+    /// held, with `false`, wait for a sweep.
+    pub(crate) fn look<R: AsRef<[AtomicU64]>>(
+        &mut self,
+        serials: &[AtomicU64],
+        rows: &Rows<R>,
+        mut looked: impl FnMut(u32, bool),
+    ) {
+        let Retired { waiting, fresh, .. } = self;
+        claim::<O, R>(fresh, serials, rows, |slot, free| {
+            if !free {
+                waiting.push_back(slot);
+            }
+            looked(slot, free);
+        });
+        fresh.clear();
+    }
+
+    /// Looks again at up to `limit` slots that wait and passes those that can be reused to `reuse`.
     pub(crate) fn sweep<R: AsRef<[AtomicU64]>>(
         &mut self,
         limit: usize,
@@ -61,36 +102,54 @@ impl<O: Orderings> Retired<O> {
         rows: &Rows<R>,
         mut reuse: impl FnMut(u32),
     ) {
-        for _ in 0..limit.min(self.waiting.len()) {
-            let Some(slot) = self.waiting.pop_front() else { return };
-            if claim::<O, R>(slot, serials, rows) {
-                reuse(slot);
-            } else {
-                self.waiting.push_back(slot);
-            }
+        let mut left = limit.min(self.waiting.len());
+        while left > 0 {
+            let mut batch = [0; BATCH];
+            let count = left.min(BATCH);
+            let slots = self.waiting.drain(..count);
+            batch.iter_mut().zip(slots).for_each(|(to, slot)| *to = slot);
+            let waiting = &mut self.waiting;
+            claim::<O, R>(&batch[..count], serials, rows, |slot, free| match free {
+                true => reuse(slot),
+                false => waiting.push_back(slot),
+            });
+            left -= count;
         }
     }
 }
 
-/// O2 to O6. The caller holds the owner's lock: nobody else stores this serial.
+/// O2 to O6, of at most a [`BATCH`] of slots: tells of each whether it can be reused. The caller holds the
+/// owner's lock: nobody else stores these serials.
 fn claim<O: Orderings, R: AsRef<[AtomicU64]>>(
-    slot: u32,
+    slots: &[u32],
     serials: &[AtomicU64],
     rows: &Rows<R>,
-) -> bool {
-    let Some(serial) = word(serials, slot) else { return false };
+    mut done: impl FnMut(u32, bool),
+) {
     // This look decides nothing: it spares the readers of a slot that is held the sight of a claim.
-    if rows.hold::<O>(slot) {
-        return false;
+    let free = |slot: u32| word(serials, slot).filter(|_| !rows.hold::<O>(slot));
+    let mut claimed: [Option<&AtomicU64>; BATCH] = [None; BATCH];
+    for (claimed, &slot) in claimed.iter_mut().zip(slots) {
+        *claimed = free(slot);
+        if let Some(serial) = claimed {
+            let stable = serial.load(Ordering::Relaxed);
+            serial.store(serial::claiming(stable), Ordering::Relaxed);
+        }
     }
-    let stable = serial.load(Ordering::Relaxed);
-    serial.store(serial::claiming(stable), Ordering::Relaxed);
     if O::CLAIM_FENCE {
         fence(Ordering::SeqCst);
     }
-    let held = rows.hold::<O>(slot);
-    serial.store(if held { stable } else { serial::next(stable) }, Ordering::Relaxed);
-    !held
+    for (claimed, &slot) in claimed.iter().zip(slots) {
+        let Some(serial) = claimed else {
+            done(slot, false);
+            continue;
+        };
+        let held = rows.hold::<O>(slot);
+        let claiming = serial.load(Ordering::Relaxed);
+        let stable = if held { serial::restored(claiming) } else { serial::next(claiming) };
+        serial.store(stable, Ordering::Relaxed);
+        done(slot, !held);
+    }
 }
 
 #[cfg(all(test, not(loom)))]

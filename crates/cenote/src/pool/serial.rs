@@ -18,6 +18,11 @@ pub(crate) fn claiming(serial: u64) -> u64 {
     serial | 1
 }
 
+/// What it shows again if somebody turned out to hold it.
+pub(crate) fn restored(claiming: u64) -> u64 {
+    claiming & !1
+}
+
 /// The serial of the next content. Passes over zero after 2^63 reuses of one slot.
 pub(crate) fn next(serial: u64) -> u64 {
     (serial & !1).wrapping_add(2).max(FIRST)

@@ -39,7 +39,9 @@ pub(crate) struct State<S> {
     /// How others find the pool.
     pub(crate) server: Option<Server>,
     spares: Vec<Spare<S>>,
-    /// When each retired slot was let go of by the owner.
+    /// Bytes of the slots that were put off.
+    fresh_bytes: usize,
+    /// When each retired slot was first seen to be held by others alone.
     retired_at: Box<[Duration]>,
     /// Slots that nobody holds any more, and that must be overwritten before they can be reused.
     /// `None` if the pool does not scrub.
@@ -109,6 +111,7 @@ impl<S> State<S> {
             attachers: Attachers::default(),
             server: None,
             spares: (0..max_slots).map(|_| Spare { place: None, spare: None }).collect(),
+            fresh_bytes: 0,
             retired_at: vec![Duration::ZERO; (max_slots + MAX_ADOPTED) as usize].into(),
             dirty: config.scrub.then(|| Vec::with_capacity(max_slots as usize)),
             scrubbing: 0,
@@ -147,7 +150,7 @@ impl<S> State<S> {
     pub(super) fn is_low(&self, len: usize, pool_size: usize) -> bool {
         let found = self.allocator.stats();
         found.slots > 1
-            && found.reserved - found.in_use < len
+            && self.allocator.free_for(len) < len
             && pool_size.saturating_sub(found.reserved) >= len
     }
 
@@ -174,6 +177,51 @@ impl<S> State<S> {
             self.retired_at[slot as usize] = coarse_now();
         }
         claimed
+    }
+
+    /// Whether others are attached.
+    pub(super) fn is_shared(&self) -> bool {
+        self.rows.len() > 1
+    }
+
+    /// Retires a slot that was published, without looking who holds it. True when it is time to look: there
+    /// is a batch, or what was put off is a good part of the pool.
+    pub(super) fn put_off(&mut self, slot: Slot, pool_size: usize) -> bool {
+        self.fresh_bytes += slot.capacity;
+        self.retired.put_off(slot.index) || self.fresh_bytes > pool_size / 8
+    }
+
+    /// Frees what was put off and nobody holds.
+    pub(super) fn look(&mut self, serials: &[AtomicU64]) {
+        self.look_and(serials, Err);
+    }
+
+    /// Looks at what was put off: spares of slots that nobody holds go to `take`, and are freed if it gives
+    /// them back.
+    pub(super) fn look_and(
+        &mut self,
+        serials: &[AtomicU64],
+        take: impl Fn(Arc<S>) -> Result<(), Arc<S>>,
+    ) {
+        let State { allocator, adopted, retired, rows, dirty, spares, retired_at, .. } = self;
+        let mut now = None;
+        retired.look(serials, rows, |slot, unheld| {
+            if !unheld {
+                retired_at[slot as usize] = *now.get_or_insert_with(coarse_now);
+                return;
+            }
+            let spare = spares.get_mut(slot as usize).map(|spare| &mut spare.spare);
+            if let Some(place) = spare {
+                match place.take().map(&take) {
+                    Some(Ok(())) => return,
+                    Some(Err(spare)) => *place = Some(spare),
+                    None => {}
+                }
+            }
+            free(allocator, adopted, dirty, slot);
+        });
+        self.fresh_bytes = 0;
+        self.forget_adopted();
     }
 
     /// Looks again at up to `limit` slots that others held.
@@ -212,6 +260,7 @@ impl<S> State<S> {
     }
 
     pub(crate) fn sweep_all(&mut self, serials: &[AtomicU64]) {
+        self.look(serials);
         self.sweep(usize::MAX, serials);
     }
 

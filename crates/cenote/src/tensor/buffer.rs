@@ -2,8 +2,10 @@
 
 use std::ops::Deref;
 #[cfg(target_os = "linux")]
+use std::sync::atomic::AtomicBool;
+#[cfg(target_os = "linux")]
 use std::sync::atomic::fence;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
 use crate::error::NotWritable;
@@ -14,6 +16,8 @@ use crate::memory::storage::Storage;
 #[cfg(target_os = "linux")]
 use crate::os::fork;
 #[cfg(target_os = "linux")]
+use crate::pool::owner::Owner;
+#[cfg(target_os = "linux")]
 use crate::region::Map;
 #[cfg(target_os = "linux")]
 use crate::tensor::home::Home;
@@ -23,7 +27,7 @@ use crate::tensor::sharing::Sharing;
 
 /// What all clones and views of a tensor share.
 #[derive(Debug)]
-pub(crate) struct Buffer {
+pub struct Buffer {
     storage: Storage,
     identity: BufferIdentity,
     selection: Selection,
@@ -199,7 +203,7 @@ impl Drop for Buffer {
 /// The last one of a pooled buffer gives it back to its pool whole, so that the next allocation
 /// need not make a new one.
 #[derive(Debug, Clone)]
-pub(crate) struct Handle(
+pub struct Handle(
     /// Always there, until dropped.
     Option<Arc<Buffer>>,
 );
@@ -216,6 +220,18 @@ impl Handle {
             Some(buffer) => buffer,
             None => unreachable!("taken only by drop"),
         }
+    }
+
+    /// The buffer itself, to be retired, if this was the last handle of one that `owner` allocated and that
+    /// was published.
+    #[cfg(target_os = "linux")]
+    #[inline]
+    pub(crate) fn last_of(mut self, owner: &Arc<Owner<Buffer>>) -> Option<Arc<Buffer>> {
+        let ours = self.home.as_ref().is_some_and(|home| home.is_allocated_by(owner));
+        if !ours || Arc::strong_count(self.arc()) > 1 || !self.is_published() {
+            return None;
+        }
+        self.0.take().map(come_home)
     }
 
     #[cfg(target_os = "linux")]
@@ -268,7 +284,13 @@ impl Drop for Handle {
 
 /// Gives a pooled buffer back whole, which nobody else has.
 #[cfg(target_os = "linux")]
-fn go_home(mut buffer: Arc<Buffer>) {
+fn go_home(buffer: Arc<Buffer>) {
+    Home::recycle(come_home(buffer));
+}
+
+/// Makes a buffer, which nobody else has, one that its pool has.
+#[cfg(target_os = "linux")]
+fn come_home(mut buffer: Arc<Buffer>) -> Arc<Buffer> {
     // Pairs with the Release by which the other handles were dropped.
     fence(Ordering::Acquire);
     buffer.at_home.store(true, Ordering::Relaxed);
@@ -277,7 +299,7 @@ fn go_home(mut buffer: Arc<Buffer>) {
     {
         buffer.identity.token.take();
     }
-    Home::recycle(buffer);
+    buffer
 }
 
 /// Tells buffers apart: a key for caches of whatever was made from a buffer.

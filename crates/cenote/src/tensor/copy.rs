@@ -111,7 +111,8 @@ impl Tensor {
     pub(super) fn copy_layout(&self) -> Result<(Layout, usize)> {
         let (Some(format), Some((width, height))) = (self.format, self.image_size()) else {
             let layout = Layout::contiguous(self.shape(), self.dtype.size())?;
-            return Ok((layout, layout.nbytes()));
+            let len = layout.nbytes();
+            return Ok((layout, len));
         };
         let stride = format.min_row_stride(width)?;
         let shape = format.shape(width, height)?;
@@ -140,7 +141,7 @@ impl Tensor {
         let mut copied = 0;
         for plane in 0..source.plane_count() {
             let from = source.samples(plane)?;
-            let to = *self.samples(plane)?.layout();
+            let to = self.samples(plane)?.layout().clone();
             copy_runs(self.whole_buffer_mut()?, &to, &from)?;
             copied += from.nbytes();
         }

@@ -42,6 +42,10 @@ impl Spared for Buffer {
         self.home().map_or(0, |home| home.len.load(Ordering::Relaxed))
     }
 
+    fn bytes(&self) -> *const u8 {
+        self.storage().region.bytes().as_ptr()
+    }
+
     fn owner(&self) -> Option<&Arc<Owner<Buffer>>> {
         match &self.home()?.pool {
             PoolRef::Allocated(owner) => Some(owner),
@@ -106,6 +110,12 @@ impl Home {
             }
             PoolRef::Leased(attachment) => !attachment.is_gone(),
         }
+    }
+
+    /// Whether the slot was allocated here, by this pool.
+    #[inline]
+    pub(crate) fn is_allocated_by(&self, owner: &Arc<Owner<Buffer>>) -> bool {
+        matches!(&self.pool, PoolRef::Allocated(ours) if Arc::ptr_eq(ours, owner))
     }
 
     pub(crate) fn uid(&self) -> u64 {
@@ -197,7 +207,10 @@ pub(crate) fn leased(
             Ok(Handle::of(spare))
         }
         Leased::New(slot, map) => {
-            region(map, Home::new(PoolRef::Leased(attachment.clone()), slot, serial, 0))
+            let home = Home::new(PoolRef::Leased(attachment.clone()), slot, serial, 0);
+            let handle = region(map, home)?;
+            attachment.note(slot.index, handle.storage().region.bytes().as_ptr());
+            Ok(handle)
         }
     }
 }

@@ -133,7 +133,7 @@ impl Tensor {
     /// Moves the tensor to another place in its buffer: its first element will lie `offset` bytes
     /// from the start.
     pub fn set_plane_offset(&mut self, offset: usize) -> Result<()> {
-        let layout = self.layout.with_offset(offset)?;
+        let layout = self.layout.clone().with_offset(offset)?;
         match self.format {
             Some(_) if self.far_planes.is_some() => {
                 return Err(Error::FarPlanes { op: "set_plane_offset" });
@@ -175,7 +175,7 @@ impl Tensor {
         if index >= count {
             return Err(no_such_plane(self.format, index));
         }
-        if count == 1 { Ok(self.with_layout(self.layout)) } else { self.samples(index) }
+        if count == 1 { Ok(self.with_layout(self.layout.clone())) } else { self.samples(index) }
     }
 
     /// All samples of one plane. They can be more than the elements of a packed image: an odd row
@@ -184,7 +184,7 @@ impl Tensor {
         match (&self.far_planes, self.format) {
             (Some(far), _) if plane > 0 => Ok(far[plane - 1].clone()),
             (None, Some(format)) => Ok(self.with_layout(plane_at(format, &self.layout, plane)?)),
-            _ => Ok(self.with_layout(self.layout)),
+            _ => Ok(self.with_layout(self.layout.clone())),
         }
     }
 
@@ -348,7 +348,7 @@ fn with_usable_row_stride(format: PixelFormat, layout: &Layout) -> Result<Layout
     let rows = row_axis(format);
     let stride = usize::try_from(layout.strides()[rows]).unwrap_or(0);
     if layout.shape()[rows] > 1 || format.check_row_stride(width, stride).is_ok() {
-        return Ok(*layout);
+        return Ok(layout.clone());
     }
     let stride = match usize::try_from(layout.strides()[0]) {
         // One row in each of several planes: as far apart as the planes are.
@@ -356,7 +356,7 @@ fn with_usable_row_stride(format: PixelFormat, layout: &Layout) -> Result<Layout
         _ => format.min_row_stride(width)?,
     };
     let usable = image_layout(format, layout.shape(), height, stride, layout.offset())?;
-    Ok(if same_elements(&usable, layout) { usable } else { *layout })
+    Ok(if same_elements(&usable, layout) { usable } else { layout.clone() })
 }
 
 /// Checks planes that did not come out of one image together.

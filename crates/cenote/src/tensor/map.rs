@@ -3,7 +3,9 @@
 //! Mapping is where a memory that devices use gets its caches in order, so every access goes
 //! through a guard, whatever the memory. For heap and shared memory the guard costs nothing.
 
+use std::borrow::Cow;
 use std::fmt;
+use std::ops::Range;
 
 use bytemuck::checked;
 
@@ -43,7 +45,7 @@ pub struct TensorMap<'a> {
 /// ```
 pub struct TensorMapMut<'a> {
     pub(super) bytes: &'a mut [u8],
-    pub(super) layout: Layout,
+    pub(super) layout: Cow<'a, Layout>,
     pub(super) dtype: DType,
     pub(super) format: Option<PixelFormat>,
 }
@@ -51,8 +53,7 @@ pub struct TensorMapMut<'a> {
 impl TensorMap<'_> {
     /// The elements as bytes. An error if they are not contiguous.
     pub fn as_bytes(&self) -> Result<&[u8]> {
-        check_contiguous(self.layout)?;
-        Ok(&self.bytes[self.layout.byte_range()])
+        Ok(&self.bytes[contiguous(self.layout)?])
     }
 
     /// The elements in row-major order. An error if they are not contiguous, or not of type `T`.
@@ -100,8 +101,7 @@ impl TensorMapMut<'_> {
 
     /// The elements as bytes. An error if they are not contiguous.
     pub fn as_mut_bytes(&mut self) -> Result<&mut [u8]> {
-        check_contiguous(&self.layout)?;
-        Ok(&mut self.bytes[self.layout.byte_range()])
+        Ok(&mut self.bytes[contiguous(&self.layout)?])
     }
 
     /// The elements in row-major order. An error if they are not contiguous, or not of type `T`.
@@ -133,8 +133,8 @@ impl TensorMapMut<'_> {
     /// ```
     pub fn plane_mut(&mut self, index: usize) -> Result<TensorMapMut<'_>> {
         let layout = match self.format {
-            Some(format) => plane_at(format, &self.layout, index)?,
-            None if index == 0 => self.layout,
+            Some(format) => Cow::Owned(plane_at(format, &self.layout, index)?),
+            None if index == 0 => Cow::Borrowed(&*self.layout),
             None => return Err(no_such_plane(None, index)),
         };
         Ok(TensorMapMut { bytes: self.bytes, layout, dtype: self.dtype, format: None })
@@ -179,11 +179,13 @@ pub(super) fn check_stable<T: Element>(stable: bool) -> Result<()> {
     Err(Error::Changeable { dtype: T::DTYPE.name() })
 }
 
-fn check_contiguous(layout: &Layout) -> Result<()> {
-    if layout.is_contiguous() {
-        return Ok(());
+/// The bytes of a layout whose elements lie side by side.
+#[inline]
+fn contiguous(layout: &Layout) -> Result<Range<usize>> {
+    match layout.packed_end() {
+        Some(end) => Ok(layout.offset()..end),
+        None => Err(layout.not_contiguous()),
     }
-    Err(layout.not_contiguous())
 }
 
 fn locate(layout: &Layout, index: &[usize]) -> Result<usize> {

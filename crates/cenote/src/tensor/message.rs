@@ -214,7 +214,7 @@ fn views_over(fds: Vec<OwnedFd>, views: &[View], dtype: DType) -> Result<Vec<Ten
     let over = |(view, layout): (&View, &Layout)| {
         let buffer = buffers.get(view.buffer as usize);
         let buffer = buffer.ok_or(Error::BadMessage { what: "a plane is in no buffer" })?;
-        Tensor::over(buffer.clone(), *layout, dtype)
+        Tensor::over(buffer.clone(), layout.clone(), dtype)
     };
     views.iter().zip(&layouts).map(over).collect()
 }

@@ -137,7 +137,8 @@ impl TensorOptions {
     }
 
     pub(crate) fn create_layout(&self, layout: Layout, dtype: DType) -> Result<Tensor> {
-        self.allocate(layout, layout.byte_range().end, dtype)
+        let end = layout.byte_range().end;
+        self.allocate(layout, end, dtype)
     }
 
     fn allocate(&self, layout: Layout, len: usize, dtype: DType) -> Result<Tensor> {

@@ -161,16 +161,14 @@ impl TensorPool {
     #[inline]
     pub fn alloc(&self, shape: &[usize], dtype: DType) -> Result<Tensor> {
         let owner = self.owner("alloc")?;
-        let len = Layout::packed_len(shape, dtype.size())?;
+        let (size, len_of) = (dtype.size(), |axis: usize| shape[axis]);
+        let len = Layout::packed_len(shape.len(), len_of, size)
+            .ok_or_else(|| Layout::why_not(shape, size))?;
         let buffer = home::allocated(owner, owner.alloc(len)?, len)?;
         check_len(&buffer, len)?;
-        // In place: a layout is large, and all the rest is quick.
-        let mut tensor = Tensor::of(buffer, Layout::scalar(0, dtype.size()), dtype);
-        tensor.layout.pack(shape)?;
-        if dtype == DType::Bool {
-            tensor.clear()?;
-        }
-        Ok(tensor)
+        let layout = Layout::packed(shape.len(), len_of, 0, size);
+        let tensor = Tensor::of(buffer, layout, dtype);
+        if dtype == DType::Bool { tensor.cleared() } else { Ok(tensor) }
     }
 
     /// Allocates a tensor, and waits for a slot if the pool is full, or for memory if it cannot
@@ -185,11 +183,8 @@ impl TensorPool {
         let layout = Layout::contiguous(shape, dtype.size())?;
         let len = layout.nbytes();
         let granted = owner.alloc_timeout(len, timeout)?;
-        let mut tensor = Tensor::over(home::allocated(owner, granted, len)?, layout, dtype)?;
-        if dtype == DType::Bool {
-            tensor.clear()?;
-        }
-        Ok(tensor)
+        let tensor = Tensor::over(home::allocated(owner, granted, len)?, layout, dtype)?;
+        if dtype == DType::Bool { tensor.cleared() } else { Ok(tensor) }
     }
 
     /// A copy of any tensor in this pool, so that it can be sent on. Counted, in
@@ -227,6 +222,16 @@ impl TensorPool {
         let Some(slot) = owner.adopt(fd, map.clone())? else { return Ok(None) };
         let buffer = home::adopted(owner, slot, map)?;
         Ok(Some(Tensor { buffer, ..tensor.clone() }))
+    }
+
+    /// Drops a handle, most likely the last of a buffer of this very pool.
+    #[inline]
+    pub(crate) fn take_back(&self, handle: Handle) {
+        if let Role::Owner(owner) = &self.role
+            && let Some(buffer) = handle.last_of(&owner.0)
+        {
+            owner.0.retire_own(buffer);
+        }
     }
 
     /// Lets nobody else in; tensors live on.
@@ -281,9 +286,9 @@ impl fmt::Debug for TensorPool {
 impl Tensor {
     /// Makes the bytes of a new tensor zeros.
     #[cold]
-    fn clear(&mut self) -> Result<()> {
+    fn cleared(mut self) -> Result<Tensor> {
         self.map_mut()?.as_mut_bytes()?.fill(0);
-        Ok(())
+        Ok(self)
     }
 
     /// The words that stand for this tensor, if it is in a pool.
@@ -304,6 +309,11 @@ impl Tensor {
     /// The same view of another tensor's buffer, which has the same bytes.
     pub(crate) fn over_buffer_of(&self, other: &Tensor) -> Tensor {
         Tensor { buffer: other.buffer.clone(), ..self.clone() }
+    }
+
+    /// Another handle of its buffer.
+    pub(crate) fn handle(&self) -> Handle {
+        self.buffer.clone()
     }
 
     pub(crate) fn has_far_planes(&self) -> bool {
@@ -340,26 +350,27 @@ impl Tensor {
     }
 }
 
-/// The tensor that words from a topic name, of a pool that this process has to do with. `unchanged`
+/// The buffer that words from a topic name, of a pool that this process has to do with. `unchanged`
 /// tells whether they are still in the ring: that suffices if the pool is the `ring`'s own.
+#[inline]
 pub(crate) fn lease_packed(
     pool: &Known,
     packed: &Packed<'_>,
     ring: Option<u64>,
     unchanged: impl Fn() -> bool,
-) -> Result<Tensor> {
+) -> Result<Handle> {
     let &Packed { slot, serial, .. } = packed;
-    let buffer = match pool {
-        Known::Owned(owner) => home::leased_own(owner, owner.lease(slot, serial)?, serial)?,
+    match pool {
+        Known::Owned(owner) => home::leased_own(owner, owner.lease(slot, serial)?, serial),
         Known::Attached(attachment) => {
+            attachment.fetch(slot);
             let leased = match ring == Some(packed.pool) {
                 true => attachment.try_lease_entry(slot, unchanged)?,
                 false => attachment.try_lease(slot, serial)?,
             };
-            home::leased(attachment, leased, serial)?
+            home::leased(attachment, leased, serial)
         }
-    };
-    packed.in_slot(buffer)
+    }
 }
 
 /// All that a packed layout of so many bytes needs of its buffer.

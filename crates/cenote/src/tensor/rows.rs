@@ -1,5 +1,7 @@
 //! The rows of a tensor of two axes, the second of which lies side by side: points of a cloud.
 
+#[cfg(feature = "ndarray")]
+use std::borrow::Cow;
 use std::ops::Range;
 
 #[cfg(feature = "ndarray")]
@@ -25,7 +27,7 @@ impl TensorMapMut<'_> {
     #[cfg(feature = "ndarray")]
     pub(crate) fn reinterpreted(self, layout: Layout, dtype: DType) -> Result<Self> {
         layout.fits(self.bytes.len())?;
-        Ok(TensorMapMut { layout, dtype, format: None, ..self })
+        Ok(TensorMapMut { layout: Cow::Owned(layout), dtype, format: None, ..self })
     }
 }
 

@@ -11,11 +11,13 @@ const PUBLISHED: u32 = 1 << 31;
 pub(crate) struct Sharing(AtomicU32);
 
 /// A buffer that is being written, or may be.
+#[cfg(any(test, target_os = "linux"))]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Lent;
 
 impl Sharing {
     /// From here on nobody writes the bytes. Not while somebody has borrowed them to write.
+    #[cfg(any(test, target_os = "linux"))]
     #[inline]
     pub(crate) fn publish(&self) -> Result<(), Lent> {
         // Relaxed: what was written before is the caller's to hand over, and whoever wrote through a
@@ -27,6 +29,7 @@ impl Sharing {
         }
     }
 
+    #[cfg(any(test, target_os = "linux"))]
     #[inline]
     fn first_publish(&self) -> Result<(), Lent> {
         let done = self.0.compare_exchange(0, PUBLISHED, Ordering::Acquire, Ordering::Relaxed);
@@ -59,6 +62,7 @@ impl Sharing {
     }
 
     /// For a buffer that nobody has: as if it were new.
+    #[cfg(target_os = "linux")]
     #[inline]
     pub(crate) fn renew(&self) {
         self.0.store(0, Ordering::Relaxed);

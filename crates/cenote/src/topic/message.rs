@@ -4,6 +4,8 @@ use crate::domain::Domain;
 use crate::error::{Error, Result};
 use crate::meta::{MAX_META, Meta};
 use crate::tensor::Tensor;
+use crate::tensor::buffer::Handle;
+use crate::tensor::mould::Mould;
 use crate::tensor::packed::{self, Packed};
 use crate::topic::ring::Shape;
 use crate::topic::signature::Signature;
@@ -48,16 +50,24 @@ pub trait Carry: Sized + Send + 'static {
     fn carried(&self) -> Option<&Tensor>;
 
     /// Writes the message to `words`, which has room for it, and tells how many it took. `shared`
-    /// takes the place of the tensor that it carries. From here on nobody can write that.
-    fn write(&self, shared: Option<&Tensor>, words: &mut [u64]) -> Result<usize>;
+    /// takes the place of the tensor that it carries; `own` is the pool of the publisher. From here on
+    /// nobody can write that tensor.
+    fn write(&self, shared: Option<&Tensor>, own: u64, words: &mut [u64]) -> Result<usize>;
 
-    /// Reads a message, whose tensor is to be had from `tensors`. The words are input.
-    fn read(words: &[u64], tensors: &mut impl Tensors) -> Result<Self, Unread>;
+    /// Reads a message to where it is `wanted`; its tensor is to be had from `tensors`, and the `mould` is
+    /// that of its publisher. The words are input.
+    fn read(
+        words: &[u64],
+        mould: &mut Mould,
+        tensors: &mut impl Tensors,
+        wanted: &mut Option<Self>,
+    ) -> Result<(), Unread>;
 }
 
 /// Where the tensor of a message comes from.
 pub trait Tensors {
-    fn tensor(&mut self, packed: &Packed<'_>) -> Result<Tensor, Unread>;
+    /// The buffer that it lies in.
+    fn buffer(&mut self, packed: &Packed<'_>) -> Result<Handle, Unread>;
 }
 
 /// Why a message was not read.
@@ -68,12 +78,12 @@ pub enum Unread {
     /// It was overwritten meanwhile.
     Passed,
     /// It never can be.
-    Lost(Error),
+    Lost(Box<Error>),
 }
 
 impl From<Error> for Unread {
     fn from(error: Error) -> Self {
-        Unread::Lost(error)
+        Unread::Lost(Box::new(error))
     }
 }
 
@@ -101,7 +111,7 @@ impl<T: bytemuck::Pod + Send> Carry for T {
         None
     }
 
-    fn write(&self, _: Option<&Tensor>, to: &mut [u64]) -> Result<usize> {
+    fn write(&self, _: Option<&Tensor>, _: u64, to: &mut [u64]) -> Result<usize> {
         let len = words(size_of::<T>());
         let from = bytemuck::bytes_of(self);
         if let Some(last) = to[..len].last_mut() {
@@ -110,10 +120,19 @@ impl<T: bytemuck::Pod + Send> Carry for T {
         bytemuck::cast_slice_mut(&mut to[..len])[..from.len()].copy_from_slice(from);
         Ok(len)
     }
-    fn read(from: &[u64], _: &mut impl Tensors) -> Result<Self, Unread> {
+
+    #[inline]
+    fn read(
+        from: &[u64],
+        _: &mut Mould,
+        _: &mut impl Tensors,
+        wanted: &mut Option<Self>,
+    ) -> Result<(), Unread> {
         let bytes: &[u8] = bytemuck::cast_slice(from);
-        let short = Error::BadMessage { what: "it is shorter than its type" };
-        Ok(bytemuck::pod_read_unaligned(bytes.get(..size_of::<T>()).ok_or(short)?))
+        let short = || Error::BadMessage { what: "it is shorter than its type" };
+        let bytes = bytes.get(..size_of::<T>()).ok_or_else(short)?;
+        *wanted = Some(bytemuck::pod_read_unaligned(bytes));
+        Ok(())
     }
 }
 
@@ -133,18 +152,34 @@ macro_rules! domain_message {
                 Some(self.tensor())
             }
 
-            fn write(&self, shared: Option<&Tensor>, words: &mut [u64]) -> Result<usize> {
+            fn write(
+                &self,
+                shared: Option<&Tensor>,
+                own: u64,
+                words: &mut [u64],
+            ) -> Result<usize> {
                 let tensor = shared.unwrap_or(self.tensor());
-                packed::pack(tensor, Self::KIND, self.meta().as_words(), words)
+                packed::pack(tensor, own, Self::KIND, self.meta().as_words(), words)
             }
 
-            fn read(words: &[u64], tensors: &mut impl Tensors) -> Result<Self, Unread> {
-                let packed = packed::unpack(words)?;
+            #[inline]
+            fn read(
+                words: &[u64],
+                mould: &mut Mould,
+                tensors: &mut impl Tensors,
+                wanted: &mut Option<Self>,
+            ) -> Result<(), Unread> {
+                let packed = mould.read(words)?;
                 if packed.kind != Self::KIND {
                     return Err(Error::BadMessage { what: "a message of another kind" }.into());
                 }
                 let meta = Meta::from_words(packed.meta)?;
-                Ok(Self::from_parts(tensors.tensor(&packed)?, &meta)?)
+                let mut tensor = None;
+                mould.cast(tensors.buffer(&packed)?, &mut tensor)?;
+                if let Some(tensor) = tensor {
+                    *wanted = Some(Self::from_parts(tensor, &meta)?);
+                }
+                Ok(())
             }
         }
     )*};
@@ -166,12 +201,19 @@ impl Carry for Tensor {
         Some(self)
     }
 
-    fn write(&self, shared: Option<&Tensor>, words: &mut [u64]) -> Result<usize> {
-        packed::pack(shared.unwrap_or(self), Self::KIND, &[], words)
+    #[inline]
+    fn write(&self, shared: Option<&Tensor>, own: u64, words: &mut [u64]) -> Result<usize> {
+        packed::pack(shared.unwrap_or(self), own, Self::KIND, &[], words)
     }
 
-    #[inline]
-    fn read(words: &[u64], tensors: &mut impl Tensors) -> Result<Self, Unread> {
-        tensors.tensor(&packed::unpack(words)?)
+    #[inline(always)]
+    fn read(
+        words: &[u64],
+        mould: &mut Mould,
+        tensors: &mut impl Tensors,
+        wanted: &mut Option<Self>,
+    ) -> Result<(), Unread> {
+        let packed = mould.read(words)?;
+        Ok(mould.cast(tensors.buffer(&packed)?, wanted)?)
     }
 }

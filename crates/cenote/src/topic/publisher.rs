@@ -8,7 +8,7 @@
 //! not the pool's business.
 
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::error::{Error, Result};
@@ -19,6 +19,8 @@ use crate::os::packet;
 use crate::pool::host::{Guest, Host};
 use crate::pool::wire::{Kind, Packet};
 use crate::region::Words;
+use crate::sync::{Lock, LockGuard};
+use crate::tensor::buffer::Handle;
 use crate::tensor::{Tensor, TensorPool};
 use crate::topic::bell::News;
 use crate::topic::config::{Policy, TopicConfig};
@@ -27,6 +29,7 @@ use crate::topic::message::Message;
 use crate::topic::name::TopicName;
 use crate::topic::ring::{Shipped, Writer};
 use crate::topic::row::{self, Row};
+use crate::topic::signal::Signal;
 use crate::topic::signature::Signature;
 use crate::topic::spot::Ring;
 use crate::topic::stage::AdoptedTensors;
@@ -49,9 +52,9 @@ pub(crate) struct Publisher {
     ring: Arc<Ring>,
     ring_fd: Arc<OwnedFd>,
     epoch: u64,
-    state: Mutex<State>,
+    state: Lock<State>,
     /// Subscribers came, went, or took something.
-    changed: Condvar,
+    changed: Signal,
     /// Wakes whoever receives through the same object.
     own: OnceLock<Arc<News>>,
     pub(crate) staged: Staged,
@@ -62,8 +65,8 @@ pub(crate) struct Publisher {
 struct State {
     /// The sequence of the next message.
     next: u64,
-    /// The tensors of the messages in the ring, by sequence modulo depth.
-    held: Box<[Option<Tensor>]>,
+    /// The buffers of the messages in the ring, by sequence modulo depth.
+    held: Box<[Option<Handle>]>,
     /// Where a message is written before it goes to the ring.
     words: Box<[u64]>,
     subscribers: Vec<Subscriber>,
@@ -137,17 +140,16 @@ impl Publisher {
             ring: Arc::new(Ring { words, shape, first }),
             ring_fd,
             epoch: fork::epoch(),
-            state: Mutex::new(state),
-            changed: Condvar::new(),
+            state: Lock::new(state),
+            changed: Signal::default(),
             own: OnceLock::new(),
             staged: Staged::default(),
             adopted: Mutex::default(),
         }))
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        // No code under this lock panics between two halves of a change.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    fn state(&self) -> LockGuard<'_, State> {
+        self.state.lock()
     }
 
     pub(super) fn adopted(&self) -> MutexGuard<'_, AdoptedTensors> {
@@ -176,8 +178,11 @@ impl Publisher {
         let staged = message.carried().map_or(Ok(None), |tensor| self.stage(tensor))?;
         let tensor = staged.as_ref().or(message.carried());
         let state = self.make_room(self.state(), policy)?;
-        let old = self.publish(state, tensor, |words| message.write(tensor, words))?;
-        drop(old);
+        let old =
+            self.publish(state, tensor, |words| message.write(tensor, self.pool.uid(), words))?;
+        if let Some(old) = old {
+            self.pool.take_back(old);
+        }
         Ok(())
     }
 
@@ -191,14 +196,17 @@ impl Publisher {
         self.policy
     }
 
-    /// Writes a message to the ring, wakes whoever sleeps, and gives back the tensor that is not in
+    /// Writes a message to the ring, wakes whoever sleeps, and gives back the buffer that is not in
     /// the ring any more, to be dropped without the lock.
+    ///
+    /// Subscribers go on while this does all that they need not wait for.
+    #[inline]
     fn publish(
         &self,
-        mut state: MutexGuard<'_, State>,
+        mut state: LockGuard<'_, State>,
         tensor: Option<&Tensor>,
         write: impl FnOnce(&mut [u64]) -> Result<usize>,
-    ) -> Result<Option<Tensor>> {
+    ) -> Result<Option<Handle>> {
         let State { next, held, words, subscribers, .. } = &mut *state;
         let (sequence, len) = (*next, write(words)?);
         let writer = self.writer();
@@ -207,12 +215,13 @@ impl Publisher {
         writer.publish::<Shipped>(sequence, &words[..len]);
         *next = sequence.wrapping_add(1);
         let place = self.ring.shape.place(sequence.wrapping_sub(self.ring.first));
-        let old = std::mem::replace(&mut held[place], tensor.cloned());
+        let old = std::mem::replace(&mut held[place], tensor.map(Tensor::handle));
         subscribers.iter_mut().for_each(Subscriber::wake);
         drop(state);
         if let Some(own) = self.own.get() {
             own.bell.ring();
         }
+        writer.prepare(sequence.wrapping_add(1));
         Ok(old)
     }
 }
@@ -245,9 +254,9 @@ impl Publisher {
     /// Waits until no subscriber needs the message that the next one pushes out.
     fn make_room<'a>(
         &'a self,
-        mut state: MutexGuard<'a, State>,
+        mut state: LockGuard<'a, State>,
         policy: Policy,
-    ) -> Result<MutexGuard<'a, State>> {
+    ) -> Result<LockGuard<'a, State>> {
         let patience = match policy {
             Policy::KeepLast => return Ok(state),
             Policy::Block(patience) => patience,
@@ -272,17 +281,19 @@ impl Publisher {
 
     fn wait_a_moment<'a>(
         &'a self,
-        mut state: MutexGuard<'a, State>,
+        mut state: LockGuard<'a, State>,
         not_at_all: bool,
-    ) -> MutexGuard<'a, State> {
+    ) -> LockGuard<'a, State> {
         if not_at_all {
             return state;
         }
+        let seen = self.changed.count();
         state.waiters += 1;
         self.writer().wait::<Shipped>();
         if self.slowest(&state).is_some() {
-            let woken = self.changed.wait_timeout(state, LOOK_AGAIN);
-            state = woken.unwrap_or_else(PoisonError::into_inner).0;
+            drop(state);
+            self.changed.wait(seen, LOOK_AGAIN);
+            state = self.state();
         }
         state.waiters -= 1;
         if state.waiters == 0 {
@@ -316,7 +327,7 @@ impl Publisher {
         let mut state = self.state();
         state.own_taken = Some(taken);
         if state.waiters > 0 {
-            self.changed.notify_all();
+            self.changed.give();
         }
     }
 
@@ -337,8 +348,8 @@ impl Publisher {
         &self.ring
     }
 
-    /// The tensor of message `sequence`, if it is still in the ring.
-    pub(crate) fn held(&self, sequence: u64) -> Option<Tensor> {
+    /// The buffer of message `sequence`, if it is still in the ring.
+    pub(crate) fn held(&self, sequence: u64) -> Option<Handle> {
         let state = self.state();
         let place = self.ring.shape.place(sequence.wrapping_sub(self.ring.first));
         let back = state.next.wrapping_sub(sequence);
@@ -351,9 +362,16 @@ impl Publisher {
     /// Waits until there are `count`; tells how many there are.
     pub(crate) fn wait_for_subscribers(&self, count: usize, timeout: Duration) -> Result<usize> {
         self.check_process()?;
-        let few = |state: &mut State| state.subscribers.len() < count;
-        let waited = self.changed.wait_timeout_while(self.state(), timeout, few);
-        Ok(waited.unwrap_or_else(PoisonError::into_inner).0.subscribers.len())
+        let deadline = Instant::now().checked_add(timeout);
+        loop {
+            let seen = self.changed.count();
+            let found = self.subscribers();
+            let left = deadline.map(|at| at.saturating_duration_since(Instant::now()));
+            if found >= count || left.is_some_and(|left| left.is_zero()) {
+                return Ok(found);
+            }
+            self.changed.wait(seen, left.unwrap_or(Duration::MAX));
+        }
     }
 
     pub(crate) fn subscribers(&self) -> usize {
@@ -395,7 +413,7 @@ impl Publisher {
             start,
             woken: 0,
         });
-        self.changed.notify_all();
+        self.changed.give();
         Ok(())
     }
 
@@ -437,7 +455,7 @@ impl Host for Publisher {
     }
 
     fn woken(&self) {
-        self.changed.notify_all();
+        self.changed.give();
     }
 
     fn left(&self, number: u64) {
@@ -446,7 +464,7 @@ impl Host for Publisher {
         let gone = at.map(|at| state.subscribers.swap_remove(at));
         let done = if state.subscribers.is_empty() { state.lingers.take() } else { None };
         drop(state);
-        self.changed.notify_all();
+        self.changed.give();
         drop((gone, done));
     }
 }

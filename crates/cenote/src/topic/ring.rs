@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   | HEAD … | WAITING  CLOSED … |  entry 0  |  entry 1  | …       words in a sealed memfd
-//!                                  END LEN payload … | BEGIN payload … | payload … |    by cache lines
+//!                                  END BEGIN LEN payload …
 //! ```
 //!
 //! Each entry is a sequence lock with two counters (Lamport, "Concurrent Reading and Writing", CACM 1977;
@@ -17,19 +17,21 @@
 //!   W2  release fence                    A2  read the payload        (relaxed)
 //!   W3  write the payload    (relaxed)   A3  acquire fence
 //!   W4  end := s             (release)   A4  begin == s still?
-//!   W5  head := s + 1        (release)
-//!   W6  SeqCst fence
+//!   W5  SeqCst fence
+//!   W6  head := s + 1        (release)
 //! ```
 //!
-//! Readers spin on END. So what is beside it in its cache line is written last, with it: a line that is
-//! taken away while it is half written has to come back.
+//! Readers spin on END, and what they need most of the time is in the same cache line: one that comes from
+//! another core costs more than all the rest. It is written in one go, lest it be taken away half
+//! written and have to come back.
 //!
 //! A1 that reads W4 sees W3. A2 that reads any word of a later W3 has A4 see the W1 before it, through
 //! W2 and A3, and throws the payload away. A reader that leases a slot which the payload names makes
 //! the check of A4 once more, after its lease (`pool/lease.rs`, R3): W1 is the O1 of that protocol.
-//! W6 is for those who sleep: the T2 of `row.rs`.
+//! W5 is for those who sleep: the T2 of `row.rs`. W4 is no exchange, though that would be the fence as well:
+//! it would wait for the stores before it, and the line be gone again to a reader that spins.
 
-use crate::sync::{AtomicU64, Ordering, fence};
+use crate::sync::{AtomicU64, Ordering, fence, fetch_to_write};
 
 /// The sequence of the next message. Readers need it to find where to begin.
 const HEAD: usize = 0;
@@ -40,18 +42,14 @@ const CLOSED: usize = 2 * LINE + 1;
 /// Where the entries start. What seldom changes has cache lines of its own, for readers look at it.
 const ENTRIES: usize = 4 * LINE;
 
-/// The first line of an entry: END, LEN, and payload.
+/// The words of an entry.
 const END: usize = 0;
-const LEN: usize = 1;
-const PAYLOAD: usize = 2;
-/// The second: BEGIN, and more payload.
-const BEGIN: usize = LINE;
-const MORE: usize = BEGIN + 1;
-/// The words of an entry that are not payload.
-const OVERHEAD: usize = PAYLOAD + 1;
+const BEGIN: usize = 1;
+const LEN: usize = 2;
+const PAYLOAD: usize = 3;
 
 /// Words in a cache line; processors fetch them by twos. A model has fewer.
-const LINE: usize = if cfg!(all(test, loom)) { PAYLOAD + 1 } else { 8 };
+const LINE: usize = if cfg!(all(test, loom)) { PAYLOAD } else { 8 };
 
 /// How large a ring is: known to both sides before either touches it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -70,14 +68,14 @@ impl Shape {
     /// The most words of one message: 64 KiB, and what is left of the last cache lines, so that the
     /// largest ring is what its own [`payload`](Shape::payload) says.
     pub(crate) const MAX_PAYLOAD: usize =
-        (1_usize << 13).next_multiple_of(2 * LINE) + 2 * LINE - OVERHEAD;
+        (1_usize << 13).next_multiple_of(2 * LINE) + 2 * LINE - PAYLOAD;
 
     /// A ring for `depth` messages of up to `payload` words. `None` if that is out of all bounds.
     pub(crate) fn new(depth: usize, payload: usize) -> Option<Shape> {
         if !(1..=Self::MAX_DEPTH).contains(&depth) || payload > Self::MAX_PAYLOAD {
             return None;
         }
-        let stride = (OVERHEAD + payload).next_multiple_of(2 * LINE);
+        let stride = (PAYLOAD + payload).next_multiple_of(2 * LINE);
         Some(Shape { entries: depth.next_power_of_two() as u64, stride, depth: depth as u64 })
     }
 
@@ -89,7 +87,7 @@ impl Shape {
 
     /// The most words of one message.
     pub(crate) fn payload(&self) -> usize {
-        self.stride - OVERHEAD
+        self.stride - PAYLOAD
     }
 
     /// Which of `depth` places message number `count` has, counted from the first.
@@ -111,12 +109,6 @@ fn small(number: u64) -> usize {
     usize::try_from(number).unwrap_or_default()
 }
 
-/// The parts of an entry that payload is in: the part that readers need not spin beside, and the other.
-#[inline]
-fn payload_of(entry: &[AtomicU64]) -> (&[AtomicU64], &[AtomicU64]) {
-    (&entry[PAYLOAD..BEGIN], &entry[MORE..])
-}
-
 /// The parts of the protocol that a model can take away to show that they are needed.
 pub(crate) trait Orderings {
     /// W2.
@@ -125,7 +117,7 @@ pub(crate) trait Orderings {
     const READ_FENCE: bool = true;
     /// W4.
     const PUBLISH: Ordering = Ordering::Release;
-    /// W6.
+    /// W5.
     const WAKE_FENCE: bool = true;
     /// S2 of `row.rs`, when a publisher sleeps.
     const WAIT_FENCE: bool = true;
@@ -147,7 +139,8 @@ pub(crate) struct Writer<'a> {
 impl<'a> Writer<'a> {
     /// Over the words of a ring, of which there must be [`Shape::words`].
     pub(crate) fn new(words: &'a [AtomicU64], shape: Shape) -> Self {
-        Writer { words: &words[..shape.words()], shape }
+        debug_assert!(words.len() >= shape.words());
+        Writer { words, shape }
     }
 
     /// Makes a fresh ring, in which message `first` is the next.
@@ -176,16 +169,21 @@ impl<'a> Writer<'a> {
             fence(Ordering::Release);
         }
         // A payload that is too long is cut here, and noticed by whoever made it.
-        let (first, more) = payload_of(entry);
-        let (to_first, to_more) = payload.split_at(payload.len().min(first.len()));
-        more.iter().zip(to_more).for_each(|(to, from)| to.store(*from, Ordering::Relaxed));
-        first.iter().zip(to_first).for_each(|(to, from)| to.store(*from, Ordering::Relaxed));
+        let place = &entry[PAYLOAD..];
+        place.iter().zip(payload).for_each(|(to, from)| to.store(*from, Ordering::Relaxed));
         entry[LEN].store(payload.len() as u64, Ordering::Relaxed);
         entry[END].store(sequence, O::PUBLISH);
-        self.words[HEAD].store(sequence.wrapping_add(1), Ordering::Release);
         if O::WAKE_FENCE {
             fence(Ordering::SeqCst);
         }
+        self.words[HEAD].store(sequence.wrapping_add(1), Ordering::Release);
+    }
+
+    /// Has at hand what the next message is written to, but for the line that readers look at meanwhile.
+    #[inline]
+    pub(crate) fn prepare(&self, sequence: u64) {
+        let entry = self.shape.entry(self.words, sequence);
+        fetch_to_write((&raw const entry[LINE]).cast());
     }
 
     /// Says that nothing more will come. Look afterwards who sleeps.
@@ -230,7 +228,8 @@ impl<'a> Reader<'a> {
     /// Over the words of a ring, of which there must be [`Shape::words`].
     #[inline]
     pub(crate) fn new(words: &'a [AtomicU64], shape: Shape) -> Self {
-        Reader { words: &words[..shape.words()], shape }
+        debug_assert!(words.len() >= shape.words());
+        Reader { words, shape }
     }
 
     /// The sequence of the next message.
@@ -266,10 +265,11 @@ impl<'a> Reader<'a> {
         }
         let len = entry[LEN].load(Ordering::Relaxed);
         let len = usize::try_from(len).unwrap_or(usize::MAX).min(payload.len());
-        let (first, more) = payload_of(entry);
-        let (to_first, to_more) = payload[..len].split_at_mut(len.min(first.len()));
-        to_first.iter_mut().zip(first).for_each(|(to, from)| *to = from.load(Ordering::Relaxed));
-        to_more.iter_mut().zip(more).for_each(|(to, from)| *to = from.load(Ordering::Relaxed));
+        let place = &entry[PAYLOAD..];
+        payload[..len]
+            .iter_mut()
+            .zip(place)
+            .for_each(|(to, from)| *to = from.load(Ordering::Relaxed));
         if O::READ_FENCE {
             fence(Ordering::Acquire);
         }

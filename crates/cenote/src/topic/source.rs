@@ -14,6 +14,7 @@ use crate::pool::service::{self, Served, Watch};
 use crate::pool::wire::{Kind, Packet};
 use crate::region::Words;
 use crate::sync::Ordering;
+use crate::tensor::mould::Mould;
 use crate::tensor::pool::Known;
 use crate::topic::bell::News;
 use crate::topic::publisher::Publisher;
@@ -31,6 +32,8 @@ const AT_ONCE: usize = 16;
 pub(crate) struct Source {
     pub(crate) from: From,
     pub(crate) spot: Arc<Spot>,
+    /// What its tensors are like.
+    pub(crate) mould: Mould,
     /// How many were passed, taken or missed.
     passed: u64,
     /// The next message is there, but its tensor could not be had yet when last looked at.
@@ -78,7 +81,8 @@ impl Source {
     pub(crate) fn own(publisher: Arc<Publisher>) -> Source {
         let ring = publisher.ring().clone();
         let spot = Arc::new(Spot::new(ring.clone(), ring.first));
-        Source { from: From::Own(publisher), spot, passed: 0, stuck: false }
+        let mould = Mould::new(publisher.pool.uid());
+        Source { from: From::Own(publisher), spot, mould, passed: 0, stuck: false }
     }
 
     /// A publisher that has answered. Everything it says is checked.
@@ -109,7 +113,8 @@ impl Source {
         let words = files::open_header(&ring, shape.words())?;
         let ring = Ring { words, shape, first: subscribed.first };
         let spot = Arc::new(Spot::new(Arc::new(ring), subscribed.start));
-        Ok(Source { from: From::Other(other), spot, passed: 0, stuck: false })
+        let from = From::Other(other);
+        Ok(Source { from, spot, mould: Mould::new(uid), passed: 0, stuck: false })
     }
 
     /// Tells when its publisher is gone, if that is somebody else.

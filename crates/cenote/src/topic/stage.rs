@@ -53,12 +53,11 @@ impl Publisher {
     /// Allocates. Where the pool is full of what is kept for subscribers, the oldest of that goes first,
     /// unless the policy is to wait for them.
     pub(crate) fn with_room<T>(&self, alloc: impl Fn() -> Result<T>) -> Result<T> {
-        loop {
-            match alloc() {
-                Err(Error::PoolFull { .. }) if self.push_out_oldest() => {}
-                done => return done,
-            }
+        let mut done = alloc();
+        while matches!(done, Err(Error::PoolFull { .. })) && self.push_out_oldest() {
+            done = alloc();
         }
+        done
     }
 
     /// Makes shared memory part of the publisher's pool, once.

@@ -7,15 +7,16 @@
 use std::collections::HashMap;
 use std::mem;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 
 use crate::error::{Error, Result};
 use crate::os::{self, fork};
-use crate::tensor::Tensor;
+use crate::sync::{Lock, LockGuard};
 use crate::tensor::attaching::{Attaching, Progress};
+use crate::tensor::buffer::Handle;
 use crate::tensor::packed::Packed;
 use crate::tensor::pool::{self, Known};
 use crate::topic::arrivals::Arrivals;
@@ -24,7 +25,7 @@ use crate::topic::message::{Message, Tensors, Unread};
 use crate::topic::publisher::Publisher;
 use crate::topic::row;
 use crate::topic::source::{From, Next, Other, Source};
-use crate::topic::spot::Spots;
+use crate::topic::spot::{Spot, Spots};
 
 /// How many messages that cannot be had are passed over before others have their turn.
 const TRIES: usize = 64;
@@ -43,7 +44,7 @@ pub(crate) struct Subscriber {
     news: Arc<News>,
     arrivals: Arc<Arrivals>,
     spots: Spots,
-    receiving: Mutex<Receiving>,
+    receiving: Lock<Receiving>,
 }
 
 #[derive(Debug, Default)]
@@ -90,7 +91,7 @@ impl Subscriber {
             news,
             arrivals,
             spots: Spots::default(),
-            receiving: Mutex::default(),
+            receiving: Lock::new(Receiving::default()),
         })
     }
 
@@ -105,9 +106,8 @@ impl Subscriber {
         self.epoch != fork::epoch()
     }
 
-    fn receiving(&self) -> MutexGuard<'_, Receiving> {
-        // No code under this lock panics between two halves of a change.
-        self.receiving.lock().unwrap_or_else(PoisonError::into_inner)
+    fn receiving(&self) -> LockGuard<'_, Receiving> {
+        self.receiving.lock()
     }
 
     /// Also receives what the same object sends.
@@ -133,6 +133,7 @@ impl Subscriber {
         self.recv_locked()
     }
 
+    #[inline(always)]
     fn recv_locked<T: Message>(&self) -> Option<T> {
         if self.inherited() {
             return None;
@@ -141,9 +142,10 @@ impl Subscriber {
         if self.arrivals.any() {
             self.take_in(&mut receiving);
         }
-        let found = receiving.take(&self.news);
+        let mut found = None;
+        receiving.take(&self.news, &mut found);
         if found.is_none() && receiving.watched {
-            return self.rearm(receiving);
+            self.rearm(receiving, &mut found);
         }
         found
     }
@@ -164,10 +166,10 @@ impl Subscriber {
         let mut newest = None;
         // One of each: a publisher that is quicker than this does not keep it going.
         for _ in 0..receiving.sources.len() {
-            newest = receiving.take(&self.news).or(newest);
+            receiving.take(&self.news, &mut newest);
         }
         if receiving.watched {
-            return self.rearm(receiving).or(newest);
+            self.rearm(receiving, &mut newest);
         }
         newest
     }
@@ -247,19 +249,18 @@ impl Subscriber {
 
     /// Before saying "nothing" to somebody who then sleeps on the descriptor: quiet, arm, look again.
     #[cold]
-    fn rearm<T: Message>(&self, mut receiving: MutexGuard<'_, Receiving>) -> Option<T> {
+    fn rearm<T: Message>(&self, mut receiving: LockGuard<'_, Receiving>, wanted: &mut Option<T>) {
         self.news.bell.hush();
         receiving.others().for_each(|other| other.hush());
         receiving.arm(&self.news.bell);
         if self.arrivals.any() {
             self.take_in(&mut receiving);
         }
-        let found = receiving.take(&self.news);
-        if found.is_some() || receiving.awaits_segment {
+        let found = receiving.take(&self.news, wanted);
+        if found || receiving.awaits_segment {
             // There may be more, and nobody would be told.
             self.news.bell.ring_anyway();
         }
-        found
     }
 
     /// The descriptor to wait for: readable when there may be something to receive.
@@ -340,9 +341,10 @@ impl Receiving {
         self.others().for_each(|other| other.row().disarm());
     }
 
-    /// Takes the next message of the publisher whose turn it is, or of one after it.
-    #[inline]
-    fn take<T: Message>(&mut self, news: &Arc<News>) -> Option<T> {
+    /// Takes the next message of the publisher whose turn it is, or of one after it, to where it is
+    /// `wanted`; false if there is none.
+    #[inline(always)]
+    fn take<T: Message>(&mut self, news: &Arc<News>, wanted: &mut Option<T>) -> bool {
         let mut looked = 0;
         self.awaits_segment = false;
         while looked < self.sources.len() {
@@ -350,23 +352,29 @@ impl Receiving {
             while at >= self.sources.len() {
                 at -= self.sources.len();
             }
-            match self.take_from(at, news) {
-                Took::Message(message) => {
+            match self.take_from(at, news, wanted) {
+                Took::Message => {
                     self.turn = at + 1;
                     self.received += 1;
                     if self.sources[at].is_gone() {
                         news.set(); // its end is to be noticed
                     }
-                    return Some(message);
+                    return true;
                 }
                 Took::Nothing => looked += 1,
                 Took::End => drop(self.sources.swap_remove(at)),
             }
         }
-        None
+        false
     }
 
-    fn take_from<T: Message>(&mut self, at: usize, news: &Arc<News>) -> Took<T> {
+    #[inline(always)]
+    fn take_from<T: Message>(
+        &mut self,
+        at: usize,
+        news: &Arc<News>,
+        wanted: &mut Option<T>,
+    ) -> Took {
         let Receiving { sources, words, pools, missed, last_loss, awaits_segment, .. } = self;
         let source = &mut sources[at];
         source.stuck = false;
@@ -384,11 +392,12 @@ impl Receiving {
                     continue;
                 }
             };
-            let mut tensors = Lender { source, pools, news, awaits_segment };
-            match T::read(&words[..len], &mut tensors) {
-                Ok(message) => {
+            let Source { mould, from, spot, .. } = &mut *source;
+            let mut tensors = Lender { from, spot, pools, news, awaits_segment };
+            match T::read(&words[..len], mould, &mut tensors, wanted) {
+                Ok(()) => {
                     source.advance(1);
-                    return Took::Message(message);
+                    return Took::Message;
                 }
                 Err(Unread::Later) => {
                     source.stuck = true;
@@ -397,7 +406,7 @@ impl Receiving {
                 Err(Unread::Passed) => {}
                 Err(Unread::Lost(error)) => {
                     *missed = missed.saturating_add(1);
-                    *last_loss = Some(error);
+                    *last_loss = Some(*error);
                     source.advance(1);
                 }
             }
@@ -406,24 +415,28 @@ impl Receiving {
     }
 }
 
-enum Took<T> {
-    Message(T),
+/// What was taken.
+enum Took {
+    Message,
     Nothing,
+    /// Nothing, and nothing more will come.
     End,
 }
 
 /// Leases the tensors of a message.
 struct Lender<'a> {
-    source: &'a Source,
+    from: &'a From,
+    spot: &'a Spot,
     pools: &'a mut Pools,
     news: &'a Arc<News>,
     awaits_segment: &'a mut bool,
 }
 
 impl Tensors for Lender<'_> {
-    fn tensor(&mut self, packed: &Packed<'_>) -> Result<Tensor, Unread> {
-        let cursor = self.source.cursor();
-        let other = match &self.source.from {
+    #[inline(always)]
+    fn buffer(&mut self, packed: &Packed<'_>) -> Result<Handle, Unread> {
+        let cursor = self.spot.cursor();
+        let other = match self.from {
             // Its publisher has a handle.
             From::Own(publisher) => {
                 return publisher.held(cursor).ok_or(Unread::Passed);
@@ -440,7 +453,7 @@ impl Tensors for Lender<'_> {
             return Err(Unread::Later);
         }
         let trusted = pool.is_of(&other.peer).then_some(other.uid);
-        let reader = self.source.reader();
+        let reader = self.spot.ring.reader();
         let leased = pool::lease_packed(pool, packed, trusted, || reader.has(cursor));
         leased.map_err(|error| match error {
             Error::Stale { .. } if !reader.has(cursor) => Unread::Passed,
@@ -449,7 +462,7 @@ impl Tensors for Lender<'_> {
                 *self.awaits_segment = true;
                 Unread::Later
             }
-            error => Unread::Lost(error),
+            error => error.into(),
         })
     }
 }
@@ -488,7 +501,7 @@ impl Pools {
             }
             Progress::Failed(error) => {
                 self.attaching.remove(&uid);
-                Err(Unread::Lost(error))
+                Err(error.into())
             }
         }
     }

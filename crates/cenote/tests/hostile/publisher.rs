@@ -300,7 +300,7 @@ fn descriptors() {
     let mut received = 0;
     for sequence in 0..20_000 {
         // Now and then most of it is right: slot 3, of 1000 bytes.
-        let mut words = [UID, 2, 3 | 1 << 32 | 8 << 40, 0, 0, 1000, 1];
+        let mut words = [2, 3 | 1 << 32 | 8 << 40, UID, 0, 0, 1000, 1];
         for _ in 0..random.below(4) {
             words[random.below(7)] = random.next() >> random.below(64);
         }

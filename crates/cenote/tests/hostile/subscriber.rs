@@ -8,7 +8,7 @@ use rustix::fs::FallocateFlags;
 
 use super::Test;
 use crate::stranger::ring::{
-    ARMED, HEAD, ROW, Subscription, TAKEN, connect, read, signature, subscribe, u64s, write,
+    ARMED, HEAD, LEN, ROW, Subscription, TAKEN, connect, read, signature, subscribe, u64s, write,
 };
 use crate::stranger::wire::{HELLO, MISMATCH, SUBSCRIBE, SUBSCRIBED, WAKE, hello, kind, packet};
 use crate::stranger::{Random, eventually, unique};
@@ -55,7 +55,7 @@ fn truth() {
     topic.send(&77).unwrap();
     assert_eq!(read(&subscription.ring, HEAD), 2);
     let entry = subscription.said.entry(1);
-    assert_eq!([1, 2].map(|word| read(&subscription.ring, entry + word)), [1, 77]);
+    assert_eq!([LEN, LEN + 1].map(|word| read(&subscription.ring, entry + word)), [1, 77]);
     // Armed once, it is told once.
     subscription.write_row(ARMED, 1);
     topic.send(&78).unwrap();

@@ -640,8 +640,8 @@ fn forked() {
     tensor.map_mut().unwrap();
     let descriptor = tensor.descriptor().unwrap();
     drop(tensor);
-    assert!(Tensor::from_descriptor(&descriptor).is_err());
     assert_eq!(pool.stats().unwrap().slots_in_use, 0);
+    assert!(Tensor::from_descriptor(&descriptor).is_err());
     let mut peer = Peer::start("reader");
     assert_eq!(peer.ask(&format!("open {}", pool.name())), "ok");
     peer.kill();

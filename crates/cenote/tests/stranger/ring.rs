@@ -20,10 +20,10 @@ pub(crate) const WAITING: usize = 16;
 pub(crate) const CLOSED: usize = 17;
 const ENTRIES: usize = 32;
 
-/// The words of an entry; payload is in all others.
+/// The words of an entry; payload is behind them.
 pub(crate) const END: usize = 0;
-pub(crate) const LEN: usize = 1;
-pub(crate) const BEGIN: usize = 8;
+pub(crate) const BEGIN: usize = 1;
+pub(crate) const LEN: usize = 2;
 
 pub(crate) const ROW_SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW);
 pub(crate) const SEALS: SealFlags = ROW_SEALS.union(SealFlags::FUTURE_WRITE);
@@ -180,8 +180,7 @@ impl Liar {
     pub(crate) fn publish(&self, sequence: u64, payload: &[u64]) {
         let entry = self.said.entry(sequence);
         self.write(entry + BEGIN, sequence);
-        let places = (LEN + 1..).filter(|word| *word != BEGIN);
-        for (at, word) in places.zip(payload) {
+        for (at, word) in (LEN + 1..).zip(payload) {
             self.write(entry + at, *word);
         }
         self.write(entry + LEN, payload.len() as u64);

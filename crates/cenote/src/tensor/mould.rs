@@ -1,0 +1,182 @@
+//! What the tensors of a publisher are like. Most are like the one before: then nothing is worked out again.
+
+use std::iter::zip;
+
+use crate::device::Device;
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+use crate::format::PixelFormat;
+use crate::layout::{Layout, MAX_DIMS};
+use crate::tensor::Tensor;
+use crate::tensor::buffer::Handle;
+use crate::tensor::packed::{HEAD, OWN, PACKED, PLAIN, Packed, START};
+
+/// The most words that tell what a tensor is like, and where.
+const MAX_WORDS: usize = HEAD + 2 * MAX_DIMS;
+
+/// The slot is in the lower half of this word, and beyond it what the tensor is like.
+const CODES: usize = 1;
+
+/// Everything about a tensor but its buffer, as words from a stranger tell it.
+#[derive(Debug)]
+pub struct Mould {
+    /// The words themselves.
+    words: [u64; MAX_WORDS],
+    /// How many there are; 0 before the first.
+    len: usize,
+    /// The pool of the publisher, and that of the tensor.
+    own: u64,
+    pool: u64,
+    /// How many words of metadata follow.
+    meta: usize,
+    kind: u16,
+    /// From the start of the slot.
+    layout: Layout,
+    /// Where it ends.
+    end: usize,
+    dtype: DType,
+    device: Device,
+    format: Option<PixelFormat>,
+    /// In slots of this many bytes or more, the format is known to fit.
+    fits_in: usize,
+}
+
+impl Mould {
+    /// For the tensors of a publisher whose own pool has this number.
+    pub(crate) fn new(own: u64) -> Self {
+        Mould {
+            words: [0; MAX_WORDS],
+            len: 0,
+            own,
+            pool: own,
+            meta: 0,
+            kind: 0,
+            layout: Layout::scalar(0, 1),
+            end: 0,
+            dtype: DType::U8,
+            device: Device::cpu(),
+            format: None,
+            fits_in: usize::MAX,
+        }
+    }
+
+    /// Reads what [`pack`](super::packed::pack) wrote, or what a stranger says it did.
+    #[inline(always)]
+    pub(crate) fn read<'w>(&mut self, words: &'w [u64]) -> Result<Packed<'w>> {
+        if !self.is_like(words) {
+            self.learn(words)?;
+        }
+        let meta = words.get(self.len..self.len + self.meta);
+        match (words, meta) {
+            ([serial, codes, ..], Some(meta)) => Ok(Packed {
+                pool: self.pool,
+                serial: *serial,
+                slot: low_half(*codes),
+                kind: self.kind,
+                meta,
+            }),
+            _ => Err(bad("its metadata are cut")),
+        }
+    }
+
+    #[inline(always)]
+    fn is_like(&self, words: &[u64]) -> bool {
+        if self.len == 0 || words.len() < self.len {
+            return false;
+        }
+        let ours = &self.words[..self.len];
+        let alike = zip(&ours[CODES + 1..], &words[CODES + 1..self.len]).all(|(a, b)| a == b);
+        alike && ours[CODES] >> 32 == words[CODES] >> 32
+    }
+
+    #[cold]
+    fn learn(&mut self, words: &[u64]) -> Result<()> {
+        self.len = 0; // what is not understood is like nothing
+        let mut rest = words.iter().copied();
+        let mut next = || rest.next().ok_or_else(|| bad("it is too short"));
+        let (_serial, codes) = (next()?, next()?.to_le_bytes());
+        let [_, _, _, _, ndim, dtype, format, flags] = codes;
+        let mut unless = |flag: u8, otherwise: u64| {
+            if flags & flag == 0 { next() } else { Ok(otherwise) }
+        };
+        let (pool, offset) = (unless(OWN, self.own)?, unless(START, 0)?);
+        let more = unless(PLAIN, 0)?.to_le_bytes();
+        let from = words.len() - rest.len();
+        let (axes, strides) =
+            (usize::from(ndim), if flags & PACKED == 0 { ndim.into() } else { 0 });
+        let shape = words.get(from..from + axes).ok_or_else(|| bad("its shape is cut"))?;
+        let len = from + axes + strides;
+        let strides = words.get(from + axes..len).ok_or_else(|| bad("its strides are cut"))?;
+        self.pool = pool;
+        self.dtype = DType::from_code(dtype).ok_or_else(|| bad("unknown dtype"))?;
+        self.format = match format {
+            0 => None,
+            code => Some(PixelFormat::from_code(code).ok_or_else(|| bad("unknown pixel format"))?),
+        };
+        let device = u32::from_le_bytes([more[0], more[1], more[2], more[3]]);
+        self.device = Device::from_code(device).ok_or_else(|| bad("unknown device"))?;
+        self.kind = u16::from_le_bytes([more[4], more[5]]);
+        self.meta = usize::from(u16::from_le_bytes([more[6], more[7]]));
+        let size = self.dtype.size();
+        self.layout = match flags & PACKED {
+            0 => Layout::from_words(shape, bytemuck::cast_slice(strides), offset, size)?,
+            _ => packed_layout(shape, offset, size)?,
+        };
+        self.end = self.layout.byte_range().end;
+        self.fits_in = usize::MAX;
+        let room = self.words.get_mut(..len).ok_or_else(|| bad("it has too many dimensions"))?;
+        room.copy_from_slice(&words[..len]);
+        self.len = len;
+        Ok(())
+    }
+
+    /// Makes a tensor, in the buffer of its slot, where it is wanted: it is too large to be moved for
+    /// nothing.
+    #[inline(always)]
+    pub(crate) fn cast(&mut self, buffer: Handle, wanted: &mut Option<Tensor>) -> Result<()> {
+        let len = buffer.storage().region.len();
+        if self.end > len {
+            return Err(bad("a tensor outside its slot"));
+        }
+        let (dtype, device, format) = (self.dtype, self.device, self.format);
+        if format.is_some() && self.fits_in > len {
+            return self.cast_first(buffer, wanted);
+        }
+        let layout = self.layout.clone();
+        *wanted = Some(Tensor { buffer, layout, dtype, device, format, far_planes: None });
+        Ok(())
+    }
+
+    /// Finds out whether the format fits.
+    #[cold]
+    fn cast_first(&mut self, buffer: Handle, wanted: &mut Option<Tensor>) -> Result<()> {
+        let len = buffer.storage().region.len();
+        let mut tensor = Tensor::of(buffer, self.layout.clone(), self.dtype);
+        tensor.device = self.device;
+        if let Some(format) = self.format {
+            tensor.set_format(format)?;
+        }
+        self.layout = tensor.layout.clone();
+        self.fits_in = len;
+        *wanted = Some(tensor);
+        Ok(())
+    }
+}
+
+fn packed_layout(shape: &[u64], offset: u64, item_size: usize) -> Result<Layout> {
+    let len_of = |axis: usize| usize::try_from(shape[axis]).unwrap_or(usize::MAX);
+    let offset = usize::try_from(offset).map_err(|_| bad("the offset is too large"))?;
+    Layout::packed_len(shape.len(), len_of, item_size)
+        .ok_or_else(|| bad("its shape makes no sense"))?;
+    // Checks that it ends where something can.
+    Layout::packed(shape.len(), len_of, 0, item_size).with_offset(offset)
+}
+
+fn low_half(word: u64) -> u32 {
+    let [a, b, c, d, ..] = word.to_le_bytes();
+    u32::from_le_bytes([a, b, c, d])
+}
+
+fn bad(what: &'static str) -> Error {
+    Error::BadMessage { what }
+}
