@@ -4,7 +4,7 @@
 //! the pointer may be used. One that can be written is a loan: as long as it is alive the tensor is
 //! not published, so nobody in another process reads what is being written.
 
-use cenote::{Loan, Tensor};
+use cenote::{Loan, NotWritable, Tensor};
 use pyo3::prelude::*;
 
 use crate::error::Result;
@@ -56,6 +56,11 @@ impl Export {
     pub(crate) fn address(&self) -> *mut u8 {
         self.tensor().as_ptr().cast_mut()
     }
+}
+
+/// Whether a tensor can still be written: it is of this process, and was never sent.
+pub(crate) fn may_write(tensor: &Tensor) -> bool {
+    matches!(tensor.not_writable(), None | Some(NotWritable::Shared))
 }
 
 /// The base of an array: what is behind its memory.

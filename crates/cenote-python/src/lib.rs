@@ -2,7 +2,8 @@
 //! around it.
 //!
 //! ```text
-//!   error, call, dtype, shape, timeout, index  →  export  →  buffer_protocol, dlpack, array  →  tensor  →  transit, pool  →  image, cloud, depth  →  topic
+//!   error, call, copies, dtype, shape, timeout, index  →  export  →  buffer_protocol, dlpack, array
+//!     →  library  →  tensor  →  transit  →  pool  →  domain  →  image, cloud, depth  →  departure, topic
 //! ```
 //!
 //! Whatever Python sees of a tensor's memory goes through `export`: it keeps the memory alive, and
@@ -13,6 +14,8 @@ mod array;
 mod buffer_protocol;
 mod call;
 mod cloud;
+mod copies;
+mod departure;
 mod depth;
 mod dlpack;
 mod domain;
@@ -21,6 +24,7 @@ mod error;
 mod export;
 mod image;
 mod index;
+mod library;
 mod pool;
 mod shape;
 mod tensor;
@@ -36,6 +40,10 @@ mod _cenote {
     #[pymodule_export]
     use crate::cloud::PointCloud;
     #[pymodule_export]
+    use crate::copies::copies;
+    #[pymodule_export]
+    use crate::departure::_depart;
+    #[pymodule_export]
     use crate::depth::DepthImage;
     #[pymodule_export]
     use crate::image::Image;
@@ -44,11 +52,9 @@ mod _cenote {
     #[pymodule_export]
     use crate::tensor::Tensor;
     #[pymodule_export]
-    use crate::tensor::copies;
-    #[pymodule_export]
     use crate::topic::Topic;
     #[pymodule_export]
-    use crate::transit::{_arrived, _depart, _linger, in_transit};
+    use crate::transit::{_arrived, _linger, in_transit};
 
     use super::*;
 

@@ -3,7 +3,7 @@
 
 use std::ffi::c_int;
 
-use cenote::{Device, Domain, NotWritable, PixelFormat, TensorMemory, TensorOptions};
+use cenote::{Device, Domain, PixelFormat, TensorMemory, TensorOptions};
 use numpy::{PyArrayDescr, PyUntypedArray};
 use pyo3::exceptions::{PyAttributeError, PyBufferError, PyTypeError};
 use pyo3::ffi;
@@ -13,10 +13,10 @@ use pyo3::types::{PyBytes, PyDict, PyTuple, PyType};
 use crate::array::{self, array};
 use crate::dlpack::{self, Request};
 use crate::dtype::{self, DTypeArg};
-use crate::error::{Raised, Result};
-use crate::export::Wanted;
+use crate::error::Result;
+use crate::export::{self, Wanted};
 use crate::shape::ShapeArg;
-use crate::{buffer_protocol, call, index};
+use crate::{buffer_protocol, call, index, library};
 
 /// An array of elements of one type, in memory that other processes can see.
 ///
@@ -160,7 +160,7 @@ impl Tensor {
     /// Whether it can still be written: it is of this process, and was never sent.
     #[getter]
     pub(crate) fn writable(&self) -> bool {
-        matches!(self.0.not_writable(), None | Some(NotWritable::Shared))
+        export::may_write(&self.0)
     }
 
     /// Whether something that can write it is alive, such as an array of `numpy()`. If it were sent
@@ -195,32 +195,16 @@ impl Tensor {
     /// A torch tensor: over the same memory while that can be written, and a copy otherwise, because
     /// torch knows no read-only memory. `copy=False` makes that an error, `copy=True` always copies.
     #[pyo3(signature = (*, copy=None))]
-    fn torch<'py>(slf: &Bound<'py, Self>, copy: Option<bool>) -> Result<Bound<'py, PyAny>> {
-        let tensor = &slf.get().0;
-        let copied = copy.unwrap_or(!slf.get().writable());
-        if !copied && !slf.get().writable() {
-            return Err(refuse_view("torch would write it"));
-        }
-        let py = slf.py();
-        let torch = py.import("torch")?;
-        let shim = Shim { tensor: tensor.clone(), copy: copied, trusted: false };
-        Ok(call::method(&torch, "from_dlpack", (shim,))?)
+    fn torch<'py>(&self, py: Python<'py>, copy: Option<bool>) -> Result<Bound<'py, PyAny>> {
+        library::torch(py, &self.0, copy)
     }
 
     /// A jax array: over the same memory once that cannot change any more (it was sent, or received),
     /// and a copy before, because jax relies on that. `copy=False` makes that an error, `copy=True`
     /// always copies. (jax copies by itself what is not aligned as it likes.)
     #[pyo3(signature = (*, copy=None))]
-    fn jax<'py>(slf: &Bound<'py, Self>, copy: Option<bool>) -> Result<Bound<'py, PyAny>> {
-        let tensor = &slf.get().0;
-        let copied = copy.unwrap_or(slf.get().writable());
-        if !copied && slf.get().writable() {
-            return Err(refuse_view("it can still be written, and jax relies on it not changing"));
-        }
-        let py = slf.py();
-        let jax = py.import("jax.dlpack")?;
-        let shim = Shim { tensor: tensor.clone(), copy: copied, trusted: true };
-        Ok(call::method(&jax, "from_dlpack", (shim,))?)
+    fn jax<'py>(&self, py: Python<'py>, copy: Option<bool>) -> Result<Bound<'py, PyAny>> {
+        library::jax(py, &self.0, copy)
     }
 
     /// The elements in row-major order, copied.
@@ -438,41 +422,6 @@ impl Tensor {
 /// The arguments of `_unpickle`.
 type Pickled<'py> = (Bound<'py, PyUntypedArray>, String, Option<String>);
 
-/// Stands in for a tensor where a library does not say what it can take.
-#[pyclass(frozen, module = "cenote._cenote")]
-struct Shim {
-    tensor: cenote::Tensor,
-    copy: bool,
-    /// The library never writes.
-    trusted: bool,
-}
-
-#[pymethods]
-impl Shim {
-    #[pyo3(signature = (*, stream=None, max_version=None, dl_device=None, copy=None))]
-    fn __dlpack__<'py>(
-        &self,
-        py: Python<'py>,
-        stream: Option<&Bound<'py, PyAny>>,
-        max_version: Option<(u32, u32)>,
-        dl_device: Option<(i32, i32)>,
-        copy: Option<bool>,
-    ) -> Result<Bound<'py, PyAny>> {
-        let _ = stream; // of a device that the memory is not on
-        let copy = if self.copy { Some(true) } else { copy };
-        let request = Request { max_version, device: dl_device, copy, trusted: self.trusted };
-        dlpack::export(py, &self.tensor, request)
-    }
-
-    fn __dlpack_device__(&self) -> (i32, i32) {
-        dlpack::CPU
-    }
-}
-
-fn refuse_view(why: &str) -> Raised {
-    PyBufferError::new_err(format!("not without a copy: {why}")).into()
-}
-
 /// Numbers given one by one, or as one sequence.
 fn spread(given: &Bound<'_, PyTuple>) -> Result<ShapeArg> {
     match given.len() {
@@ -493,20 +442,4 @@ fn dtype_kind(dtype: cenote::DType) -> Option<char> {
         b'b' => None, // bfloat16
         &first => Some(char::from(first)),
     }
-}
-
-/// All copies of tensor bytes in this process so far: for each reason how many, and how many bytes.
-///
-/// >>> before = cenote.copies()["CopiedIn"]
-/// >>> t = cenote.Tensor.from_numpy(numpy.zeros(100, "uint8"))
-/// >>> after = cenote.copies()["CopiedIn"]
-/// >>> after[0] - before[0], after[1] - before[1]
-/// (1, 100)
-#[pyfunction]
-pub(crate) fn copies(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
-    let counts = PyDict::new(py);
-    for copies in cenote::copies() {
-        counts.set_item(format!("{:?}", copies.reason), (copies.count, copies.bytes))?;
-    }
-    Ok(counts)
 }
