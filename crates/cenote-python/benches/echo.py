@@ -25,7 +25,7 @@ import cenote
 import numpy as np
 
 SIZES = {"VGA": (480, 640, 3), "1080p": (1080, 1920, 3), "4K": (2160, 3840, 3)}
-QUICK, SLOW = 20_000, 200
+QUICK, SLOW = 20_000, 50
 # Forking a process with threads is no good habit.
 PROCESSES = multiprocessing.get_context("spawn")
 NANOSECONDS = time.perf_counter_ns

@@ -310,6 +310,7 @@ impl Topic {
 
     /// `Topic[Image]`, for annotations.
     #[classmethod]
+    #[pyo3(signature = (item, /))]
     fn __class_getitem__<'py>(
         cls: &Bound<'py, PyType>,
         item: &Bound<'py, PyAny>,
