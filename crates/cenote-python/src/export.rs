@@ -11,12 +11,7 @@ use crate::error::Result;
 
 /// A pointer to a tensor's memory, and what keeps it valid. Dropping it needs no interpreter.
 #[derive(Debug)]
-pub(crate) enum Export {
-    /// To read.
-    Read(Tensor),
-    /// To read and write.
-    Write(Loan),
-}
+pub(crate) struct Export(Loan);
 
 /// What is asked of an export.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,30 +26,25 @@ pub(crate) enum Wanted {
 
 impl Export {
     pub(crate) fn new(tensor: &Tensor, wanted: Wanted) -> Result<Export> {
-        match wanted {
-            Wanted::Read => Ok(Export::Read(tensor.clone())),
-            Wanted::Write => Ok(Export::Write(tensor.lend()?)),
-            Wanted::Either => match tensor.lend() {
-                Ok(loan) => Ok(Export::Write(loan)),
-                Err(_) => Ok(Export::Read(tensor.clone())),
-            },
-        }
+        let loan = match wanted {
+            Wanted::Read => tensor.lend_to_read(),
+            Wanted::Write => tensor.lend(),
+            Wanted::Either => tensor.lend().or_else(|_| tensor.lend_to_read()),
+        };
+        Ok(Export(loan?))
     }
 
     pub(crate) fn tensor(&self) -> &Tensor {
-        match self {
-            Export::Read(tensor) => tensor,
-            Export::Write(loan) => loan.tensor(),
-        }
+        self.0.tensor()
     }
 
     pub(crate) fn is_writable(&self) -> bool {
-        matches!(self, Export::Write(_))
+        self.0.is_writable()
     }
 
     /// The address of the first element.
     pub(crate) fn address(&self) -> *mut u8 {
-        self.tensor().as_ptr().cast_mut()
+        self.0.as_ptr()
     }
 }
 

@@ -14,7 +14,7 @@ use crate::array::{self, array};
 use crate::dlpack::{self, Request};
 use crate::dtype::{self, DTypeArg};
 use crate::error::Result;
-use crate::export::{self, Wanted};
+use crate::export::{self, Export, Wanted};
 use crate::shape::ShapeArg;
 use crate::{buffer_protocol, call, index, library};
 
@@ -344,12 +344,13 @@ impl Tensor {
             _ if cfg!(target_endian = "little") => '<',
             _ => '>',
         };
+        let address = Export::new(&self.0, Wanted::Read)?.address();
         let interface = PyDict::new(py);
         interface.set_item("version", 3)?;
         interface.set_item("shape", self.shape(py)?)?;
         interface.set_item("strides", self.strides(py)?)?;
         interface.set_item("typestr", format!("{order}{kind}{}", self.0.dtype().size()))?;
-        interface.set_item("data", (self.0.as_ptr().addr(), true))?;
+        interface.set_item("data", (address.addr(), true))?;
         Ok(interface)
     }
 

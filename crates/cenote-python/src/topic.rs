@@ -484,7 +484,10 @@ impl<T: Class> Carrier for Typed<T> {
 
     fn latest<'py>(&self, py: Python<'py>) -> Result<Option<Bound<'py, PyAny>>> {
         self.subscribe(py)?;
-        Ok(self.topic.latest().map(|message| message.into_object(py)).transpose()?)
+        match self.topic.latest() {
+            Some(message) => Ok(Some(message.into_object(py)?)),
+            None => self.topic.last_error().map_or(Ok(None), |error| Err(error.into())),
+        }
     }
 
     fn fileno(&self, py: Python<'_>) -> Result<RawFd> {

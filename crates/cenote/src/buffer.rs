@@ -25,6 +25,8 @@ mod decay;
 mod device;
 mod gate;
 mod given_back;
+#[cfg(all(target_os = "linux", feature = "gl"))]
+mod gl;
 mod ledger;
 #[cfg(all(test, loom))]
 mod loom_tests;

@@ -6,6 +6,7 @@
 
 mod access;
 mod field;
+mod organized;
 mod points;
 mod xyz;
 
@@ -23,7 +24,7 @@ use crate::tensor::TensorPool;
 use crate::tensor::{Tensor, process_pool};
 
 // The longest metadata has room.
-const _: () = assert!(Header::MAX_WORDS + 2 + MAX_FIELDS * Field::MAX_WORDS <= MAX_META);
+const _: () = assert!(Header::MAX_WORDS + 3 + MAX_FIELDS * Field::MAX_WORDS <= MAX_META);
 
 /// A point cloud: points with named values.
 ///
@@ -47,6 +48,8 @@ pub struct PointCloud {
     tensor: Tensor,
     /// At most as many as the tensor has rows.
     len: usize,
+    /// The columns of an organized cloud, which divide the points; 0 if it is not.
+    columns: usize,
     /// Each lies within a row.
     fields: Fields,
     header: Header,
@@ -124,7 +127,7 @@ impl PointCloud {
             field.check_within(row)?;
         }
         let len = tensor.shape()[0];
-        Ok(PointCloud { tensor, len, fields, header: Header::default() })
+        Ok(PointCloud { tensor, len, columns: 0, fields, header: Header::default() })
     }
 
     /// The number of points.
@@ -143,12 +146,14 @@ impl PointCloud {
     }
 
     /// Says how many points there are: the first `len` rows of the tensor. An error if there is no
-    /// room for so many.
+    /// room for so many. If it changes anything, an organized cloud is not one any more.
     pub fn set_len(&mut self, len: usize) -> Result<()> {
         if len > self.capacity() {
             return Err(Error::CloudFull { asked: len, capacity: self.capacity() });
         }
-        self.len = len;
+        if len != self.len {
+            (self.len, self.columns) = (len, 0);
+        }
         Ok(())
     }
 
@@ -182,6 +187,7 @@ impl Domain for PointCloud {
         let mut meta = Meta::new();
         self.header.write(&mut meta);
         meta.push(self.len as u64);
+        meta.push(self.columns as u64);
         write_fields(&self.fields, &mut meta);
         meta
     }
@@ -189,13 +195,18 @@ impl Domain for PointCloud {
     fn from_parts(tensor: Tensor, meta: &Meta) -> Result<PointCloud> {
         let mut words = meta.reader();
         let header = Header::read(&mut words)?;
-        let len = usize::try_from(words.next()?);
-        let len = len.map_err(|_| Error::BadMessage { what: "too many points" })?;
+        let number = |word| usize::try_from(word);
+        let too_many = |_| Error::BadMessage { what: "too many points" };
+        let len = number(words.next()?).map_err(too_many)?;
+        let columns = number(words.next()?).map_err(too_many)?;
         let fields = read_fields(&mut words)?;
         words.end()?;
         let mut cloud = PointCloud { header, ..PointCloud::of(tensor, fields)? };
         cloud.set_len(len)?;
-        Ok(cloud)
+        match columns {
+            0 => Ok(cloud),
+            columns => cloud.with_columns(columns, len / columns),
+        }
     }
 }
 
@@ -203,6 +214,7 @@ impl fmt::Debug for PointCloud {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("PointCloud")
             .field("len", &self.len)
+            .field("columns", &self.columns)
             .field("fields", &self.fields())
             .field("header", &self.header)
             .finish_non_exhaustive()

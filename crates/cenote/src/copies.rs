@@ -17,9 +17,11 @@ pub enum CopyReason {
     CopiedOut,
     /// A tensor was copied into a pool.
     Staged,
-    /// The device side of a `UnifiedBuffer` was brought up to date.
+    /// The device side of a `UnifiedBuffer` was brought up to date, or a tensor became a texture that
+    /// was in no buffer of OpenGL's.
     Upload,
-    /// The host side of a `UnifiedBuffer` was brought up to date.
+    /// The host side of a `UnifiedBuffer` was brought up to date, or a texture was read into a tensor
+    /// that was in no buffer of OpenGL's.
     Download,
 }
 
@@ -36,7 +38,7 @@ pub struct Copies {
 }
 
 /// In the order of their discriminants.
-const REASONS: [CopyReason; 7] = [
+pub(crate) const REASONS: [CopyReason; 7] = [
     CopyReason::MakeMut,
     CopyReason::ToContiguous,
     CopyReason::CopiedIn,

@@ -8,7 +8,7 @@ use std::fmt;
 
 pub use self::intrinsics::Intrinsics;
 pub use self::measure::DepthStats;
-use crate::domain::{Domain, sealed, tensor_accessors};
+use crate::domain::{Domain, check_size, sealed, tensor_accessors};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::format::PixelFormat;
@@ -51,6 +51,7 @@ impl DepthImage {
     ///
     /// [`TensorPool::of_process`]: crate::TensorPool::of_process
     pub fn new(height: usize, width: usize, dtype: DType) -> Result<DepthImage> {
+        check_size(width, height)?;
         DepthImage::from_tensor(process_pool::black(width, height, format_of(dtype)?)?)
     }
 
@@ -62,6 +63,7 @@ impl DepthImage {
         width: usize,
         dtype: DType,
     ) -> Result<DepthImage> {
+        check_size(width, height)?;
         DepthImage::from_tensor(pool.image(width, height, format_of(dtype)?)?)
     }
 

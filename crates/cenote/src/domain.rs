@@ -1,9 +1,7 @@
 //! What images, point clouds and depth images have in common: each is one tensor, and metadata that
 //! travels in its descriptor.
 
-#[cfg(target_os = "linux")]
-use crate::error::Error;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::meta::Meta;
 use crate::tensor::Tensor;
 #[cfg(target_os = "linux")]
@@ -86,6 +84,27 @@ impl Domain for Tensor {
     }
 }
 
+/// An error for an image without pixels, in the words of whoever asks for one.
+pub(crate) fn check_size(width: usize, height: usize) -> Result<()> {
+    if width > 0 && height > 0 { Ok(()) } else { Err(Error::EmptyImage { width, height }) }
+}
+
+/// An error for a rectangle that an image does not have.
+pub(crate) fn check_roi(
+    at: (usize, usize),
+    size: (usize, usize),
+    image: (usize, usize),
+) -> Result<()> {
+    let ((x, y), (width, height)) = (at, size);
+    check_size(width, height)?;
+    let within =
+        |start: usize, len: usize, all| start.checked_add(len).is_some_and(|end| end <= all);
+    match within(x, width, image.0) && within(y, height, image.1) {
+        true => Ok(()),
+        false => Err(Error::NoSuchRoi { x, y, width, height, image }),
+    }
+}
+
 /// The descriptor of the tensor, with the metadata.
 #[cfg(target_os = "linux")]
 pub(crate) fn describe<T: Domain>(what: &T) -> Result<TensorDescriptor> {
@@ -107,7 +126,7 @@ pub(crate) fn import<T: Domain>(descriptor: &TensorDescriptor) -> Result<T> {
 /// The name of the type with this code.
 #[cfg(target_os = "linux")]
 fn kind_name(kind: u16) -> &'static str {
-    NAMES.get(usize::from(kind)).unwrap_or(&"type that this version of cenote does not know")
+    NAMES.get(usize::from(kind)).unwrap_or(&"a type that this version of cenote does not know")
 }
 
 /// What every type over one field `tensor` can do with it.

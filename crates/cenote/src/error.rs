@@ -3,13 +3,17 @@
 //! Every variant carries what was asked and what was found. This module stands leftmost in the
 //! order of imports, so its fields are plain numbers and names rather than the types that failed.
 
+#[cfg(all(target_os = "linux", feature = "gl"))]
+mod gl;
 mod why;
 
 use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
-pub use why::{Holder, Limit, NotWritable, Shortage, Unavailable};
+#[cfg(all(target_os = "linux", feature = "gl"))]
+pub use gl::{GlCode, GlError, GlGone};
+pub use why::{Holder, Limit, NotWritable, Shortage, Tried, Unavailable};
 
 /// A shape or a list of axes inside an error.
 pub type Dims = Box<[usize]>;
@@ -338,7 +342,7 @@ pub enum Error {
     },
 
     /// A file descriptor that is neither a memfd nor a DMA-BUF.
-    #[error("the file descriptor is {found}, not shared memory (memfd)")]
+    #[error("the file descriptor is {found}, neither shared memory (memfd) nor a DMA-BUF")]
     WrongFdKind {
         /// What it is.
         found: &'static str,
@@ -595,7 +599,7 @@ pub enum Error {
         pool: String,
         /// The process id of its owner; 0 if it is not known.
         pid: i32,
-        /// How long it was waited for.
+        /// How long it was waited for; zero if not at all.
         waited: Duration,
     },
 
@@ -606,6 +610,15 @@ pub enum Error {
         pool: String,
         /// The reason.
         why: &'static str,
+    },
+
+    /// The owner of a pool lives, but has closed the pool, or ended the connection.
+    #[error("pool `{pool}` is closed: its owner (pid {pid}) has hung up")]
+    PoolClosed {
+        /// The pool.
+        pool: String,
+        /// The process id of its owner; 0 if it cannot be seen from here.
+        pid: i32,
     },
 
     /// Something that only the owner of a pool can do.
@@ -715,12 +728,67 @@ pub enum Error {
     },
 
     /// A descriptor of something else than was asked for.
-    #[error("the descriptor is that of a {found}, not of a {asked}")]
+    #[error("`{asked}` was asked for, but the descriptor is for {found}")]
     WrongKind {
         /// What was asked for.
         asked: &'static str,
         /// What the descriptor says.
         found: &'static str,
+    },
+
+    /// An image, or part of one, without pixels.
+    #[error("an image of {width}x{height} has no pixels")]
+    EmptyImage {
+        /// The width asked for.
+        width: usize,
+        /// The height asked for.
+        height: usize,
+    },
+
+    /// A rectangle that the image does not have.
+    #[error("the {width}x{height} pixels from ({x}, {y}) on are not all in an image of {}x{}", image.0, image.1)]
+    NoSuchRoi {
+        /// The first column asked for.
+        x: usize,
+        /// The first row asked for.
+        y: usize,
+        /// The width asked for.
+        width: usize,
+        /// The height asked for.
+        height: usize,
+        /// Width and height of the image.
+        image: (usize, usize),
+    },
+
+    /// A point that the cloud does not have.
+    #[error("there is no point {point} in a cloud of {len} points; the first is point 0")]
+    NoSuchPoint {
+        /// The point asked for.
+        point: usize,
+        /// The number of points.
+        len: usize,
+    },
+
+    /// Rows and columns that do not make the points of a cloud.
+    #[error("{len} points cannot be in {height} rows of {width} columns")]
+    NotOrganized {
+        /// The columns asked for.
+        width: usize,
+        /// The rows asked for.
+        height: usize,
+        /// The number of points.
+        len: usize,
+    },
+
+    /// A depth that cannot be stored.
+    #[error("a depth of {metres} m cannot be stored as {dtype}: {rule}")]
+    DepthRange {
+        /// The depth, in metres.
+        metres: f32,
+        /// What the image stores.
+        dtype: &'static str,
+        /// What can be.
+        rule: &'static str,
     },
 
     /// A pixel that the image does not have.
@@ -866,9 +934,17 @@ pub enum Error {
         pool: String,
     },
 
+    /// A topic was used in a forked child.
+    #[error("topic `{topic}` was inherited through fork; make it again in this process to use it")]
+    ForkedTopic {
+        /// The topic.
+        topic: String,
+    },
+
     /// A subscriber has not taken what the next message would push out.
     #[error(
-        "topic `{topic}` is full: {program} (pid {pid}) has not taken its messages for {waited:?}"
+        "topic `{topic}` is full: {program} (pid {pid}) has not taken its messages{}",
+        why::waited(*waited)
     )]
     SlowSubscriber {
         /// The topic.
@@ -939,6 +1015,65 @@ pub enum Error {
         /// Bytes of the host side.
         host: usize,
     },
+
+    /// A camera that cannot be opened or set up.
+    #[error("camera {}: {source}", path.display())]
+    Camera {
+        /// The device.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+
+    /// A device that does not capture video.
+    #[error("{} is no device that captures video by buffers", path.display())]
+    NotACamera {
+        /// The device.
+        path: PathBuf,
+    },
+
+    /// A camera does not have what was asked for.
+    #[error("camera {} does not capture {asked}; it offers {found}", path.display())]
+    CameraFormat {
+        /// The device.
+        path: PathBuf,
+        /// What was asked for.
+        asked: Box<str>,
+        /// What it offers instead.
+        found: Box<str>,
+    },
+
+    /// A camera has nothing left to capture into.
+    #[error(
+        "camera {} captures nothing: all of its {buffers} buffers are held by those who have frames; \
+         have them hold fewer, or ask for more buffers",
+        path.display()
+    )]
+    CameraStarved {
+        /// The device.
+        path: PathBuf,
+        /// The buffers it has.
+        buffers: usize,
+    },
+
+    /// A camera was used in a forked child.
+    #[error("camera {} was inherited through fork; it is the parent's", path.display())]
+    CameraForked {
+        /// The device.
+        path: PathBuf,
+    },
+
+    /// A tensor that a camera cannot capture into.
+    #[error("a camera cannot capture into this tensor: {rule}")]
+    CameraBuffer {
+        /// The rule it breaks.
+        rule: &'static str,
+    },
+
+    /// Something about OpenGL.
+    #[cfg(all(target_os = "linux", feature = "gl"))]
+    #[error(transparent)]
+    Gl(#[from] GlError),
 
     /// The operating system refused.
     #[error("{op} failed: {source}")]

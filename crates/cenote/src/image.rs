@@ -9,7 +9,7 @@ use std::fmt;
 
 pub use self::pixel::{Pixel, PixelArray, PixelValue};
 
-use crate::domain::{Domain, sealed, tensor_accessors};
+use crate::domain::{Domain, check_size, sealed, tensor_accessors};
 use crate::error::{Error, Result};
 use crate::format::PixelFormat;
 use crate::meta::{Header, Meta, header_accessors};
@@ -49,6 +49,7 @@ impl Image {
     ///
     /// Clearing a large image takes longer than allocating it. [`new_in`](Image::new_in) does not.
     pub fn new(width: usize, height: usize, format: PixelFormat) -> Result<Image> {
+        check_size(width, height)?;
         Image::from_tensor(process_pool::black(width, height, format)?)
     }
 
@@ -60,6 +61,7 @@ impl Image {
         height: usize,
         format: PixelFormat,
     ) -> Result<Image> {
+        check_size(width, height)?;
         Image::from_tensor(pool.image(width, height, format)?)
     }
 

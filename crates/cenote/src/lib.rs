@@ -16,8 +16,12 @@
 //! - [`PixelFormat`] makes an image of it; [`Image`], [`PointCloud`] and [`DepthImage`] say what it
 //!   means, where and when it was recorded.
 //! - [`Topic`] sends them to other processes, without copying, and receives; [`TopicConfig`] and
-//!   [`Policy`] say how, [`WaitSet`] waits for several, [`topics`] lists them (Linux).
-//! - [`TensorPool`] allocates in nanoseconds, and shares with other processes (Linux).
+//!   [`Policy`] say how, [`WaitSet`] waits for several, [`topics`] lists them and an [`Observer`] looks
+//!   without taking part (Linux).
+//! - [`Protection`] is what keeps others from writing; DMA-BUFs are given to devices by
+//!   [`Tensor::dmabuf`] (Linux).
+//! - [`TensorPool`] allocates in nanoseconds, and shares with other processes; [`pools`] lists them
+//!   (Linux).
 //! - [`BufferPool`] is host memory that is used again; [`buffer`] has the rest of that.
 //! - [`Error`] is what every fallible call returns; [`copies`] counts what was copied.
 //!
@@ -29,12 +33,15 @@
 //!   memory that was sent to another process is never written again. [`Tensor::make_mut`] copies
 //!   where [`Tensor::map_mut`] refuses.
 //! - **A tensor chooses its memory by itself** unless [`TensorOptions::memory`] says otherwise.
-//!   Heap and shared memory work today; DMA-BUF and OpenGL buffers report that they are unavailable.
+//!   Where there are no DMA-BUFs it is in shared memory, and says why ([`Tensor::selection`]). OpenGL
+//!   buffers are made by a `GlContext` alone (feature `gl`).
 //!
 //! Strides and offsets are in bytes throughout. File descriptors, sockets and shared memory are on
 //! Linux only.
 
 pub mod buffer;
+#[cfg(all(feature = "camera", target_os = "linux", target_pointer_width = "64"))]
+mod camera;
 mod cloud;
 mod copies;
 mod depth;
@@ -43,6 +50,8 @@ mod domain;
 mod dtype;
 mod error;
 mod format;
+#[cfg(all(target_os = "linux", feature = "gl"))]
+mod gl;
 mod image;
 mod layout;
 mod memory;
@@ -53,45 +62,68 @@ mod pool;
 mod region;
 mod sync;
 mod tensor;
+#[cfg(all(target_os = "linux", feature = "gl"))]
+mod texture;
 #[cfg(target_os = "linux")]
 mod topic;
 
 pub use buffer::{Buffer, BufferPool, MemoryPool, UnifiedBuffer, UninitBuffer};
 pub use bytemuck;
+#[cfg(all(feature = "camera", target_os = "linux", target_pointer_width = "64"))]
+pub use camera::{Camera, CameraConfig};
 pub use cloud::{Field, MAX_FIELD_NAME, MAX_FIELDS, Point, PointCloud, Points};
 pub use copies::{Copies, CopyReason, copies};
 pub use depth::{DepthImage, DepthStats, Intrinsics};
 pub use device::{Device, cuda_available, cuda_device_count};
 pub use domain::Domain;
 pub use dtype::{DType, Element};
-pub use error::{Dims, Error, Holder, Limit, NotWritable, Result, Shortage, Unavailable};
+pub use error::{Dims, Error, Holder, Limit, NotWritable, Result, Shortage, Tried, Unavailable};
+#[cfg(all(target_os = "linux", feature = "gl"))]
+pub use error::{GlCode, GlError, GlGone};
 pub use format::{Few, FormatKind, FourCc, ImageShape, PixelFormat, Plane, Planes};
+#[cfg(all(target_os = "linux", feature = "gl"))]
+pub use gl::{GlContext, GlInfo, GlStats, GlThread, GlWork};
+#[cfg(all(target_os = "linux", feature = "gl"))]
+pub use glow;
 pub use half::{bf16, f16};
 pub use image::{Image, Pixel, PixelArray, PixelValue};
 pub use layout::{Layout, MAX_DIMS, Runs};
 pub use memory::TensorMemory;
+#[cfg(target_os = "linux")]
+pub use memory::heaps::DMA_HEAP_ENV;
 pub use memory::select::{FORCE_MEM_ENV, NotGranted, PassedOver, Selection, Wish};
+pub use memory::storage::Protection;
 pub use meta::{Header, MAX_FRAME_ID};
 pub use num_complex::Complex;
 #[cfg(target_os = "linux")]
 pub use pool::{
     access::PoolAccess,
+    account::{PoolAccount, PoolInfo, pools},
     config::TensorPoolConfig,
-    directory::{DIR_ENV, NAMESPACE_ENV},
+    directory::{DIR_ENV, NAMESPACE_ENV, namespace_dir},
+    garbage::remove_dead,
     stats::PoolStats,
 };
 pub use tensor::{BufferIdentity, Loan, Tensor, TensorMap, TensorMapMut, TensorOptions};
 #[cfg(target_os = "linux")]
 pub use tensor::{PlaneDescriptor, PoolName, TensorDescriptor, TensorPool};
+#[cfg(all(target_os = "linux", feature = "gl"))]
+pub use texture::{DmaBufImage, GlTexture};
 #[cfg(target_os = "linux")]
 pub use topic::{
     Topic,
     config::{Policy, TopicConfig},
     listing::{PublisherInfo, SubscriberInfo, TopicInfo, topics},
     message::Message,
+    observer::{Content, Observer, Sighting},
+    plain::Plain,
     stats::{StagedBecause, StagedCopies, TopicStats},
     wait_set::WaitSet,
 };
+
+#[cfg(target_os = "linux")]
+#[doc(hidden)]
+pub use topic::plain::StructLayout;
 
 /// Runs the Rust of the pages that live outside the crate.
 #[cfg(all(doctest, target_os = "linux"))]
@@ -108,9 +140,28 @@ mod pages {
     #[doc = include_str!("../../../guide/images.md")]
     struct Images;
 
+    #[doc = include_str!("../../../guide/dma.md")]
+    struct Dma;
+
+    #[cfg(feature = "gl")]
+    #[doc = include_str!("../../../guide/opengl.md")]
+    struct OpenGl;
+
     #[doc = include_str!("../../../guide/pools.md")]
     struct Pools;
 
     #[doc = include_str!("../../../guide/buffer-pools.md")]
     struct BufferPools;
+
+    #[doc = include_str!("../../../guide/command.md")]
+    struct Command;
+
+    #[doc = include_str!("../../../guide/containers-and-permissions.md")]
+    struct ContainersAndPermissions;
+
+    #[doc = include_str!("../../../guide/crashes.md")]
+    struct Crashes;
+
+    #[doc = include_str!("../../../guide/coming-from.md")]
+    struct ComingFrom;
 }

@@ -1,7 +1,16 @@
 //! Where tensor bytes live: the kinds of memory, and how one of them is chosen.
 
+pub(crate) mod access;
 pub(crate) mod budget;
+#[cfg(target_os = "linux")]
+pub(crate) mod dma;
+#[cfg(target_os = "linux")]
+pub(crate) mod heaps;
+#[cfg(target_os = "linux")]
+pub(crate) mod import;
 pub(crate) mod mem;
+#[cfg(all(target_os = "linux", feature = "gl"))]
+pub(crate) mod pbo;
 pub(crate) mod select;
 #[cfg(target_os = "linux")]
 pub(crate) mod shm;
@@ -14,8 +23,8 @@ use crate::error::{Error, Result, Unavailable};
 
 /// A kind of memory.
 ///
-/// Heap and shared memory work today. The other kinds have their names and codes, and report that
-/// they are not available.
+/// The heap and shared memory are on every Linux machine. DMA-BUFs need a device that gives them out,
+/// and the right to use it. OpenGL buffers are made by a context, never by themselves.
 ///
 /// ```
 /// use cenote::TensorMemory;
@@ -30,11 +39,11 @@ use crate::error::{Error, Result, Unavailable};
 pub enum TensorMemory {
     /// The heap of this process. Always there; cannot be shared.
     Mem = 0,
-    /// A DMA-BUF, which devices can read and write. Not available yet.
+    /// A DMA-BUF, which devices can read and write.
     Dma = 1,
     /// Shared memory (a sealed memfd), which other processes can map.
     Shm = 2,
-    /// An OpenGL pixel buffer object. Not available yet.
+    /// An OpenGL pixel buffer object: made by a `GlContext` (feature `gl`), and by nothing else.
     Pbo = 3,
 }
 
@@ -85,7 +94,8 @@ impl TensorMemory {
             TensorMemory::Mem => Ok(()),
             _ if select::force_mem().unwrap_or(false) => Err(Unavailable::ForcedMem),
             TensorMemory::Shm => shm_availability(),
-            TensorMemory::Dma | TensorMemory::Pbo => Err(Unavailable::NotSupported),
+            TensorMemory::Dma => dma_availability(),
+            TensorMemory::Pbo => Err(Unavailable::NeedsContext),
         }
     }
 }
@@ -95,8 +105,18 @@ fn shm_availability() -> Result<(), Unavailable> {
     shm::availability()
 }
 
+#[cfg(target_os = "linux")]
+fn dma_availability() -> Result<(), Unavailable> {
+    dma::availability()
+}
+
 #[cfg(not(target_os = "linux"))]
 fn shm_availability() -> Result<(), Unavailable> {
+    Err(Unavailable::Platform)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn dma_availability() -> Result<(), Unavailable> {
     Err(Unavailable::Platform)
 }
 

@@ -4,6 +4,8 @@
 //! say that they are unavailable.
 
 #[cfg(target_os = "linux")]
+pub(crate) mod dmabuf;
+#[cfg(target_os = "linux")]
 pub(crate) mod epoll;
 #[cfg(target_os = "linux")]
 pub(crate) mod exit;
@@ -25,3 +27,5 @@ pub(crate) mod socket;
 pub(crate) mod thread;
 #[cfg(target_os = "linux")]
 pub(crate) mod unix;
+#[cfg(all(feature = "camera", target_os = "linux", target_pointer_width = "64"))]
+pub(crate) mod v4l2;

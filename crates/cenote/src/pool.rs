@@ -17,21 +17,25 @@
 //! The pool speaks bytes: what is in a slot is the business of the layer above.
 
 pub(crate) mod access;
+pub(crate) mod account;
 mod adopted;
 mod alloc;
 pub(crate) mod allocator;
 pub(crate) mod attach;
 mod attachers;
 pub(crate) mod attachment;
+mod borrow;
 pub(crate) mod changes;
 pub(crate) mod config;
 pub(crate) mod directory;
 pub(crate) mod files;
+pub(crate) mod garbage;
 pub(crate) mod greeting;
 mod growth;
 pub(crate) mod host;
 pub(crate) mod hot;
 pub(crate) mod lease;
+mod lend;
 pub(crate) mod owner;
 pub(crate) mod place;
 mod ready;

@@ -27,7 +27,7 @@ use bytemuck::NoUninit;
 
 pub(crate) use heap::Heap;
 #[cfg(target_os = "linux")]
-pub(crate) use map::{Access, Map};
+pub(crate) use map::{Access, Kept, Map};
 #[cfg(target_os = "linux")]
 pub(crate) use words::Words;
 

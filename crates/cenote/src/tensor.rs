@@ -9,11 +9,17 @@ mod array;
 #[cfg(target_os = "linux")]
 pub(crate) mod attaching;
 pub(crate) mod buffer;
+#[cfg(all(feature = "camera", target_os = "linux", target_pointer_width = "64"))]
+mod captured;
 mod copy;
 #[cfg(target_os = "linux")]
 mod descriptor;
 #[cfg(target_os = "linux")]
+mod dma;
+#[cfg(target_os = "linux")]
 mod fd;
+#[cfg(all(target_os = "linux", feature = "gl"))]
+mod gl;
 #[cfg(target_os = "linux")]
 mod home;
 mod image;
@@ -59,7 +65,7 @@ use crate::format::PixelFormat;
 use crate::layout::Layout;
 use crate::memory::TensorMemory;
 use crate::memory::select::{Origin, Selection};
-use crate::memory::storage::Storage;
+use crate::memory::storage::{Protection, Storage};
 use crate::region::Region;
 use buffer::Handle;
 pub(crate) use options::check_len;
@@ -228,7 +234,7 @@ impl Tensor {
     /// Tensors are made here: the layout is checked against dtype and buffer.
     #[inline]
     fn over(buffer: Handle, layout: Layout, dtype: DType) -> Result<Tensor> {
-        Tensor::check(&layout, dtype, buffer.storage().region.len())?;
+        Tensor::check(&layout, dtype, buffer.storage().len())?;
         Ok(Tensor::of(buffer, layout, dtype))
     }
 
@@ -333,6 +339,19 @@ impl Tensor {
         self.buffer.identity()
     }
 
+    /// What keeps other processes from writing the bytes, once they have them.
+    ///
+    /// ```
+    /// use cenote::{DType, Protection, Tensor, TensorMemory};
+    ///
+    /// let shared = Tensor::options().memory(TensorMemory::Shm).create(&[4], DType::U8)?;
+    /// assert_eq!(shared.protection(), Protection::Kernel);
+    /// # Ok::<(), cenote::Error>(())
+    /// ```
+    pub fn protection(&self) -> Protection {
+        self.buffer.protection()
+    }
+
     /// Why [`map_mut`](Tensor::map_mut) would refuse now, or `None` if it would not.
     pub fn not_writable(&self) -> Option<NotWritable> {
         self.buffer.not_writable()
@@ -340,7 +359,10 @@ impl Tensor {
 
     /// Makes the elements accessible for reading.
     ///
-    /// On heap and shared memory this is no system call and takes nanoseconds.
+    /// On heap and shared memory this is no system call and takes nanoseconds. The bytes of a DMA-BUF
+    /// are mapped all the time; two system calls, here and when the guard is dropped, tell the kernel
+    /// that the CPU looks at them, so that it sees what devices wrote. An OpenGL buffer is waited for
+    /// until the GPU has done what it was told to.
     ///
     /// ```
     /// use cenote::Tensor;
@@ -353,9 +375,10 @@ impl Tensor {
     /// # Ok::<(), cenote::Error>(())
     /// ```
     pub fn map(&self) -> Result<TensorMap<'_>> {
-        let bytes = self.buffer.storage().region.bytes();
+        let (bytes, _access) = self.buffer.storage().read()?;
         let stable = self.buffer.is_stable();
-        Ok(TensorMap { bytes, layout: &self.layout, dtype: self.dtype, stable })
+        let (base, layout) = (0, &self.layout);
+        Ok(TensorMap { bytes, base, layout, dtype: self.dtype, stable, _access })
     }
 
     /// Makes the elements accessible for writing.
@@ -378,9 +401,15 @@ impl Tensor {
     /// # Ok::<(), cenote::Error>(())
     /// ```
     pub fn map_mut(&mut self) -> Result<TensorMapMut<'_>> {
-        let bytes = self.buffer.bytes_mut().map_err(|why| Error::NotWritable { why })?;
-        let (dtype, format) = (self.dtype, self.format);
-        Ok(TensorMapMut { bytes, layout: Cow::Borrowed(&self.layout), dtype, format })
+        let (dtype, format, layout) = (self.dtype, self.format, Cow::Borrowed(&self.layout));
+        let refused = |why| Error::NotWritable { why };
+        let storage = self.buffer.storage_mut().map_err(refused)?;
+        let (len, foreign) = (storage.len(), storage.foreign());
+        // The planes of an image may lie beyond its elements.
+        let range = || if format.is_some() { 0..len } else { layout.byte_range() };
+        let written = storage.write(range)?;
+        let (bytes, base, _access) = written.ok_or_else(|| refused(foreign))?;
+        Ok(TensorMapMut { bytes, base, layout, dtype, format, _access })
     }
 }
 

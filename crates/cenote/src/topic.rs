@@ -20,6 +20,8 @@ pub(crate) mod listing;
 mod loom_tests;
 pub(crate) mod message;
 mod name;
+pub(crate) mod observer;
+pub(crate) mod plain;
 mod publisher;
 #[cfg(feature = "tokio")]
 mod recv_async;
@@ -38,7 +40,7 @@ mod wire;
 use std::fmt;
 use std::marker::PhantomData;
 use std::os::fd::BorrowedFd;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::dtype::DType;
@@ -97,12 +99,21 @@ struct Parts {
     subscriber: OnceLock<Subscriber>,
     /// Held while a part is started.
     starting: Mutex<()>,
+    /// Why something that cannot tell of errors failed.
+    trouble: Mutex<Option<Error>>,
 }
 
 impl Drop for Parts {
     fn drop(&mut self) {
-        if let Some(publisher) = self.publisher.get() {
-            publisher.close();
+        let (publisher, subscriber) = (self.publisher.get(), self.subscriber.get());
+        if self.epoch != fork::epoch() || (publisher.is_none() && subscriber.is_none()) {
+            return;
+        }
+        publisher.into_iter().for_each(|publisher| publisher.close());
+        subscriber.into_iter().for_each(Subscriber::leave);
+        // The last to leave; whoever is still there makes it again.
+        if let Ok(Some(place)) = Place::find(&self.name.directory()) {
+            place.remove_if_empty();
         }
     }
 }
@@ -132,7 +143,7 @@ impl<T: Message> Topic<T> {
     /// A topic that is used in a particular way.
     pub fn with_config(name: &str, config: TopicConfig) -> Result<Topic<T>> {
         let name = TopicName::new(name)?;
-        config.ring(T::max_words())?;
+        config.ring(T::max_words(), T::signature().is_tensor())?;
         let parts = Parts {
             name,
             config,
@@ -141,6 +152,7 @@ impl<T: Message> Topic<T> {
             publisher: OnceLock::new(),
             subscriber: OnceLock::new(),
             starting: Mutex::new(()),
+            trouble: Mutex::new(None),
         };
         Ok(Topic { parts: Arc::new(parts), messages: PhantomData })
     }
@@ -211,10 +223,13 @@ impl<T: Message> Topic<T> {
     /// The next message, if there is one. Never waits.
     ///
     /// Messages of one publisher come in the order they were sent; publishers take turns.
+    ///
+    /// It has no way to tell of an error: if there never is anything, ask
+    /// [`last_error`](Topic::last_error).
     pub fn recv(&self) -> Option<T> {
         match self.parts.subscriber.get() {
             Some(subscriber) => subscriber.recv(),
-            None => self.subscriber().ok()?.recv(),
+            None => self.noted(self.subscriber())?.recv(),
         }
     }
 
@@ -241,14 +256,66 @@ impl<T: Message> Topic<T> {
     }
 
     /// The newest message that was not received yet; those before it are skipped, and not counted as
-    /// missed. Of several publishers, it is that of one of them.
+    /// missed. Of several publishers, it is that of one of them. As to errors, see
+    /// [`recv`](Topic::recv).
     pub fn latest(&self) -> Option<T> {
-        self.subscriber().ok()?.latest()
+        self.noted(self.subscriber())?.latest()
     }
 
-    /// Message after message, waiting for each. Ends when waiting fails.
+    /// Message after message, waiting for each. Ends when waiting fails, as [`wait`](Topic::wait) does;
+    /// [`last_error`](Topic::last_error) says why. After a publisher that sends something else, of whom
+    /// is told once, it can be called again.
     pub fn iter(&self) -> impl Iterator<Item = T> {
-        std::iter::from_fn(|| self.wait().ok())
+        std::iter::from_fn(|| self.noted(self.wait()))
+    }
+
+    /// Why [`recv`](Topic::recv), [`latest`](Topic::latest) or [`iter`](Topic::iter) gave nothing, if it
+    /// was for another reason than that there was nothing: this process was forked off the one that made
+    /// the topic; subscribing failed; or a publisher sends something else. Each is told once, here or by a
+    /// call that returns errors, but for the first, which lasts.
+    ///
+    /// Messages that were there and could not be had are another matter: see
+    /// [`last_loss`](Topic::last_loss).
+    ///
+    /// ```
+    /// use cenote::{Error, Topic};
+    /// # let dir = std::env::temp_dir().join(format!("cenote-error-doc-{}", std::process::id()));
+    /// # std::fs::create_dir_all(&dir)?; unsafe { std::env::set_var("CENOTE_DIR", &dir) };
+    ///
+    /// let speed: Topic<f32> = Topic::new("speed")?;
+    /// speed.send(&1.5)?;
+    /// let wrong: Topic<f64> = Topic::new("speed")?;
+    /// assert_eq!(wrong.recv(), None);
+    /// let why = wrong.last_error().expect("a reason");
+    /// assert!(matches!(why, Error::TypeMismatch { .. }), "{why}");
+    /// assert!(wrong.last_error().is_none());
+    /// # drop((speed, wrong)); std::fs::remove_dir_all(&dir)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn last_error(&self) -> Option<Error> {
+        // First: a child may have inherited the locks in any state.
+        if let Err(forked) = self.check_process() {
+            return Some(forked);
+        }
+        let noted = self.trouble().take();
+        noted.or_else(|| self.parts.subscriber.get()?.take_mismatch())
+    }
+
+    /// What came of something, and if that was an error, a note of it.
+    fn noted<R>(&self, result: Result<R>) -> Option<R> {
+        let error = match result {
+            Ok(value) => return Some(value),
+            Err(error) => error,
+        };
+        if self.check_process().is_ok() {
+            *self.trouble() = Some(error);
+        }
+        None
+    }
+
+    fn trouble(&self) -> MutexGuard<'_, Option<Error>> {
+        // It is set and taken whole.
+        self.parts.trouble.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A descriptor that is readable when there may be something to receive: for `epoll`, `poll` and
@@ -294,7 +361,7 @@ impl<T: Message> Topic<T> {
     fn check_process(&self) -> Result<()> {
         match self.parts.epoch == fork::epoch() {
             true => Ok(()),
-            false => Err(Error::Forked { pool: self.parts.name.to_string() }),
+            false => Err(Error::ForkedTopic { topic: self.parts.name.to_string() }),
         }
     }
 
@@ -340,7 +407,7 @@ impl<T: Message> Topic<T> {
         if let Some(subscriber) = subscriber.get() {
             return Ok(subscriber);
         }
-        let place = Place::open(&name.directory(), config.pool.access)?;
+        let place = (Place::open(&name.directory(), config.pool.access)?, config.pool.access);
         let news = Arc::new(News::new().map_err(|source| Error::os("eventfd", source))?);
         let arrivals =
             Arrivals::new(name.as_str(), place, T::signature(), config.history, *uid, &news);

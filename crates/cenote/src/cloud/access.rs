@@ -115,7 +115,6 @@ impl PointCloud {
         if point < self.len {
             return Ok(());
         }
-        let end = point.saturating_add(1);
-        Err(Error::OutOfRange { axis: 0, start: point, end, len: self.len })
+        Err(Error::NoSuchPoint { point, len: self.len })
     }
 }

@@ -74,15 +74,15 @@ impl PointCloud {
             row[..12].copy_from_slice(bytemuck::bytes_of(xyz));
             row[12..15].copy_from_slice(rgb);
         }
+        drop(map);
         copies::count(CopyReason::CopiedIn, size_of_val(points));
         Ok(cloud)
     }
 
     /// With the values of a new cloud of `f32`.
     fn filled(mut self, values: &[f32]) -> Result<PointCloud> {
-        let mut map = self.tensor.map_mut()?;
         // An empty cloud has room for one point.
-        map.as_mut_slice::<f32>()?[..values.len()].copy_from_slice(values);
+        self.tensor.map_mut()?.as_mut_slice::<f32>()?[..values.len()].copy_from_slice(values);
         copies::count(CopyReason::CopiedIn, size_of_val(values));
         Ok(self)
     }

@@ -133,9 +133,10 @@ enum Stored {
 }
 
 fn stored(depth: Option<f32>, dtype: DType) -> Result<Stored> {
-    let refused = |depth| Error::ValueRange { value: f64::from(depth), dtype: dtype.name() };
+    let refused = |metres: f32, rule| Error::DepthRange { metres, dtype: dtype.name(), rule };
+    let invalid = "it must be finite and more than 0; `None` says that nothing was measured";
     let depth = match depth {
-        Some(depth) => metres(depth).ok_or_else(|| refused(depth))?,
+        Some(depth) => metres(depth).ok_or_else(|| refused(depth, invalid))?,
         None if dtype == DType::F32 => return Ok(Stored::Metres(0.0)),
         None => return Ok(Stored::Millimetres(0)),
     };
@@ -144,7 +145,7 @@ fn stored(depth: Option<f32>, dtype: DType) -> Result<Stored> {
     }
     let millimetres = (f64::from(depth) * 1000.0).round();
     if !(1.0..=f64::from(u16::MAX)).contains(&millimetres) {
-        return Err(refused(depth));
+        return Err(refused(depth, "millimetres of 16 bits are from 0.001 to 65.535 m"));
     }
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "in range")]
     Ok(Stored::Millimetres(millimetres as u16))

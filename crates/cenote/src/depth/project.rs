@@ -2,6 +2,7 @@
 
 use crate::cloud::PointCloud;
 use crate::depth::{DepthImage, Intrinsics};
+use crate::domain::check_roi;
 use crate::error::{Error, Result};
 
 impl DepthImage {
@@ -9,7 +10,8 @@ impl DepthImage {
     /// `x` to the right, `y` down and `z` ahead of the camera, in metres.
     ///
     /// Pixels without a measurement have no point, so the cloud has no rows and columns any more,
-    /// and may be empty. It keeps the header.
+    /// and may be empty; see [`to_organized_point_cloud`](DepthImage::to_organized_point_cloud) for one
+    /// that keeps them. It keeps the header.
     ///
     /// An error without [intrinsics](DepthImage::set_intrinsics).
     ///
@@ -39,6 +41,38 @@ impl DepthImage {
                 point.copy_from_slice(&camera.project(pixel % width, pixel / width, depth));
             }
         })?;
+        drop(map);
+        Ok(cloud)
+    }
+
+    /// The same, with a point for every pixel, in the rows and columns of the image. Where nothing was
+    /// measured, `x`, `y` and `z` are `NaN`.
+    ///
+    /// ```
+    /// use cenote::{DepthImage, Intrinsics, Tensor};
+    /// # unsafe { std::env::set_var("CENOTE_FORCE_MEM", "1") };
+    ///
+    /// let mut depth = DepthImage::from_tensor(Tensor::from_vec(vec![0.0f32, 2.0], &[1, 2])?)?;
+    /// depth.set_intrinsics(Intrinsics { fx: 1.0, fy: 1.0, cx: 0.0, cy: 0.0 })?;
+    /// let cloud = depth.to_organized_point_cloud()?;
+    /// assert_eq!((cloud.width(), cloud.height()), (2, 1));
+    /// assert_eq!(cloud.at(1, 0)?.xyz()?, [2.0, 0.0, 2.0]);
+    /// assert!(cloud.at(0, 0)?.xyz()?[2].is_nan());
+    /// # Ok::<(), cenote::Error>(())
+    /// ```
+    pub fn to_organized_point_cloud(&self) -> Result<PointCloud> {
+        let camera = self.intrinsics.ok_or(Error::NoIntrinsics)?;
+        let (width, height) = self.size;
+        let mut cloud = PointCloud::organized(width, height, &PointCloud::xyz_fields())?;
+        cloud.set_header(self.header);
+        let mut map = cloud.map_mut()?;
+        let values = map.as_mut_slice::<f32>()?;
+        values.fill(f32::NAN);
+        self.for_each_depth(|pixel, depth| {
+            let point = camera.project(pixel % width, pixel / width, depth);
+            values[3 * pixel..][..3].copy_from_slice(&point);
+        })?;
+        drop(map);
         Ok(cloud)
     }
 
@@ -55,6 +89,7 @@ impl DepthImage {
     /// # Ok::<(), cenote::Error>(())
     /// ```
     pub fn roi(&self, x: usize, y: usize, width: usize, height: usize) -> Result<DepthImage> {
+        check_roi((x, y), (width, height), self.size)?;
         let part = DepthImage::from_tensor(self.tensor.roi(x, y, width, height)?)?;
         let moved = |camera: Intrinsics| Intrinsics {
             cx: camera.cx - x as f64,

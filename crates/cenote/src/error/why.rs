@@ -2,7 +2,13 @@
 
 use std::fmt;
 use std::io;
+use std::path::PathBuf;
 use std::time::Duration;
+
+/// For how long somebody was waited for, if at all.
+pub(super) fn waited(time: Duration) -> String {
+    if time.is_zero() { String::new() } else { format!(" for {time:?}") }
+}
 
 /// Why a kind of memory cannot be had.
 #[derive(Debug, thiserror::Error)]
@@ -11,6 +17,9 @@ pub enum Unavailable {
     /// This build has no code for it.
     #[error("this version of cenote cannot allocate it yet")]
     NotSupported,
+    /// It is made by something else than options: a `GlContext`.
+    #[error("only an OpenGL context makes it (`GlContext`, feature `gl`)")]
+    NeedsContext,
     /// The operating system has nothing like it.
     #[error("this operating system does not have it")]
     Platform,
@@ -25,6 +34,18 @@ pub enum Unavailable {
         /// What the system said.
         source: io::Error,
     },
+    /// None of the devices that it comes from gave any.
+    #[error("{}", list(tried))]
+    NoDevice {
+        /// Those that were asked, and what they said.
+        tried: Vec<Tried>,
+    },
+    /// It was to be memory that others can be kept from writing, and there is none of that.
+    #[error(
+        "there is no udmabuf, and what DMA heaps give can be written by everybody who has it; ask \
+         for that if it will do (dma memory by name, or an `unprotected` pool)"
+    )]
+    Unprotected,
     /// There is not enough of it.
     #[error("{asked} bytes do not fit in the {available} bytes left under {limit}")]
     Full {
@@ -35,6 +56,21 @@ pub enum Unavailable {
         /// What limits them.
         limit: Limit,
     },
+}
+
+/// A device that was asked for memory in vain.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Tried {
+    /// The device.
+    pub path: PathBuf,
+    /// What the system said.
+    pub source: io::Error,
+}
+
+fn list(tried: &[Tried]) -> String {
+    let one = |Tried { path, source }: &Tried| format!("{}: {source}", path.display());
+    tried.iter().map(one).collect::<Vec<_>>().join("; ")
 }
 
 /// What bounds the memory that this process may use.

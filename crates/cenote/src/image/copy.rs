@@ -1,6 +1,7 @@
 //! Pixels from elsewhere, and parts of an image.
 
 use crate::copies::{self, CopyReason};
+use crate::domain::check_roi;
 use crate::dtype::Element;
 use crate::error::{Error, Result};
 use crate::format::Planes;
@@ -95,6 +96,7 @@ impl Image {
     /// # Ok::<(), cenote::Error>(())
     /// ```
     pub fn roi(&self, x: usize, y: usize, width: usize, height: usize) -> Result<Image> {
+        check_roi((x, y), (width, height), self.size)?;
         let tensor = self.tensor.roi(x, y, width, height)?;
         Ok(Image { header: self.header, ..Image::from_tensor(tensor)? })
     }

@@ -19,6 +19,10 @@ pub(crate) const MAX_ALIGN: usize = 1 << 30;
 /// The alignment of everything that does not ask for more: a cache line, and the widest vector.
 pub(crate) const MIN_ALIGN: usize = 64;
 
+/// The alignment of the rows of images in DMA-BUFs, unless another is asked for: what hardware that
+/// reads and writes images wants of them.
+pub(crate) const ROW_ALIGN: usize = 64;
+
 /// Huge pages are of use only to mappings that start on one. (2 MiB on most machines; where they
 /// are larger the advice is merely less likely to be followed.)
 #[cfg(target_os = "linux")]
@@ -32,6 +36,12 @@ pub(crate) struct Request<'a> {
     /// A power of two, at least [`MIN_ALIGN`].
     pub(crate) align: usize,
     pub(crate) memory: Option<TensorMemory>,
+    /// The user named the memory, and so knows what others could do to it.
+    #[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "for DMA-BUFs"))]
+    pub(crate) asked: bool,
+    /// The context that is asked, where the memory is an OpenGL buffer.
+    #[cfg(all(target_os = "linux", feature = "gl"))]
+    pub(crate) gl: Option<&'a crate::gl::GlContext>,
     #[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "only shared memory is named"))]
     pub(crate) name: Option<&'a str>,
     pub(crate) advice: Advice,
@@ -76,6 +86,8 @@ pub struct Selection {
     origin: Origin,
     passed_over: Vec<PassedOver>,
     grants: Grants,
+    /// What the rows of the image were aligned to for the sake of the memory.
+    row_alignment: Option<usize>,
 }
 
 /// How the memory came about.
@@ -87,6 +99,8 @@ pub(crate) enum Origin {
     Imported,
     #[cfg(target_os = "linux")]
     Pooled,
+    #[cfg(all(feature = "camera", target_os = "linux", target_pointer_width = "64"))]
+    Captured,
 }
 
 /// A memory that was not used.
@@ -125,6 +139,8 @@ pub enum Wish {
 #[derive(Debug, Default)]
 pub(crate) struct Grants {
     refused: Vec<NotGranted>,
+    /// The heap that a DMA-BUF came from.
+    device: Option<String>,
 }
 
 impl Grants {
@@ -138,7 +154,7 @@ impl Grants {
         }
     }
 
-    #[cfg(not(target_os = "linux"))]
+    #[cfg(any(not(target_os = "linux"), feature = "gl"))]
     pub(crate) fn refuse_all(&mut self, advice: Advice) {
         let refused = || Err(io::ErrorKind::Unsupported.into());
         if advice.huge_pages {
@@ -147,6 +163,11 @@ impl Grants {
         if advice.prefault {
             self.note(Wish::Prefault, refused());
         }
+    }
+
+    #[cfg(target_os = "linux")]
+    pub(crate) fn note_device(&mut self, name: String) {
+        self.device = Some(name);
     }
 
     fn note(&mut self, wish: Wish, result: io::Result<()>) {
@@ -158,7 +179,29 @@ impl Grants {
 
 impl Selection {
     pub(crate) fn given(chosen: TensorMemory, origin: Origin) -> Self {
-        Selection { chosen, origin, passed_over: Vec::new(), grants: Grants::default() }
+        Selection {
+            chosen,
+            origin,
+            passed_over: Vec::new(),
+            grants: Grants::default(),
+            row_alignment: None,
+        }
+    }
+
+    /// Notes what the rows of the image were aligned to for the sake of the memory.
+    pub(crate) fn set_row_alignment(&mut self, alignment: usize) {
+        self.row_alignment = Some(alignment);
+    }
+
+    /// The heap that a DMA-BUF was allocated from, or `udmabuf`.
+    pub fn dma_heap(&self) -> Option<&str> {
+        self.grants.device.as_deref()
+    }
+
+    /// What the rows of an image were aligned to for the sake of its memory, in bytes: 64 in DMA-BUFs,
+    /// unless another alignment was asked for.
+    pub fn row_alignment(&self) -> Option<usize> {
+        self.row_alignment
     }
 
     /// Whether the environment sent it to the heap.
@@ -192,8 +235,17 @@ impl fmt::Display for Selection {
             Origin::Imported => "imported from a file descriptor",
             #[cfg(target_os = "linux")]
             Origin::Pooled => "in a pool",
+            #[cfg(all(feature = "camera", target_os = "linux", target_pointer_width = "64"))]
+            Origin::Captured => "captured by a camera",
         };
-        write!(f, "{} ({origin})", self.chosen)?;
+        write!(f, "{} ({origin}", self.chosen)?;
+        if let Some(heap) = self.dma_heap() {
+            write!(f, " from {heap}")?;
+        }
+        if let Some(alignment) = self.row_alignment {
+            write!(f, ", rows at multiples of {alignment} bytes")?;
+        }
+        write!(f, ")")?;
         for PassedOver { memory, why } in &self.passed_over {
             write!(f, "; not {memory}: {why}")?;
         }
@@ -250,7 +302,7 @@ fn allocate_in(
 }
 
 fn selected(chosen: TensorMemory, passed_over: Vec<PassedOver>, grants: Grants) -> Selection {
-    Selection { chosen, origin: Origin::Allocated, passed_over, grants }
+    Selection { chosen, origin: Origin::Allocated, passed_over, grants, row_alignment: None }
 }
 
 fn allocate_kind(
@@ -258,11 +310,17 @@ fn allocate_kind(
     request: &Request<'_>,
     grants: &mut Grants,
 ) -> Result<Storage> {
+    #[cfg(all(target_os = "linux", feature = "gl"))]
+    if let (TensorMemory::Pbo, Some(context)) = (memory, request.gl) {
+        return crate::memory::pbo::allocate(context, request, grants);
+    }
     memory.availability().map_err(|why| Error::Unavailable { memory: memory.name(), why })?;
     match memory {
         TensorMemory::Mem => mem::allocate(request, grants),
         #[cfg(target_os = "linux")]
         TensorMemory::Shm => crate::memory::shm::allocate(request, grants),
+        #[cfg(target_os = "linux")]
+        TensorMemory::Dma => crate::memory::dma::allocate(request, grants),
         // `availability` has said no to every other kind.
         _ => Err(Error::Unavailable { memory: memory.name(), why: Unavailable::Platform }),
     }

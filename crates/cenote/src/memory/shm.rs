@@ -8,8 +8,9 @@ use rustix::fs::SealFlags;
 use crate::error::{Error, Result, Unavailable};
 use crate::memory::TensorMemory;
 use crate::memory::budget::Budget;
+use crate::memory::import::Import;
 use crate::memory::select::{Grants, Request};
-use crate::memory::storage::Storage;
+use crate::memory::storage::{Protection, Storage};
 use crate::os::memfd::{self, Facts};
 use crate::region::{Access, Map, Region};
 
@@ -38,45 +39,31 @@ pub(crate) fn allocate(request: &Request<'_>, grants: &mut Grants) -> Result<Sto
         .map_err(|source| Error::os("mapping shared memory", source))?;
     grants.advise(request.advice, &map);
     Ok(Storage {
-        region: Region::map(map, Access::Write),
         memory: TensorMemory::Shm,
-        stable: true,
         fd: Some(fd),
-        _reservation: None,
+        ..Storage::heap(Region::map(map, Access::Write), None)
     })
-}
-
-/// Who may write imported memory.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Import {
-    /// We only read, and the memory cannot be taken from under us.
-    ReadOnly,
-    /// The caller promises everything that the seals would.
-    Trusted,
 }
 
 /// Maps shared memory that came as a file descriptor. All of it, whatever part is used: so one
 /// mapping serves every view.
-pub(crate) fn import(fd: OwnedFd, needed: usize, import: Import) -> Result<Storage> {
-    let facts = memfd::examine(&fd).map_err(|source| Error::os("fstat", source))?;
-    check(&facts, needed, import)?;
+pub(crate) fn import(fd: OwnedFd, facts: &Facts, needed: usize, import: Import) -> Result<Storage> {
+    check(facts, needed, import)?;
     let len =
         usize::try_from(facts.size).map_err(|_| Error::FdTooSmall { needed, size: facts.size })?;
     // Reading a page that was never written makes the kernel find memory for it.
     let unreserved = facts.size.saturating_sub(facts.reserved);
     let reservation = Budget::reserve(usize::try_from(unreserved).unwrap_or(usize::MAX))?;
-    let access = match import {
-        Import::ReadOnly => Access::Read,
-        Import::Trusted => Access::Write,
-    };
+    let access = import.access();
     let map = Map::shared(fd.as_fd(), len, 1, access)
         .map_err(|source| Error::os("mapping shared memory", source))?;
+    let sealed = is_write_sealed(facts);
     Ok(Storage {
-        region: Region::map(map, access),
         memory: TensorMemory::Shm,
-        stable: import == Import::Trusted || is_write_sealed(&facts),
+        stable: import == Import::Trusted || sealed,
+        protection: if sealed { Protection::Kernel } else { Protection::Convention },
         fd: Some(fd),
-        _reservation: Some(reservation),
+        ..Storage::heap(Region::map(map, access), Some(reservation))
     })
 }
 

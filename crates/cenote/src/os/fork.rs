@@ -3,15 +3,16 @@
 //! A child that is a copy of its parent has the parent's memory mapped and would write into it. So
 //! before the child runs anything, every writable shared mapping that is registered here is
 //! replaced by a private copy-on-write one at the same address, every registered socket is closed
-//! in the child, and an epoch goes up by which everybody can tell that they were inherited.
+//! in the child, and an epoch goes up by which everybody can tell that they were inherited. Mappings
+//! of DMA-BUFs cannot be private; the child may read them and no more.
 //!
 //! vfork and posix_spawn run none of this and need none: the child executes another program, and
 //! every descriptor closes on exec. A raw clone(2) runs none of this either, and is not supported.
 //!
 //! # Contract
 //! Between `prepare` and `parent`/`child` the thread that forks holds the register's lock, so the
-//! child sees a register that nobody was changing. In the child only mmap(2) and close(2) are
-//! called, which are async-signal-safe.
+//! child sees a register that nobody was changing. In the child only mmap(2), mprotect(2) and
+//! close(2) are called, which are async-signal-safe.
 #![allow(unsafe_code, reason = "pthread_atfork, and mapping over existing memory")]
 
 use std::cell::Cell;
@@ -47,6 +48,11 @@ enum Entry {
         len: usize,
         fd: RawFd,
     },
+    /// A writable shared mapping of a DMA-BUF, of which there are no private ones.
+    Device {
+        ptr: usize,
+        len: usize,
+    },
     Socket {
         fd: RawFd,
     },
@@ -80,6 +86,11 @@ impl Guarded {
     /// and both must outlive the guard.
     pub(crate) fn map(ptr: NonNull<u8>, len: usize, fd: RawFd) -> Guarded {
         Guarded::new(Entry::Map { ptr: ptr.as_ptr().expose_provenance(), len, fd })
+    }
+
+    /// A child can only read this mapping. It must outlive the guard.
+    pub(crate) fn device(ptr: NonNull<u8>, len: usize) -> Guarded {
+        Guarded::new(Entry::Device { ptr: ptr.as_ptr().expose_provenance(), len })
     }
 
     fn new(entry: Entry) -> Guarded {
@@ -161,6 +172,7 @@ extern "C" fn child() {
     for (_, entry) in register.iter().filter(|(epoch, _)| *epoch == parent) {
         match *entry {
             Entry::Map { ptr, len, fd } => make_private(ptr, len, fd),
+            Entry::Device { ptr, len } => forbid_writing(ptr, len),
             Entry::Socket { fd } => {
                 // SAFETY: the number belongs to a socket that the parent owns; its owner here
                 // knows by the epoch that it must not use or close it again.
@@ -177,6 +189,15 @@ fn make_private(ptr: usize, len: usize, fd: RawFd) {
     // as before, only that writes are now private. The child has one thread, so nobody looks.
     let mapped = unsafe { libc::mmap(at, len, prot, flags, fd, 0) };
     if mapped == libc::MAP_FAILED {
+        give_up();
+    }
+}
+
+fn forbid_writing(ptr: usize, len: usize) {
+    let at = ptr::with_exposed_provenance_mut(ptr);
+    // SAFETY: the registered mapping covers these pages. Whoever would write them asks for the epoch
+    // first.
+    if unsafe { libc::mprotect(at, len, libc::PROT_READ) } != 0 {
         give_up();
     }
 }
@@ -200,10 +221,23 @@ impl GuardedSocket {
     pub(crate) fn open(make: impl FnOnce() -> io::Result<OwnedFd>) -> io::Result<Self> {
         install();
         let mut register = register();
-        let fd = make()?;
+        Ok(Self::entered(make()?, &mut register))
+    }
+
+    /// The same for two at once.
+    pub(crate) fn open_pair(
+        make: impl FnOnce() -> io::Result<(OwnedFd, OwnedFd)>,
+    ) -> io::Result<(Self, Self)> {
+        install();
+        let mut register = register();
+        let (one, other) = make()?;
+        Ok((Self::entered(one, &mut register), Self::entered(other, &mut register)))
+    }
+
+    fn entered(fd: OwnedFd, register: &mut Register) -> Self {
         let guard = Guarded { entry: Entry::Socket { fd: fd.as_raw_fd() }, epoch: epoch() };
         register.insert((guard.epoch, guard.entry));
-        Ok(GuardedSocket { fd: ManuallyDrop::new(fd), guard: ManuallyDrop::new(guard) })
+        GuardedSocket { fd: ManuallyDrop::new(fd), guard: ManuallyDrop::new(guard) }
     }
 
     /// Whether this process is a forked child, which does not have the socket.

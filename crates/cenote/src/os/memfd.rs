@@ -9,6 +9,8 @@ use rustix::fs::{self, FallocateFlags, MemfdFlags, OFlags, SealFlags};
 use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
 
+use crate::os::dmabuf::DMA_BUF_MAGIC;
+
 /// Reserving in pieces lets a process that gets many signals make progress: an interrupted
 /// fallocate of tmpfs undoes itself.
 const RESERVE_STEP: u64 = 64 << 20;
@@ -30,6 +32,8 @@ pub(crate) struct Facts {
     pub(crate) seals: Option<SealFlags>,
     /// A memfd of huge pages.
     pub(crate) huge_pages: bool,
+    /// A DMA-BUF, which keeps its size without a seal.
+    pub(crate) dma_buf: bool,
     /// What kind of thing it is, in words.
     pub(crate) kind: &'static str,
 }
@@ -87,6 +91,7 @@ pub(crate) fn examine(fd: impl AsFd) -> io::Result<Facts> {
     let mode = fs::fcntl_getfl(fd)?;
     let access = mode & OFlags::ACCMODE;
     let path_only = mode.contains(OFlags::PATH);
+    let system = fs::fstatfs(fd).ok().filter(|_| !path_only).map(|file| file.f_type);
     Ok(Facts {
         size: u64::try_from(stat.st_size).unwrap_or(0),
         reserved: u64::try_from(stat.st_blocks).unwrap_or(0).saturating_mul(512),
@@ -94,7 +99,8 @@ pub(crate) fn examine(fd: impl AsFd) -> io::Result<Facts> {
         readable: !path_only && access != OFlags::WRONLY,
         writable: !path_only && access == OFlags::RDWR,
         seals,
-        huge_pages: fs::fstatfs(fd).is_ok_and(|file| file.f_type == HUGETLBFS_MAGIC),
+        huge_pages: system == Some(HUGETLBFS_MAGIC),
+        dma_buf: system == Some(DMA_BUF_MAGIC),
         kind: match path_only {
             true => "only a path (O_PATH)",
             false => kind_name(fs::FileType::from_raw_mode(stat.st_mode)),

@@ -23,7 +23,7 @@ const SO_PEERPIDFD: c_int = 77;
 const SO_PEERGROUPS: c_int = 59;
 
 /// A process at the other end of a connection, as the kernel says.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Peer {
     /// 0 if it lives in a pid namespace that this process cannot see.
     pub(crate) pid: i32,
@@ -54,13 +54,18 @@ impl Peer {
         self.ended || self.pidfd.as_ref().is_some_and(|pidfd| is_readable(pidfd))
     }
 
-    /// The name of the program, where it can be seen. It chose that itself, and people read it.
+    /// The name of the program, where it can be seen.
     pub(crate) fn program(&self) -> String {
-        std::fs::read_to_string(format!("/proc/{}/comm", self.pid)).map_or_else(
-            |_| "unknown".to_owned(),
-            |name| name.trim_end().replace(char::is_control, "?"),
-        )
+        program(self.pid)
     }
+}
+
+/// The name of the program of a process, read from a file: not for those who hold a lock.
+pub(crate) fn program(pid: i32) -> String {
+    std::fs::read_to_string(format!("/proc/{pid}/comm")).map_or_else(
+        |_| "unknown".to_owned(),
+        |name| name.trim_end().replace(char::is_control, "?"),
+    )
 }
 
 /// How much of what we sent the other end has not read yet, in bytes of kernel memory.

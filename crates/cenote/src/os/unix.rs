@@ -24,6 +24,14 @@ fn socket() -> io::Result<GuardedSocket> {
     })
 }
 
+/// Two sockets that are connected to each other. Whoever has one of them takes this process for the
+/// other end.
+pub(crate) fn pair() -> io::Result<(GuardedSocket, GuardedSocket)> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let make = || net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None);
+    GuardedSocket::open_pair(|| Ok(make()?))
+}
+
 fn address(dir: BorrowedFd<'_>, name: &str) -> io::Result<SocketAddrUnix> {
     Ok(SocketAddrUnix::new(format!("/proc/self/fd/{}/{name}", dir.as_raw_fd()))?)
 }

@@ -157,7 +157,7 @@ mod tests {
         let fd = memfd::create("adopted", PAGE as u64).unwrap();
         memfd::forbid_writing(&fd).unwrap();
         let map = files::open_segment(&fd, PAGE as u64).unwrap();
-        pool.adopt(Arc::new(fd), map).unwrap()
+        pool.adopt(Arc::new(fd), Arc::new(map)).unwrap()
     }
 
     #[test]

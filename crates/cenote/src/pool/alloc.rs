@@ -13,7 +13,7 @@ use crate::pool::growth::Grown;
 use crate::pool::hot::Hot;
 use crate::pool::owner::{Owner, Spared};
 use crate::pool::segment;
-use crate::pool::state::{Granted, State};
+use crate::pool::state::{Granted, State, named};
 
 /// How many retired slots an allocation looks at again.
 const SWEEP: usize = 4;
@@ -186,13 +186,15 @@ impl<S: Spared> Owner<S> {
                 Shortage::Fragmented { free, longest }
             }
         };
+        let holders = state.holders();
+        drop(state);
         Error::PoolFull {
             pool: self.entry.name.clone(),
             asked: len,
             why,
             slots: (stats.slots as usize, self.config.max_slots),
             bytes: (stats.in_use, self.config.pool_size),
-            holders: state.holders(),
+            holders: named(holders),
         }
     }
 }
@@ -276,13 +278,13 @@ impl<S: Spared> Owner<S> {
         }
         let slot = spare.slot();
         let mut state = self.state();
-        if !state.is_shared() && state.retire_published(slot.index, self.serials()) {
+        let later = state.puts_off();
+        if !later && state.retire_published(slot.index, self.serials()) {
             drop(state);
             return Self::offer(spare);
         }
-        let shared = state.is_shared();
         let old = state.keep(slot.index, Some(spare));
-        if shared && state.put_off(slot, self.config.pool_size) {
+        if later && state.put_off(slot, self.config.pool_size) {
             state.look_and(self.serials(), |spare| {
                 let bytes = spare.bytes();
                 self.ready.add(spare, bytes)
@@ -346,6 +348,14 @@ impl<S: Spared> Owner<S> {
             state = self.state();
         }
         state
+    }
+
+    /// Frees what others have let go of, although nobody needs room.
+    #[cfg(all(feature = "camera", target_pointer_width = "64"))]
+    pub(crate) fn look_again(&self) {
+        if !self.inherited() {
+            drop(self.swept(usize::MAX));
+        }
     }
 
     /// Overwrites what nobody holds any more and then frees it. Whoever comes while another thread

@@ -14,6 +14,7 @@ use crate::os::fork::GuardedSocket;
 use crate::os::packet;
 use crate::os::peer::{self, Peer};
 use crate::pool::allocator::SegmentId;
+use crate::pool::place::Entry;
 use crate::pool::rows::RowId;
 use crate::pool::segment::Segment;
 use crate::pool::service::Watch;
@@ -26,7 +27,7 @@ const MAX_UNREAD: u32 = 16;
 /// The most connections that have not said hello. One more, and one is dropped.
 const MAX_STRANGERS: usize = 64;
 
-/// The most connections that one process can have. It needs one.
+/// The most connections that one process can have, and of those that it did not ask for. It needs one.
 const MAX_OF_ONE: usize = 64;
 
 /// A connection to the pool.
@@ -38,6 +39,10 @@ pub(crate) struct Attacher {
     pub(crate) row: Option<RowId>,
     /// It is the guest of whoever shares the socket.
     pub(crate) guest: bool,
+    /// It did not ask: the pool was lent to it by way of another.
+    borrows: bool,
+    /// The uids of other pools that were lent to it by way of this one, or cannot be.
+    lent: BTreeSet<u64>,
     /// Segments sent since it was last seen to have read everything.
     unread: u32,
     /// Segments that it was sent, and not told that they are gone.
@@ -56,12 +61,19 @@ pub(crate) struct Attachers {
 }
 
 impl Attacher {
-    pub(crate) fn new(connection: Arc<GuardedSocket>, peer: Peer, end: Option<Watch>) -> Self {
+    pub(crate) fn new(
+        connection: Arc<GuardedSocket>,
+        peer: Peer,
+        end: Option<Watch>,
+        borrows: bool,
+    ) -> Self {
         Attacher {
             connection,
             peer,
             row: None,
             guest: false,
+            borrows,
+            lent: BTreeSet::new(),
             unread: 0,
             has: BTreeSet::new(),
             untold: BTreeSet::new(),
@@ -99,6 +111,24 @@ impl Attacher {
                 self.has.insert(id);
             }
         }
+    }
+
+    /// Sends a connection to another pool, unless that would have to wait or too much lies unread: then
+    /// it is tried again.
+    pub(crate) fn lend(&mut self, pool: &Entry, connection: Option<BorrowedFd<'_>>) {
+        if let Some(connection) = connection {
+            if self.has_read_all() {
+                self.unread = 0;
+            }
+            let mut packet = bytemuck::bytes_of(&Packet::lent(pool.uid)).to_vec();
+            packet.extend_from_slice(pool.name.as_bytes());
+            let room = self.unread < MAX_UNREAD;
+            if !room || packet::send(self.fd(), &packet, &[connection]).is_err() {
+                return;
+            }
+            self.unread += 1;
+        }
+        self.lent.insert(pool.uid);
     }
 
     /// Says that a segment is gone, now or as soon as there is room for it.
@@ -171,7 +201,9 @@ impl Attachers {
         let Some(pid) = self.all.get(&number).map(|a| a.peer.pid).filter(|pid| *pid != 0) else {
             return false;
         };
-        self.attached().filter(|(_, attacher)| attacher.peer.pid == pid).count() >= MAX_OF_ONE
+        let borrows = self.all.get(&number).is_some_and(|attacher| attacher.borrows);
+        let alike = |one: &Attacher| one.peer.pid == pid && one.borrows == borrows;
+        self.attached().filter(|(_, attacher)| alike(attacher)).count() >= MAX_OF_ONE
     }
 
     pub(crate) fn get(&mut self, number: u64) -> Option<&mut Attacher> {
@@ -185,6 +217,16 @@ impl Attachers {
     /// Those that have said hello.
     pub(crate) fn attached(&self) -> impl Iterator<Item = (RowId, &Attacher)> {
         self.all.values().filter_map(|attacher| Some((attacher.row?, attacher)))
+    }
+
+    /// Those to whom another pool was not lent yet. Not those to whom this one was: what they get comes
+    /// from yet another, which lends to them itself.
+    pub(crate) fn lacking(&self, pool: u64) -> Vec<(u64, Peer)> {
+        let lacks = |attacher: &Attacher| {
+            attacher.row.is_some() && !attacher.borrows && !attacher.lent.contains(&pool)
+        };
+        let lacking = self.all.iter().filter(|(_, attacher)| lacks(attacher));
+        lacking.map(|(number, attacher)| (*number, attacher.peer.clone())).collect()
     }
 
     /// Sends a new segment to everybody.
@@ -251,7 +293,7 @@ mod tests {
         set_socket_send_buffer_size(&ours, 1).unwrap();
         let ours = Arc::new(GuardedSocket::open(|| Ok(ours)).unwrap());
         let peer = Peer::of(ours.as_fd()).unwrap();
-        let mut attacher = Attacher::new(ours, peer, None);
+        let mut attacher = Attacher::new(ours, peer, None, false);
         attacher.has = (0..100).map(SegmentId).collect();
         (0..100).for_each(|id| attacher.forget(SegmentId(id)));
         attacher.forget(SegmentId(100)); // of which it never heard

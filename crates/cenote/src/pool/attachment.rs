@@ -23,6 +23,7 @@ use crate::pool::files;
 use crate::pool::greeting::{self, Answer, Begun};
 use crate::pool::hot::Hot;
 use crate::pool::lease::{Leases, Refused, Shipped};
+use crate::pool::lend::MAX_LENT;
 use crate::pool::owner::Spared;
 use crate::pool::place::{Entry, Place};
 use crate::pool::service::{self, Served, Watch};
@@ -46,7 +47,7 @@ const MAX_MAPPED: usize = 4 * MAX_SHARED;
 const DYING: Duration = Duration::from_secs(1);
 
 /// How many packets are read before others have their turn.
-const PACKETS_AT_ONCE: usize = 64;
+pub(super) const PACKETS_AT_ONCE: usize = 64;
 
 /// How many are read of an owner that has died: more than a socket holds.
 const LAST_PACKETS: usize = 1 << 12;
@@ -65,6 +66,8 @@ pub(crate) struct Attachment<S> {
     /// Of slots that were given back, for as long as it stays.
     spares: Spares<S>,
     state: Mutex<State<S>>,
+    /// Held while packets are read, so that whoever has read them knows that they were heeded.
+    listening: Mutex<()>,
     arrived: Condvar,
     /// The owner has ended, or hung up.
     gone: AtomicBool,
@@ -82,15 +85,19 @@ pub(crate) enum Leased<S> {
 }
 
 #[derive(Debug)]
-struct State<S> {
+pub(super) struct State<S> {
     segments: HashMap<u32, Arc<Map>>,
     /// How many more slots can be held, or have a spare, before those that are have to be counted.
     room: u32,
     watches: Vec<Watch>,
     /// Itself, for as long as it is to stay although nobody uses it, and to keep spares.
-    stays: Option<Arc<Attachment<S>>>,
+    pub(super) stays: Option<Arc<Attachment<S>>>,
     /// How many slots were held, and how many may be, if it was expelled for that.
     expelled: Option<(u32, u32)>,
+    /// Other pools of the same owner, by uid.
+    pub(super) lent: HashMap<u64, Arc<Attachment<S>>>,
+    /// How many there can be.
+    pub(super) max_lent: usize,
     /// When a segment was last asked for by somebody who does not wait.
     asked: Option<Instant>,
 }
@@ -111,7 +118,7 @@ pub(crate) fn begin_at<S: Spared>(
 pub(super) fn answered<S: Spared>(entry: Entry, answer: Answer) -> Result<Arc<Attachment<S>>> {
     let (kind, head) = Packet::parse(&answer.bytes)?;
     match kind {
-        Kind::Welcome => Attachment::new(entry, answer),
+        Kind::Welcome => Attachment::new(entry, answer, MAX_LENT),
         Kind::Refused => {
             Err(Error::AttachRefused { pool: entry.name, why: Refusal::why(head.index) })
         }
@@ -120,9 +127,11 @@ pub(super) fn answered<S: Spared>(entry: Entry, answer: Answer) -> Result<Arc<At
 }
 
 impl<S: Spared> Attachment<S> {
-    fn new(
+    /// What an owner's welcome makes of this process; it may be lent so many other pools.
+    pub(super) fn new(
         entry: Entry,
         Answer { peer: owner, connection, bytes, mut fds }: Answer,
+        max_lent: usize,
     ) -> Result<Arc<Self>> {
         let welcome = Welcome::parse(&bytes)?;
         let infos = welcome.segments();
@@ -137,7 +146,7 @@ impl<S: Spared> Attachment<S> {
         let header = files::open_header(&fds[0], header_len)?;
         let mut segments = HashMap::new();
         for (info, fd) in infos.iter().zip(&segment_fds) {
-            segments.insert(info.index, files::open_segment(fd, info.len)?);
+            segments.insert(info.index, Arc::new(files::open_segment(fd, info.len)?));
         }
         let state = State {
             segments,
@@ -145,6 +154,8 @@ impl<S: Spared> Attachment<S> {
             watches: Vec::new(),
             stays: None,
             expelled: None,
+            lent: HashMap::new(),
+            max_lent,
             asked: None,
         };
         let attachment = Arc::new(Attachment {
@@ -158,6 +169,7 @@ impl<S: Spared> Attachment<S> {
             connection,
             spares: Spares::new(welcome.max_slots),
             state: Mutex::new(state),
+            listening: Mutex::new(()),
             arrived: Condvar::new(),
             gone: AtomicBool::new(false),
             gone_since: OnceLock::new(),
@@ -178,7 +190,7 @@ impl<S: Spared> Attachment<S> {
         Ok(())
     }
 
-    fn state(&self) -> MutexGuard<'_, State<S>> {
+    pub(super) fn state(&self) -> MutexGuard<'_, State<S>> {
         // No code under this lock panics between two halves of a change.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -223,7 +235,9 @@ impl<S: Spared> Attachment<S> {
         if !self.inherited() {
             let mut state = self.state();
             let (stays, spares) = (state.stays.take(), self.spares.shut());
+            let lent: Vec<_> = state.lent.values().cloned().collect();
             drop(state);
+            lent.iter().for_each(|pool| pool.let_go());
             drop((stays, spares));
         }
     }
@@ -329,10 +343,7 @@ impl<S: Spared> Attachment<S> {
         let pool = self.entry.name.clone();
         Err(match self.state().expelled {
             Some((held, max)) => Error::Expelled { pool, held, max },
-            None => {
-                let why = "its owner has disconnected this process";
-                Error::AttachRefused { pool, why }
-            }
+            None => Error::PoolClosed { pool, pid: self.owner.pid },
         })
     }
 
@@ -418,12 +429,13 @@ impl<S: Spared> Attachment<S> {
     }
 
     /// Reads what the owner sent, up to `limit` packets.
-    fn listen(&self, limit: usize) {
-        let mut bytes = [0; 64];
+    pub(super) fn listen(&self, limit: usize) {
+        let _listening = self.listening.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut bytes = [0; 256];
         for _ in 0..limit {
             match packet::recv(self.connection.as_fd(), &mut bytes) {
                 Ok((0, _)) => return self.owner_gone(),
-                Ok((len, fds)) => self.hear(&bytes[..len], &fds),
+                Ok((len, fds)) => self.hear(&bytes[..len], fds),
                 Err(error) => match error.kind() {
                     io::ErrorKind::WouldBlock => return,
                     // What was sent before a reset can still be read. A packet that is too long
@@ -437,14 +449,18 @@ impl<S: Spared> Attachment<S> {
     }
 
     /// A packet that makes no sense is passed over: it cannot do harm.
-    fn hear(&self, bytes: &[u8], fds: &[OwnedFd]) {
+    fn hear(&self, bytes: &[u8], mut fds: Vec<OwnedFd>) {
         let Ok((kind, packet)) = Packet::parse(bytes) else { return };
-        match (kind, fds) {
+        match (kind, &*fds) {
+            (Kind::Lent, [_]) => {
+                let name = &bytes[size_of::<Packet>()..];
+                fds.pop().into_iter().for_each(|fd| self.borrow(packet.len, name, fd));
+            }
             (Kind::Segment, [fd]) => {
                 if let Ok(map) = files::open_segment(fd, packet.len) {
                     let mut state = self.state();
                     if state.segments.len() < MAX_MAPPED {
-                        state.segments.entry(packet.index).or_insert(map);
+                        state.segments.entry(packet.index).or_insert_with(|| Arc::new(map));
                     }
                     drop(state);
                     self.arrived.notify_all();

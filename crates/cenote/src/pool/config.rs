@@ -37,8 +37,12 @@ pub struct TensorPoolConfig {
     pub max_slots: usize,
     /// The alignment of every tensor, a power of two of at least 64.
     pub slot_alignment: usize,
-    /// The kind of memory: `Shm`.
+    /// The kind of memory: `Shm`, or `Dma`, which devices can use as well. DMA-BUFs are made of memory
+    /// that the kernel keeps others from writing (udmabuf), unless `unprotected` is set.
     pub memory: TensorMemory,
+    /// Take DMA-BUFs from heaps where there are any. Whoever attaches could write those, and leaves
+    /// them alone by convention only: [`Tensor::protection`](crate::Tensor::protection).
+    pub unprotected: bool,
     /// The bytes of a segment. Memory is reserved segment by segment as it is needed; a tensor
     /// larger than this gets a segment of its own, and where so much is not to be had, a tensor
     /// gets what it needs. 0 chooses a 64th of `pool_size`, from 8 MiB to 256 MiB, and more when
@@ -67,6 +71,7 @@ impl Default for TensorPoolConfig {
             max_slots: 1024,
             slot_alignment: 64,
             memory: TensorMemory::Shm,
+            unprotected: false,
             growth: 0,
             prefault: false,
             mlock: false,
@@ -104,8 +109,8 @@ impl TensorPoolConfig {
         if self.access == PoolAccess::Group(u32::MAX) {
             return Err(bad("access", "no group has that number"));
         }
-        if self.memory != TensorMemory::Shm {
-            return Err(bad("memory", "a pool can be made of shm memory only"));
+        if !matches!(self.memory, TensorMemory::Shm | TensorMemory::Dma) {
+            return Err(bad("memory", "a pool can be made of shm or dma memory only"));
         }
         u32::try_from(self.max_slots)
             .ok()

@@ -22,6 +22,9 @@ pub const DIR_ENV: &str = "CENOTE_DIR";
 /// The environment variable that names the namespace in it.
 pub const NAMESPACE_ENV: &str = "CENOTE_NAMESPACE";
 
+/// How often a directory is made that others remove. Nobody means to: they leave when this one comes.
+pub(crate) const ATTEMPTS: usize = 16;
+
 /// Leaves room in a file name for the uid and more.
 const MAX_NAME: usize = 128;
 
@@ -43,8 +46,18 @@ impl Directory {
         Ok(Directory { root, ours, below })
     }
 
+    /// What kind of thing it is for.
+    pub(crate) fn kind(&self) -> &str {
+        self.below.get(1).map_or("", String::as_str)
+    }
+
     pub(crate) fn path(&self) -> PathBuf {
         self.root.join(self.below.iter().collect::<PathBuf>())
+    }
+
+    /// What it is called in the directory it is in.
+    pub(crate) fn name(&self) -> &str {
+        self.below.last().map_or("", String::as_str)
     }
 
     /// Opens it, making it where needed, so that those who may attach can look into it.
@@ -126,14 +139,25 @@ impl Step {
     }
 
     fn make(&self, parent: BorrowedFd<'_>, name: &OsStr) -> Result<OwnedFd> {
-        self.mkdir(parent, name)?;
-        let dir = self.open(parent, name, open_flags())?;
+        let dir = self.mkdir_and_open(parent, name)?;
         let stat = self.stat(&dir)?;
         if stat.st_uid == geteuid().as_raw() && !self.access.has(LOOK, &stat) {
             self.let_in(&dir)?;
         }
         self.check(&dir, LOOK)?;
         Ok(dir)
+    }
+
+    /// Whoever leaves it last may remove it between the two.
+    fn mkdir_and_open(&self, parent: BorrowedFd<'_>, name: &OsStr) -> Result<OwnedFd> {
+        for _ in 1..ATTEMPTS {
+            self.mkdir(parent, name)?;
+            match fs::openat(parent, name, open_flags(), Mode::empty()) {
+                Err(Errno::NOENT) => {}
+                opened => return opened.map_err(|source| self.error("opening", source)),
+            }
+        }
+        self.open(parent, name, open_flags())
     }
 
     /// Whether there was none. For this user alone, so far.
@@ -206,6 +230,17 @@ fn namespace() -> Result<String> {
     let bad = |_| Error::BadEnv { name: NAMESPACE_ENV, value: value.clone().into(), expected };
     check_name(&value).map_err(bad)?;
     Ok(value.into_owned())
+}
+
+/// Where processes find each other: `$CENOTE_DIR/<namespace>`, as the environment says. It is made when
+/// the first of them has something to share, and may not be there yet.
+///
+/// ```
+/// println!("{}", cenote::namespace_dir()?.display());
+/// # Ok::<(), cenote::Error>(())
+/// ```
+pub fn namespace_dir() -> Result<PathBuf> {
+    Ok(root()?.0.join(namespace()?))
 }
 
 /// A name becomes part of a file name, and is typed on command lines.

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use rustix::fs::SealFlags;
 
 use crate::error::{Error, Result};
-use crate::os::memfd;
+use crate::memory::dma;
+use crate::os::memfd::{self, Facts};
 use crate::region::{Access, Map, Words};
 
 /// A segment larger than this is a lie.
@@ -14,33 +15,42 @@ const MAX_SEGMENT: u64 = 1 << 46;
 
 /// Maps a header of so many words, to read.
 pub(crate) fn open_header(fd: &OwnedFd, words: usize) -> Result<Words> {
-    check_sealed(fd, word_bytes(words))?;
+    check_sealed(&examine(fd)?, word_bytes(words))?;
     Words::read_only(fd, words).map_err(|source| Error::os("mapping shared memory", source))
 }
 
 /// Maps this process's own row of so many words, to write.
 pub(crate) fn open_row(fd: OwnedFd, words: usize) -> Result<Words> {
-    check_file(&fd, word_bytes(words))?;
+    check_file(&examine(&fd)?, word_bytes(words))?;
     Words::writable(&Arc::new(fd), words)
         .map_err(|source| Error::os("mapping shared memory", source))
 }
 
 /// Maps a segment. Only what is there is ever touched: its size is the file's, not the owner's word.
-pub(crate) fn open_segment(fd: &OwnedFd, len: u64) -> Result<Arc<Map>> {
+pub(crate) fn open_segment(fd: &OwnedFd, len: u64) -> Result<Map> {
     let bad = || Error::BadMessage { what: "a segment of impossible size" };
     if len == 0 || len > MAX_SEGMENT {
         return Err(bad());
     }
-    check_sealed(fd, len)?;
+    let facts = examine(fd)?;
+    if facts.dma_buf {
+        // Kept open: whoever looks at it must tell the kernel, each time.
+        let fd = fd.try_clone().map_err(|source| Error::os("sharing memory", source))?;
+        return dma::open(fd, &facts, len, Access::Read);
+    }
+    check_sealed(&facts, len)?;
     let len = usize::try_from(len).map_err(|_| bad())?;
-    let map = Map::shared(fd.as_fd(), len, 1, Access::Read)
-        .map_err(|source| Error::os("mapping shared memory", source))?;
-    Ok(Arc::new(map))
+    Map::shared(fd.as_fd(), len, 1, Access::Read)
+        .map_err(|source| Error::os("mapping shared memory", source))
+}
+
+fn examine(fd: &OwnedFd) -> Result<Facts> {
+    memfd::examine(fd).map_err(|source| Error::os("fstat", source))
 }
 
 /// Checks a file that only its owner may write. Else whoever else has it could change what is read.
-fn check_sealed(fd: &OwnedFd, needed: u64) -> Result<()> {
-    let seals = check_file(fd, needed)?;
+fn check_sealed(facts: &Facts, needed: u64) -> Result<()> {
+    let seals = check_file(facts, needed)?;
     if seals.intersects(SealFlags::WRITE | SealFlags::FUTURE_WRITE) {
         return Ok(());
     }
@@ -48,8 +58,7 @@ fn check_sealed(fd: &OwnedFd, needed: u64) -> Result<()> {
 }
 
 /// Checks that touching a file cannot fail, and gives its seals.
-fn check_file(fd: &OwnedFd, needed: u64) -> Result<SealFlags> {
-    let facts = memfd::examine(fd).map_err(|source| Error::os("fstat", source))?;
+fn check_file(facts: &Facts, needed: u64) -> Result<SealFlags> {
     let seals = facts.seals.ok_or(Error::WrongFdKind { found: facts.kind })?;
     // They are mapped and unmapped in other units, and can run out when touched.
     if facts.huge_pages {

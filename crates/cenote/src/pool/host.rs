@@ -1,5 +1,6 @@
 //! Whoever shares a pool's socket: connections that are not about the pool are passed on to it.
 
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use crate::os::fork::GuardedSocket;
@@ -14,13 +15,21 @@ pub(crate) struct Guest {
     pub(crate) connection: Arc<GuardedSocket>,
 }
 
+/// What a host tells somebody who only asks.
+#[derive(Debug)]
+pub(crate) struct Description {
+    pub(crate) bytes: Vec<u8>,
+    /// Memory that the asker may look at.
+    pub(crate) fd: Option<Arc<OwnedFd>>,
+}
+
 /// Runs on the service thread, and must not wait.
 pub(crate) trait Host: Send + Sync {
     /// Somebody wants to be a guest. An error ends the connection.
     fn greet(&self, guest: &Guest, hello: &[u8]) -> Result<(), ()>;
 
     /// What to tell somebody who only asks.
-    fn describe(&self) -> Vec<u8>;
+    fn describe(&self) -> Description;
 
     /// Somebody, guest or attacher, let go of something.
     fn woken(&self);

@@ -16,6 +16,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use crate::error::{Error, Holder, Result};
 use crate::memory::budget::{Budget, Reservation};
 use crate::os::fork;
+use crate::os::peer;
 use crate::pool::allocator::Slot;
 use crate::pool::config::TensorPoolConfig;
 use crate::pool::host::Host;
@@ -24,7 +25,7 @@ use crate::pool::place::Entry;
 use crate::pool::ready::Ready;
 use crate::pool::serial;
 use crate::pool::serve::Server;
-use crate::pool::state::State;
+use crate::pool::state::{State, named};
 use crate::pool::stats::PoolStats;
 use crate::pool::wire::{MAX_ADOPTED, header};
 use crate::region::{Map, Words};
@@ -83,6 +84,9 @@ pub(crate) struct Owner<S> {
     pub(super) growing: Mutex<()>,
     /// Held while a socket is made, likewise.
     pub(super) serving: Mutex<()>,
+    /// Held while other pools are lent to attachers, so that whoever sends what lies there knows that
+    /// they have been.
+    pub(super) lending: Mutex<()>,
     /// Nobody is let in any more. Those who are attached stay.
     closed: AtomicBool,
     /// Held while slots are overwritten.
@@ -119,6 +123,7 @@ impl<S: Spared> Owner<S> {
             returned: Condvar::new(),
             growing: Mutex::new(()),
             serving: Mutex::new(()),
+            lending: Mutex::new(()),
             closed: AtomicBool::new(false),
             scrubbing: Mutex::new(()),
             _reservation: reservation,
@@ -293,7 +298,15 @@ impl<S: Spared> Owner<S> {
     pub(crate) fn holders(&self) -> Vec<Holder> {
         self.unready();
         self.state().look(self.serials());
-        self.swept(usize::MAX).holders()
+        let holders = self.swept(usize::MAX).holders();
+        named(holders)
+    }
+
+    /// This process and everybody who is attached, with what they hold if anything.
+    pub(super) fn processes(&self) -> Vec<Holder> {
+        let mut found = self.swept(SWEEP_TELLING).processes();
+        found.iter_mut().for_each(|process| process.program = peer::program(process.pid));
+        found
     }
 }
 

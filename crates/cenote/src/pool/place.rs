@@ -19,7 +19,7 @@ use crate::os::fork::GuardedSocket;
 use crate::os::peer::Peer;
 use crate::os::unix;
 use crate::pool::access::PoolAccess;
-use crate::pool::directory::Directory;
+use crate::pool::directory::{ATTEMPTS, Directory};
 
 /// How long somebody may hold the lock of a directory.
 const LOCK: Duration = Duration::from_secs(5);
@@ -85,6 +85,20 @@ impl Place {
         Ok(directory.find()?.map(|dir| Place { dir, directory }))
     }
 
+    /// Every directory of sockets that is there. One of a topic that is closed to this user hides no
+    /// other.
+    pub(crate) fn all() -> Result<Vec<Place>> {
+        let topics =
+            Place::find("topics")?.map_or(Ok(Vec::new()), |topics| topics.directories())?;
+        let topic = |name: String| Place::find(&format!("topics/{name}")).ok().flatten();
+        Ok(Place::find("pools")?.into_iter().chain(topics.into_iter().filter_map(topic)).collect())
+    }
+
+    /// Whether its entries are the publishers of a topic.
+    pub(crate) fn is_of_topic(&self) -> bool {
+        self.directory.kind() == "topics"
+    }
+
     /// Opens it again, for it may have been removed, wherever the environment points by now.
     pub(crate) fn reopen(&self, access: PoolAccess) -> Result<Place> {
         Place::make(self.directory.clone(), access)
@@ -116,6 +130,41 @@ impl Place {
             std::thread::sleep(Duration::from_millis(1));
         }
         Ok(Locked(file))
+    }
+
+    /// The directory and its lock, made anew should somebody have removed it meanwhile: whoever does that
+    /// has the lock.
+    pub(crate) fn locked(self, access: PoolAccess) -> Result<(Place, Locked)> {
+        let mut place = self;
+        for _ in 1..ATTEMPTS {
+            let locked = place.lock();
+            if !place.is_removed() {
+                return Ok((place, locked?));
+            }
+            place = place.reopen(access)?;
+        }
+        let locked = place.lock()?;
+        Ok((place, locked))
+    }
+
+    /// Whether the directory is no longer there, though it is held open here.
+    pub(crate) fn is_removed(&self) -> bool {
+        fs::fstat(&self.dir).is_ok_and(|stat| stat.st_nlink == 0)
+    }
+
+    /// Removes the directory, unless there is something in it, or somebody is about to put something
+    /// there.
+    pub(crate) fn remove_if_empty(&self) {
+        let Some(_locked) = self.try_lock().filter(|_| !self.is_removed()) else { return };
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let Ok(parent) = fs::openat(&self.dir, "..", flags, Mode::empty()) else { return };
+        // It fails if there is something in it.
+        let _ = fs::unlinkat(&parent, self.directory.name(), AtFlags::REMOVEDIR);
+    }
+
+    /// A path of the directory that this one is in.
+    pub(crate) fn held_parent(&self) -> PathBuf {
+        self.held_path().join("..")
     }
 
     /// The directory's lock, if nobody has it.
@@ -163,14 +212,15 @@ impl Place {
 
     /// Removes the hidden sockets of those that died before their entry appeared. The caller holds
     /// the lock, so none of them belongs to a pool that is being made; one that an owner makes anew
-    /// is made again if this takes it away.
-    pub(crate) fn remove_hidden(&self) -> Result<()> {
-        for name in self.file_names()?.iter().filter(|name| is_hidden(name)) {
-            if is_dead(unix::connect(self.dir.as_fd(), name)) {
-                let _ = fs::unlinkat(&self.dir, name, AtFlags::empty());
-            }
-        }
-        Ok(())
+    /// is made again if this takes it away. Tells which went.
+    pub(crate) fn remove_hidden(&self) -> Result<Vec<PathBuf>> {
+        let mut names = self.file_names()?;
+        names.retain(|name| is_hidden(name) && is_dead(unix::connect(self.dir.as_fd(), name)));
+        let remove = |name: &String| {
+            let _ = fs::unlinkat(&self.dir, name, AtFlags::empty());
+            self.path().join(name)
+        };
+        Ok(names.iter().map(remove).collect())
     }
 
     /// Removes the entry of a dead owner, unless somebody else is busy in the directory, who may
@@ -183,14 +233,12 @@ impl Place {
         }
     }
 
-    /// Removes the entries of all dead owners. The caller holds the lock.
-    pub(crate) fn remove_all_dead(&self) -> Result<()> {
-        for entry in self.entries()? {
-            if is_dead(self.connect(&entry)) {
-                self.remove(&entry);
-            }
-        }
-        Ok(())
+    /// Removes the entries of all dead owners, and tells which. The caller holds the lock.
+    pub(crate) fn remove_all_dead(&self) -> Result<Vec<PathBuf>> {
+        let mut entries = self.entries()?;
+        entries.retain(|entry| is_dead(self.connect(entry)));
+        entries.iter().for_each(|entry| self.remove(entry));
+        Ok(entries.iter().map(|entry| self.path().join(entry.file_name())).collect())
     }
 
     /// Makes an entry that is listening from the moment it can be seen.

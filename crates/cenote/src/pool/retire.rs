@@ -94,6 +94,11 @@ impl<O: Orderings> Retired<O> {
         fresh.clear();
     }
 
+    /// Has a slot wait that nobody holds: a device is not done with it.
+    pub(crate) fn wait(&mut self, slot: u32) {
+        self.waiting.push_back(slot);
+    }
+
     /// Looks again at up to `limit` slots that wait and passes those that can be reused to `reuse`.
     pub(crate) fn sweep<R: AsRef<[AtomicU64]>>(
         &mut self,

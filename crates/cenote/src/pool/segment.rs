@@ -5,8 +5,11 @@ use std::ops::Range;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, Unavailable};
+use crate::memory::TensorMemory;
 use crate::memory::budget::Budget;
+use crate::memory::dma::Fresh;
+use crate::memory::heaps::Kinds;
 use crate::memory::select::Wish;
 use crate::os::memfd;
 use crate::pool::config::TensorPoolConfig;
@@ -31,6 +34,35 @@ pub(crate) fn scrub(map: Arc<Map>, range: Range<usize>) {
     }
 }
 
+fn shared(name: &str, len: usize, align: usize) -> Result<(Map, Arc<OwnedFd>)> {
+    let reservation = Budget::reserve(len)?;
+    let fd = memfd::create(name, len as u64);
+    let fd = fd.map_err(|source| Error::os("reserving shared memory", source))?;
+    reservation.settle();
+    let map = Map::shared(fd.as_fd(), len, align, Access::Write)
+        .map_err(|source| Error::os("mapping shared memory", source))?;
+    sealed(map, fd)
+}
+
+/// A DMA-BUF. Others get the file beneath it, where there is one, and that is sealed.
+fn dma(name: &str, len: usize, align: usize, unprotected: bool) -> Result<(Map, Arc<OwnedFd>)> {
+    let kinds = if unprotected { Kinds::Any } else { Kinds::Protected };
+    let Fresh { map, memfd, .. } = Fresh::make(name, len, align, kinds)?;
+    let dma = map.dmabuf().map(|dma| dma.shared_fd().clone());
+    match (memfd, dma) {
+        (None, Some(dma)) => Ok((map, dma)),
+        (Some(memfd), _) => sealed(map, memfd),
+        (None, None) => Err(Error::Unavailable { memory: "dma", why: Unavailable::Unprotected }),
+    }
+}
+
+fn sealed(map: Map, fd: OwnedFd) -> Result<(Map, Arc<OwnedFd>)> {
+    memfd::forbid_writing(&fd).map_err(|source| Error::os("sealing memory", source))?;
+    let fd = Arc::new(fd);
+    // A buffer on its way out may have the map when the segment is freed.
+    Ok((map.keeping(fd.clone()), fd))
+}
+
 impl Segment {
     /// Reserves and maps `len` bytes, then forbids everybody else to write them. Wishes that were
     /// not granted are passed to `refused`.
@@ -40,16 +72,11 @@ impl Segment {
         config: &TensorPoolConfig,
         mut refused: impl FnMut(Wish, io::Error),
     ) -> Result<Segment> {
-        let reservation = Budget::reserve(len)?;
-        let fd = memfd::create(name, len as u64).map(Arc::new);
-        let fd = fd.map_err(|source| Error::os("reserving shared memory", source))?;
-        reservation.settle();
         let align = if config.huge_pages { 2 << 20 } else { config.slot_alignment };
-        let map = Map::shared(fd.as_fd(), len, align, Access::Write)
-            .map_err(|source| Error::os("mapping shared memory", source))?
-            // A buffer on its way out may have the map when the segment is freed.
-            .keeping(fd.clone());
-        memfd::forbid_writing(&fd).map_err(|source| Error::os("sealing memory", source))?;
+        let (map, fd) = match config.memory {
+            TensorMemory::Dma => dma(name, len, align, config.unprotected)?,
+            _ => shared(name, len, align)?,
+        };
         let mut wish = |wanted, wish, result: &dyn Fn() -> io::Result<()>| {
             if wanted && let Err(why) = result() {
                 refused(wish, why);

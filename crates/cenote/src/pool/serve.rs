@@ -6,6 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
+use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
 use rustix::rand::{GetRandomFlags, getrandom};
 
@@ -13,8 +14,9 @@ use crate::error::{Error, Result};
 use crate::memory::budget::Budget;
 use crate::os::fork::{GuardedSocket, PerProcess};
 use crate::os::packet;
-use crate::os::peer::Peer;
+use crate::os::peer::{self, Peer};
 use crate::os::unix;
+use crate::pool::account;
 use crate::pool::attachers::Attacher;
 use crate::pool::changes::{self, DirectoryWatch};
 use crate::pool::config::TensorPoolConfig;
@@ -117,7 +119,7 @@ pub(crate) fn create_shared<S: Spared, H: Host + 'static>(
     host: impl FnOnce(&Arc<Owner<S>>) -> Result<Arc<H>>,
 ) -> Result<Arc<H>> {
     let max_slots = config.check()?;
-    let _locked = place.lock()?;
+    let (place, _locked) = place.locked(config.access)?;
     place.remove_hidden()?;
     place.remove_all_dead()?;
     let owner = Arc::new(Owner::new(entry, config, max_slots)?);
@@ -216,7 +218,7 @@ impl<S: Spared> Owner<S> {
         let mut reserve = reserve();
         *reserve = None;
         match unix::accept(listener) {
-            Ok(Some(connection)) => refuse(connection.as_fd(), Refusal::Memory),
+            Ok(Some(connection)) => refuse(connection.as_fd(), Refusal::Descriptors),
             Ok(None) => {}
             // Not even that: it would be asked for again and again without a pause.
             Err(_) => std::thread::sleep(REST),
@@ -233,9 +235,21 @@ impl<S: Spared> Owner<S> {
         if !self.config.access.admits(&peer) {
             return refuse(connection.as_fd(), Refusal::Access);
         }
-        let connection = Arc::new(connection);
+        if let Some(number) = self.take_in(Arc::new(connection), peer, false) {
+            // Most say hello at once, and should be let in before others push them out.
+            self.listen_to(number);
+        }
+    }
+
+    /// Watches a connection; gives its number. `None` if the pool is closed.
+    pub(super) fn take_in(
+        self: &Arc<Self>,
+        connection: Arc<GuardedSocket>,
+        peer: Peer,
+        borrows: bool,
+    ) -> Option<u64> {
         let mut state = self.state();
-        let Some(server) = &mut state.server else { return };
+        let server = state.server.as_mut()?;
         let number = server.next_connection;
         server.next_connection += 1;
         drop(state);
@@ -245,17 +259,15 @@ impl<S: Spared> Owner<S> {
         let end = end.and_then(|pidfd| service::watch(pidfd, served.clone(), token + 1).ok());
         // Inserted before it is watched, so that the first event finds it.
         let fd = connection.clone();
-        self.state().attachers.insert(number, Attacher::new(connection, peer, end));
-        match service::watch(&fd, served, token) {
-            Ok(watch) => {
-                if let Some(attacher) = self.state().attachers.get(number) {
-                    attacher.keep(watch);
-                }
-                // Most say hello at once, and should be let in before others push them out.
-                self.listen_to(number);
-            }
-            Err(_) => self.drop_attacher(number),
+        self.state().attachers.insert(number, Attacher::new(connection, peer, end, borrows));
+        let Ok(watch) = service::watch(&fd, served, token) else {
+            self.drop_attacher(number);
+            return None;
+        };
+        if let Some(attacher) = self.state().attachers.get(number) {
+            attacher.keep(watch);
         }
+        Some(number)
     }
 
     /// Reads what one connection says, but not for ever.
@@ -265,7 +277,7 @@ impl<S: Spared> Owner<S> {
         attacher.tell();
         let connection = attacher.connection.clone();
         drop(state);
-        let mut bytes = [0; 256];
+        let mut bytes = [0; 512]; // more than anybody has to say
         for _ in 0..AT_ONCE {
             let heard = match packet::recv(connection.as_fd(), &mut bytes) {
                 Ok((0, _)) => Err(()),
@@ -284,7 +296,7 @@ impl<S: Spared> Owner<S> {
     fn answer(&self, number: u64, bytes: &[u8]) -> Result<(), ()> {
         let (kind, packet) = Packet::parse(bytes).map_err(drop)?;
         match kind {
-            Kind::Hello => self.welcome(number),
+            Kind::Hello => self.welcome(number).map(|()| self.lend_all_to(number)),
             Kind::More => {
                 let state = &mut *self.state();
                 state.attachers.catch_up(number, packet.index, &state.segments);
@@ -297,6 +309,7 @@ impl<S: Spared> Owner<S> {
             }
             Kind::Subscribe => self.pass_on(number, bytes),
             Kind::Who => self.describe(number),
+            Kind::Ask => self.give_account(number),
             _ => Err(()),
         }
     }
@@ -308,9 +321,20 @@ impl<S: Spared> Owner<S> {
 
     /// Answers for the host, and hangs up.
     fn describe(&self, number: u64) -> Result<(), ()> {
-        let host = self.host().ok_or(())?;
+        let told = self.host().ok_or(())?.describe();
+        self.answer_once(number, &told.bytes, told.fd.as_deref())
+    }
+
+    /// Tells how the pool is doing, and hangs up.
+    fn give_account(&self, number: u64) -> Result<(), ()> {
+        self.answer_once(number, &account::answer(&self.stats(), &self.processes()), None)
+    }
+
+    /// Answers somebody who only asks: the connection is over.
+    fn answer_once(&self, number: u64, bytes: &[u8], fd: Option<&OwnedFd>) -> Result<(), ()> {
         let asker = self.state().attachers.get(number).map(|asker| asker.connection.clone());
-        let _ = packet::send(asker.ok_or(())?.as_fd(), &host.describe(), &[]);
+        let fds: Vec<BorrowedFd<'_>> = fd.iter().map(|fd| fd.as_fd()).collect();
+        let _ = packet::send(asker.ok_or(())?.as_fd(), bytes, &fds);
         Err(())
     }
 
@@ -321,23 +345,23 @@ impl<S: Spared> Owner<S> {
         let attacher = state.attachers.get(number).filter(|a| a.is_stranger()).ok_or(())?;
         attacher.guest = true;
         let (pid, connection) = (attacher.peer.pid, attacher.connection.clone());
-        let program = attacher.peer.program();
         drop(state);
+        let program = peer::program(pid);
         host.greet(&Guest { number, pid, program, connection }, hello)
     }
 
     /// Gives an attacher its row and shows it all segments: one step under the lock, so that
     /// every segment is either in the welcome or pushed after it.
-    fn welcome(&self, number: u64) -> Result<(), ()> {
+    pub(super) fn welcome(&self, number: u64) -> Result<(), ()> {
         let made = new_row(self.max_slots);
         let mut state = self.state();
         let crowded = state.rows.len() > max_attachers() || state.attachers.too_many_of_one(number);
         let attacher = state.attachers.get(number).filter(|a| a.is_stranger()).ok_or(())?;
         let connection = attacher.connection.clone();
         let (row, row_fd) = match made {
-            Some(made) if !crowded => made,
-            _ => {
-                let refusal = if crowded { Refusal::Crowded } else { Refusal::Memory };
+            Ok(made) if !crowded => made,
+            made => {
+                let refusal = made.err().filter(|_| !crowded).unwrap_or(Refusal::Crowded);
                 refuse(connection.as_fd(), refusal);
                 return Err(());
             }
@@ -347,7 +371,7 @@ impl<S: Spared> Owner<S> {
         attachers.get(number).iter_mut().for_each(|attacher| attacher.attach(id, segments));
         let sent = self.send_welcome(&state, connection.as_fd(), &row_fd);
         // Descriptors that lie unread in sockets are limited, for all processes of a user.
-        sent.inspect_err(|()| refuse(connection.as_fd(), Refusal::Memory))
+        sent.inspect_err(|()| refuse(connection.as_fd(), Refusal::Descriptors))
     }
 
     fn send_welcome(
@@ -374,7 +398,7 @@ impl<S: Spared> Owner<S> {
     }
 
     /// Undoes all that an attacher did.
-    fn drop_attacher(&self, number: u64) {
+    pub(super) fn drop_attacher(&self, number: u64) {
         let mut state = self.state();
         let attacher = state.attachers.remove(number);
         let row = attacher.as_ref().and_then(|attacher| attacher.row);
@@ -425,12 +449,15 @@ impl<S: Spared> Served for Owner<S> {
 }
 
 /// Memory for a row, unless there is too little: a crowd must not be the owner's death.
-fn new_row(max_slots: u32) -> Option<(Words, OwnedFd)> {
+fn new_row(max_slots: u32) -> Result<(Words, OwnedFd), Refusal> {
     let words = row::words(max_slots);
-    let reservation = Budget::reserve(words * size_of::<u64>()).ok()?;
-    let made = Words::create_for_peer("cenote-row", words).ok();
+    let reservation = Budget::reserve(words * size_of::<u64>()).map_err(|_| Refusal::Memory)?;
+    let made = Words::create_for_peer("cenote-row", words);
     reservation.settle();
-    made
+    made.map_err(|error| match Errno::from_io_error(&error) {
+        Some(Errno::MFILE | Errno::NFILE) => Refusal::Descriptors,
+        _ => Refusal::Memory,
+    })
 }
 
 /// A descriptor that is given up to let somebody in, and turn him away, when there are none left. One

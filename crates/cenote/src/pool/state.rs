@@ -10,13 +10,15 @@ use std::time::Duration;
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::error::Holder;
+use crate::memory::TensorMemory;
 use crate::memory::select::Wish;
-use crate::os::peer::Peer;
+use crate::os::peer::{self, Peer};
 use crate::pool::adopted::Adopted;
 use crate::pool::allocator::{Allocator, SegmentId, Slot};
 use crate::pool::attachers::Attachers;
 use crate::pool::config::TensorPoolConfig;
 use crate::pool::growth::Ahead;
+use crate::pool::lend::Lent;
 use crate::pool::retire::Retired;
 use crate::pool::rows::{self, RowId, Rows};
 use crate::pool::segment::Segment;
@@ -36,6 +38,7 @@ pub(crate) struct State<S> {
     /// Segments that nobody needs any more, to be dropped without the lock.
     gone: Vec<Segment>,
     pub(crate) attachers: Attachers,
+    pub(super) lent: Lent<S>,
     /// How others find the pool.
     pub(crate) server: Option<Server>,
     spares: Vec<Spare<S>>,
@@ -53,6 +56,8 @@ pub(crate) struct State<S> {
     pub(super) closed: bool,
     /// The most slots that one attacher may hold.
     lease_limit: usize,
+    /// Segments are DMA-BUFs, which devices may be using.
+    devices: bool,
     /// Allocations under the lock.
     pub(super) allocations: u64,
     pub(super) failures: u64,
@@ -109,6 +114,7 @@ impl<S> State<S> {
             segments: HashMap::new(),
             gone: Vec::new(),
             attachers: Attachers::default(),
+            lent: Lent::default(),
             server: None,
             spares: (0..max_slots).map(|_| Spare { place: None, spare: None }).collect(),
             fresh_bytes: 0,
@@ -118,6 +124,7 @@ impl<S> State<S> {
             waiters: 0,
             closed: false,
             lease_limit: config.lease_limit(),
+            devices: config.memory == TensorMemory::Dma,
             allocations: 0,
             failures: 0,
             not_granted: Vec::new(),
@@ -172,16 +179,21 @@ impl<S> State<S> {
 
     /// Whether nobody holds a slot that was published; otherwise it waits.
     pub(super) fn retire_published(&mut self, slot: u32, serials: &[AtomicU64]) -> bool {
-        let claimed = self.retired.retire(slot, serials, &self.rows);
+        let mut claimed = self.retired.retire(slot, serials, &self.rows);
+        if claimed && self.is_busy(slot) {
+            self.retired.wait(slot);
+            claimed = false;
+        }
         if !claimed {
             self.retired_at[slot as usize] = coarse_now();
         }
         claimed
     }
 
-    /// Whether others are attached.
-    pub(super) fn is_shared(&self) -> bool {
-        self.rows.len() > 1
+    /// Whether slots that are retired are looked at by the batch: others are attached, and there is nothing
+    /// else to look at.
+    pub(super) fn puts_off(&self) -> bool {
+        self.rows.len() > 1 && !self.devices
     }
 
     /// Retires a slot that was published, without looking who holds it. True when it is time to look: there
@@ -226,9 +238,34 @@ impl<S> State<S> {
 
     /// Looks again at up to `limit` slots that others held.
     pub(crate) fn sweep(&mut self, limit: usize, serials: &[AtomicU64]) {
+        if self.devices {
+            return self.sweep_idle(limit, serials);
+        }
         let State { allocator, adopted, retired, rows, dirty, .. } = self;
         retired.sweep(limit, serials, rows, |slot| free(allocator, adopted, dirty, slot));
         self.forget_adopted();
+    }
+
+    /// The same, where devices use slots: those they are not done with go on waiting.
+    #[cold]
+    fn sweep_idle(&mut self, limit: usize, serials: &[AtomicU64]) {
+        let mut claimed = Vec::new();
+        self.retired.sweep(limit, serials, &self.rows, |slot| claimed.push(slot));
+        for slot in claimed {
+            match self.is_busy(slot) {
+                true => self.retired.wait(slot),
+                false => free(&mut self.allocator, &mut self.adopted, &mut self.dirty, slot),
+            }
+        }
+        self.forget_adopted();
+    }
+
+    /// Whether a device reads or writes a slot. What was adopted is not reused, so it does not matter.
+    fn is_busy(&self, slot: u32) -> bool {
+        let segment = |slot: u32| self.segments.get(&self.allocator.slot(slot)?.segment);
+        self.devices
+            && !self.adopted.has(slot)
+            && segment(slot).and_then(|found| found.map.dmabuf()).is_some_and(|dma| !dma.is_idle())
     }
 
     /// A slot that is in use.
@@ -301,13 +338,33 @@ impl<S> State<S> {
         indices.into_iter().filter_map(|index| self.spares[index as usize].spare.take()).collect()
     }
 
-    /// Who holds how many slots, those first that hold most of what the owner let go of.
+    /// Who holds how many slots, those first that hold most of what the owner let go of. Their programs
+    /// are still to be [named], which takes too long for the lock.
     pub(super) fn holders(&self) -> Vec<Holder> {
+        let program = |peer: Option<&Peer>| match peer {
+            Some(_) => String::new(),
+            None => "this process".to_owned(),
+        };
+        self.look_at_rows(|holder, peer| {
+            (holder.slots > 0).then(|| Holder { program: program(peer), ..holder })
+        })
+    }
+
+    /// This process and everybody who is attached, in the same order, with what they hold if anything.
+    /// Their programs are not looked up, for that takes system calls.
+    pub(super) fn processes(&self) -> Vec<Holder> {
+        self.look_at_rows(|holder, _| Some(holder))
+    }
+
+    fn look_at_rows(&self, tell: impl Fn(Holder, Option<&Peer>) -> Option<Holder>) -> Vec<Holder> {
         let now = coarse_now();
         let peers: HashMap<RowId, &Peer> =
             self.attachers.attached().map(|(row, attacher)| (row, &attacher.peer)).collect();
-        let holder = |(id, row)| self.holder(row, peers.get(&id).copied(), now);
-        let mut found: Vec<Holder> = self.rows.iter().filter_map(holder).collect();
+        let look = |(id, row)| {
+            let peer = peers.get(&id).copied();
+            tell(self.holder(row, peer.map(|peer| peer.pid), now), peer)
+        };
+        let mut found: Vec<Holder> = self.rows.iter().filter_map(look).collect();
         found.sort_by_key(|holder| Reverse((holder.retired_slots, holder.slots)));
         found
     }
@@ -317,8 +374,8 @@ impl<S> State<S> {
         self.allocator.in_use().chain(self.adopted.in_use())
     }
 
-    /// What is held in one row; that of this process has no peer.
-    fn holder(&self, row: &Row, peer: Option<&Peer>, now: Duration) -> Option<Holder> {
+    /// What is held in one row; that of this process has no other's pid.
+    fn holder(&self, row: &Row, pid: Option<i32>, now: Duration) -> Holder {
         let retired = self.retired.iter().filter(|slot| rows::holds(row, *slot));
         let ages = retired.map(|slot| now.saturating_sub(self.retired_at[slot as usize]));
         let (retired_slots, longest) =
@@ -327,12 +384,8 @@ impl<S> State<S> {
             Row::Own(_) => self.own_slots() + retired_slots,
             Row::Peer(_) => self.in_use().filter(|slot| rows::holds(row, *slot)).count(),
         };
-        let (pid, program) = match peer {
-            _ if slots == 0 => return None,
-            Some(peer) => (peer.pid, peer.program()),
-            None => (std::process::id().cast_signed(), "this process".to_owned()),
-        };
-        Some(Holder { pid, program, slots, retired_slots, longest })
+        let pid = pid.unwrap_or_else(|| std::process::id().cast_signed());
+        Holder { pid, program: String::new(), slots, retired_slots, longest }
     }
 
     /// Drops the rows of attachers that are gone, though the service thread has not heard yet.
@@ -370,6 +423,14 @@ fn free(
         Some(dirty) => dirty.push(index),
         None => allocator.free(index),
     }
+}
+
+/// With the programs of those that have none yet.
+pub(super) fn named(mut holders: Vec<Holder>) -> Vec<Holder> {
+    for holder in holders.iter_mut().filter(|holder| holder.program.is_empty()) {
+        holder.program = peer::program(holder.pid);
+    }
+    holders
 }
 
 /// Cheap, and exact to a few milliseconds.

@@ -6,8 +6,11 @@
 //!                      Refused                        (also later: held too much)
 //!                      Segment  + its descriptor      (a new one)
 //!                      Gone                           (trimmed: it can be unmapped)
+//!                      Lent     + a connection        (to another pool of the owner's; a name follows)
 //!   attacher → owner   More                           (I need segments that I do not have)
 //!                      Wake                           (I let go of something)
+//!   anybody → owner    Ask                            (once, instead of a hello)
+//!   owner → anybody    Account                        (see `account.rs`)
 //! ```
 //!
 //! One packet is one message. Every word is input from a stranger.
@@ -48,6 +51,10 @@ pub(crate) enum Kind {
     Mismatch = 10,
     Who = 11,
     Told = 12,
+    Lent = 13,
+    /// What anybody may ask a pool's owner.
+    Ask = 14,
+    Account = 15,
 }
 
 impl Kind {
@@ -55,14 +62,14 @@ impl Kind {
         use Kind::*;
         [
             Hello, Welcome, Refused, Segment, Gone, More, Wake, Subscribe, Subscribed, Mismatch,
-            Who, Told,
+            Who, Told, Lent, Ask, Account,
         ]
         .into_iter()
         .find(|kind| *kind as u32 == code)
     }
 }
 
-/// Every message but `Welcome` is just this.
+/// Every message but `Welcome` is just this; after `Lent`, the name of a pool follows.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Pod, Zeroable)]
 pub(crate) struct Packet {
@@ -70,7 +77,7 @@ pub(crate) struct Packet {
     kind: u32,
     /// The number of the segment.
     pub(crate) index: u32,
-    /// Its bytes.
+    /// Its bytes; of a pool that is lent, its uid.
     pub(crate) len: u64,
 }
 
@@ -81,6 +88,11 @@ impl Packet {
 
     pub(crate) fn segment(kind: Kind, index: u32, len: usize) -> Packet {
         Packet { index, len: len as u64, ..Packet::new(kind) }
+    }
+
+    /// Says that a connection to another pool comes along. The answer to a hello waits in it.
+    pub(crate) fn lent(uid: u64) -> Packet {
+        Packet { len: uid, ..Packet::new(Kind::Lent) }
     }
 
     /// Reads a packet's head, whatever follows it.
@@ -140,6 +152,34 @@ impl Welcome {
     }
 }
 
+/// A process, as one tells another of it.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Pod, Zeroable)]
+pub(crate) struct Named {
+    /// 0 if whoever tells cannot see it.
+    pub(crate) pid: i32,
+    len: u32,
+    program: [u8; 16],
+}
+
+impl Named {
+    /// What is too long of a program's name is cut.
+    pub(crate) fn new(pid: i32, program: &str) -> Named {
+        let mut named = Named { pid, ..Named::zeroed() };
+        let bytes = program.as_bytes();
+        let len = bytes.len().min(named.program.len());
+        named.program[..len].copy_from_slice(&bytes[..len]);
+        named.len = u32::try_from(len).unwrap_or(0);
+        named
+    }
+
+    /// The program, as a stranger says; people read it.
+    pub(crate) fn program(&self) -> String {
+        let len = (self.len as usize).min(self.program.len());
+        String::from_utf8_lossy(&self.program[..len]).replace(char::is_control, "?")
+    }
+}
+
 /// Why an owner refuses to let somebody attach.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
@@ -152,6 +192,8 @@ pub(crate) enum Refusal {
     Memory = 3,
     /// It was attached, and held too much.
     Leases = 4,
+    /// The owner has no file descriptors left.
+    Descriptors = 5,
 }
 
 impl Refusal {
@@ -178,6 +220,9 @@ impl Refusal {
             2 => "too many processes are attached",
             3 => "its owner has no memory for another attacher",
             4 => "this process held too many slots",
+            5 => {
+                "its owner has no file descriptors left for another attacher, or the user too many unread"
+            }
             _ => "its owner does not say why",
         }
     }

@@ -6,6 +6,7 @@
 //! with [`Access::Read`]. They hold initialised bytes: the kernel fills new pages with zeros.
 #![allow(unsafe_code, reason = "mmap(2) hands out raw memory")]
 
+use std::any::Any;
 use std::ffi::c_void;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::ptr::{self, NonNull};
@@ -14,6 +15,7 @@ use std::{io, mem};
 
 use rustix::mm::{self, Advice, MapFlags, ProtFlags};
 
+use crate::os::dmabuf::DmaBuf;
 use crate::os::fork::Guarded;
 
 /// What the CPU may do with mapped pages.
@@ -41,7 +43,16 @@ pub(crate) struct Map {
     guard: Option<Guarded>,
     /// The file that takes, where the map itself keeps it open.
     fd: Option<Arc<OwnedFd>>,
+    /// The DMA-BUF that devices know the bytes by.
+    dma: Option<DmaBuf>,
+    /// What is mapped is the DMA-BUF itself, not a file beneath it.
+    direct: bool,
+    /// Whatever else must live as long.
+    kept: Option<Kept>,
 }
+
+/// Something that is given back when it is dropped.
+pub(crate) type Kept = Arc<dyn Any + Send + Sync>;
 
 // SAFETY: a mapping belongs to the process, not to a thread, and `Map` has no interior mutability.
 unsafe impl Send for Map {}
@@ -79,6 +90,42 @@ impl Map {
         Ok(map)
     }
 
+    /// Maps a DMA-BUF, all `len` bytes of it.
+    pub(crate) fn dma(dma: DmaBuf, len: usize, align: usize, access: Access) -> io::Result<Map> {
+        let mut map = Map::place(len, align, |at, flags| {
+            let flags = flags | MapFlags::SHARED;
+            // SAFETY: `at` is null, or (place's promise) the start of `len` bytes that we own.
+            Ok(unsafe { mm::mmap(at, len, access.prot(), flags, &dma, 0) }?)
+        })?;
+        if access == Access::Write {
+            map.guard = Some(Guarded::device(map.ptr, len));
+        }
+        map.direct = true;
+        Ok(map.known_as(dma))
+    }
+
+    /// Notes the DMA-BUF that devices know the bytes by.
+    pub(crate) fn known_as(mut self, dma: DmaBuf) -> Map {
+        self.dma = Some(dma);
+        self
+    }
+
+    /// Keeps something for as long as the map lives.
+    pub(crate) fn holding(mut self, kept: Option<Kept>) -> Map {
+        self.kept = kept;
+        self
+    }
+
+    /// The DMA-BUF that devices know the bytes by.
+    pub(crate) fn dmabuf(&self) -> Option<&DmaBuf> {
+        self.dma.as_ref()
+    }
+
+    /// Whether what is mapped is the DMA-BUF itself, which everybody who has it can write.
+    pub(crate) fn is_direct(&self) -> bool {
+        self.direct
+    }
+
     /// Keeps the file that is mapped open for as long as the map lives.
     pub(crate) fn keeping(mut self, fd: Arc<OwnedFd>) -> Map {
         self.fd = Some(fd);
@@ -111,7 +158,7 @@ impl Map {
 
     fn adopt(ptr: *mut c_void, len: usize) -> io::Result<Map> {
         let ptr = NonNull::new(ptr.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
-        Ok(Map { ptr, len, guard: None, fd: None })
+        Ok(Map { ptr, len, guard: None, fd: None, dma: None, direct: false, kept: None })
     }
 
     /// Address space without memory, large enough to hold `len` bytes at a multiple of `align`.

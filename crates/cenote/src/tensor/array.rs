@@ -78,7 +78,7 @@ impl TensorMap<'_> {
         check_dtype::<T>(self.dtype)?;
         check_stable::<T>(self.stable)?;
         let steps = Steps::of(self.layout)?;
-        let elements = cast(&self.bytes[self.layout.byte_range()])?;
+        let elements = cast(self.at(self.layout.byte_range()))?;
         let array = ArrayViewD::from_shape(steps.shape(self.layout), elements);
         let mut array = array.map_err(|_| steps.unfit(self.layout))?;
         steps.backwards().for_each(|axis| array.invert_axis(axis));
@@ -90,10 +90,11 @@ impl TensorMapMut<'_> {
     /// The elements as a mutable array, contiguous or not.
     pub fn as_array_mut<T: Element>(&mut self) -> Result<ArrayViewMutD<'_, T>> {
         check_dtype::<T>(self.dtype)?;
-        let steps = Steps::of(&self.layout)?;
-        let elements = cast_mut(&mut self.bytes[self.layout.byte_range()])?;
-        let array = ArrayViewMutD::from_shape(steps.shape(&self.layout), elements);
-        let mut array = array.map_err(|_| steps.unfit(&self.layout))?;
+        let layout = self.layout.clone();
+        let steps = Steps::of(&layout)?;
+        let elements = cast_mut(self.at_mut(layout.byte_range()))?;
+        let array = ArrayViewMutD::from_shape(steps.shape(&layout), elements);
+        let mut array = array.map_err(|_| steps.unfit(&layout))?;
         steps.backwards().for_each(|axis| array.invert_axis(axis));
         Ok(array)
     }

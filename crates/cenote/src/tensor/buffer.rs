@@ -11,8 +11,12 @@ use std::sync::{Arc, OnceLock, Weak};
 use crate::error::NotWritable;
 #[cfg(target_os = "linux")]
 use crate::error::{Error, Result};
+#[cfg(target_os = "linux")]
+use crate::memory::access::{CpuAccess, Direction};
 use crate::memory::select::Selection;
-use crate::memory::storage::Storage;
+use crate::memory::storage::{Protection, Storage};
+#[cfg(target_os = "linux")]
+use crate::os::dmabuf::DmaBuf;
 #[cfg(target_os = "linux")]
 use crate::os::fork;
 #[cfg(target_os = "linux")]
@@ -37,6 +41,9 @@ pub struct Buffer {
     /// The pool that the bytes go back to.
     #[cfg(target_os = "linux")]
     home: Option<Home>,
+    /// The DMA-BUF itself was given away, which everybody who has it can write.
+    #[cfg(target_os = "linux")]
+    given_away: AtomicBool,
     /// The pool has the buffer itself, as a spare: its slot was given back.
     #[cfg(target_os = "linux")]
     at_home: AtomicBool,
@@ -57,6 +64,8 @@ impl Handle {
             #[cfg(target_os = "linux")]
             home: None,
             #[cfg(target_os = "linux")]
+            given_away: AtomicBool::new(false),
+            #[cfg(target_os = "linux")]
             at_home: AtomicBool::new(false),
             #[cfg(target_os = "linux")]
             epoch: fork::epoch(),
@@ -72,6 +81,7 @@ impl Handle {
             selection,
             sharing: Sharing::default(),
             home: Some(home),
+            given_away: AtomicBool::new(false),
             at_home: AtomicBool::new(false),
             epoch: fork::epoch(),
         })))
@@ -95,10 +105,21 @@ impl Buffer {
     /// it inherited may be reused.
     pub(crate) fn is_stable(&self) -> bool {
         #[cfg(target_os = "linux")]
-        if self.home.is_some() && self.epoch != fork::epoch() {
+        if self.epoch != fork::epoch() && (self.home.is_some() || self.storage.outlives_fork()) {
             return false;
         }
-        self.storage.stable
+        self.storage.stable && !(self.is_published() && self.protection() == Protection::Convention)
+    }
+
+    /// Whether the bytes are those of the process that this one was forked from, and no copy.
+    #[cfg(target_os = "linux")]
+    fn is_parents(&self) -> bool {
+        self.storage.dma.is_some() && self.storage.outlives_fork() && self.epoch != fork::epoch()
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    fn is_parents(&self) -> bool {
+        false
     }
 
     #[cfg(target_os = "linux")]
@@ -121,10 +142,15 @@ impl Buffer {
         self.sharing.publish().map_err(|Lent| Error::Lent)
     }
 
-    #[cfg(target_os = "linux")]
     #[inline]
     pub(crate) fn is_published(&self) -> bool {
         self.sharing.is_published()
+    }
+
+    /// Whether somebody, or some device, may still be using the bytes when no handle is left.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn must_retire(&self) -> bool {
+        self.is_published() || self.storage.dma.is_some()
     }
 
     /// Lends the file descriptor for giving away, after making sure that the bytes stay as they
@@ -139,6 +165,11 @@ impl Buffer {
             return Err(Error::PooledFd { wanted });
         }
         let Some(fd) = &self.storage.fd else {
+            if let Some(dma) = &self.storage.dma {
+                self.check_not_inherited()?;
+                self.set_published()?;
+                return Ok(dma.as_fd());
+            }
             let memory = self.storage.memory.name();
             let instead = match self.selection.is_forced() {
                 true => "shm memory, without CENOTE_FORCE_MEM",
@@ -151,31 +182,77 @@ impl Buffer {
         }
         // The seal first: where it is refused, nothing was given away and writing may go on.
         if self.storage.region.is_writable() {
-            if self.epoch != fork::epoch() && !self.is_published() {
-                // The parent would not know, and go on writing.
-                return Err(Error::NotWritable { why: NotWritable::Forked });
-            }
+            self.check_not_inherited()?;
             memfd::forbid_writing(fd).map_err(|source| Error::os("sealing memory", source))?;
         }
         self.set_published()?;
+        if self.storage.dma.is_some() {
+            // Whoever gets the file beneath a DMA-BUF cannot do this: it shows what devices wrote.
+            drop(CpuAccess::begin(&self.storage.dma, Direction::Read)?);
+        }
         Ok(fd.as_fd())
+    }
+
+    /// A child must not give away what its parent, which would not know, goes on writing.
+    #[cfg(target_os = "linux")]
+    fn check_not_inherited(&self) -> Result<()> {
+        let written = self.storage.region.is_writable() && !self.is_published();
+        if self.epoch != fork::epoch() && written {
+            return Err(Error::NotWritable { why: NotWritable::Forked });
+        }
+        Ok(())
+    }
+
+    /// Lends the DMA-BUF for giving away. Whoever gets it can write it, so from here on we do not.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn publish_dmabuf(&self, wanted: &'static str) -> Result<&DmaBuf> {
+        let dma = self.dmabuf(wanted)?;
+        self.check_not_inherited()?;
+        self.set_published()?;
+        self.given_away.store(true, Ordering::Relaxed);
+        Ok(dma)
+    }
+
+    /// The DMA-BUF, for this process and its devices alone.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn dmabuf(&self, wanted: &'static str) -> Result<&DmaBuf> {
+        let memory = self.storage.memory.name();
+        let none = Error::NoFd { memory, wanted, instead: "dma memory" };
+        self.storage.dma.as_ref().ok_or(none)
+    }
+
+    /// What keeps those from writing the bytes who have them.
+    pub(crate) fn protection(&self) -> Protection {
+        #[cfg(target_os = "linux")]
+        if self.given_away.load(Ordering::Relaxed) {
+            return Protection::Convention;
+        }
+        self.storage.protection
     }
 
     /// The file behind the bytes and a mapping of it to read, after making sure that the bytes stay
     /// as they are, for everybody and for good. `None` if that cannot be: somebody may have mapped
-    /// memory from elsewhere to write it, and no seal would keep him from that.
+    /// memory from elsewhere to write it, and no seal would keep him from that. DMA-BUFs from heaps
+    /// are left alone by convention, which whoever asked for one accepted.
     #[cfg(target_os = "linux")]
     pub(crate) fn for_adoption(&self) -> Result<Option<(Arc<std::os::fd::OwnedFd>, Arc<Map>)>> {
         use crate::pool::files;
 
-        if !self.is_stable() {
+        let by_convention = self.storage.outlives_fork();
+        if !by_convention && !self.is_stable() {
             return Ok(None);
         }
         let Ok(fd) = self.publish("adoption") else { return Ok(None) };
         let error = |source| Error::os("sharing memory", source);
         let fd = fd.try_clone_to_owned().map_err(error)?;
-        let mapped = files::open_segment(&fd, self.storage.region.len() as u64);
-        Ok(mapped.ok().map(|map| (Arc::new(fd), map)))
+        let Ok(map) = files::open_segment(&fd, self.storage.region.len() as u64) else {
+            return Ok(None);
+        };
+        let map = match &self.storage.dma {
+            Some(dma) if !by_convention => map.known_as(dma.clone()),
+            _ => map,
+        };
+        Ok(Some((Arc::new(fd), Arc::new(map.holding(self.storage.kept.clone())))))
     }
 
     /// Makes a buffer that came back to its pool like new. Only the pool has it, so whoever gets
@@ -193,7 +270,7 @@ impl Drop for Buffer {
     fn drop(&mut self) {
         // Two handles that were dropped at the same moment both left it to the other.
         if let Some(home) = self.home.take().filter(|_| !*self.at_home.get_mut()) {
-            home.give_back(self.sharing.is_published());
+            home.give_back(self.must_retire());
         }
     }
 }
@@ -239,23 +316,28 @@ impl Handle {
         Arc::ptr_eq(self.arc(), other.arc())
     }
 
-    /// The bytes for writing, if nobody else could be looking at them.
-    pub(crate) fn bytes_mut(&mut self) -> Result<&mut [u8], NotWritable> {
+    /// The storage for writing, if nobody else could be looking at its bytes.
+    pub(crate) fn storage_mut(&mut self) -> Result<&mut Storage, NotWritable> {
         let reason = self.not_writable().unwrap_or(NotWritable::Shared);
         let buffer = self.0.as_mut().and_then(Arc::get_mut).ok_or(reason)?;
         if buffer.sharing.is_published() {
             return Err(NotWritable::Published);
         }
-        buffer.storage.region.bytes_mut().ok_or(reason)
+        if buffer.is_parents() {
+            return Err(NotWritable::Forked);
+        }
+        if buffer.storage.region.is_writable() { Ok(&mut buffer.storage) } else { Err(reason) }
     }
 
-    /// Why [`Handle::bytes_mut`] would refuse now, as far as can be told without `&mut`.
+    /// Why [`Handle::storage_mut`] would refuse now, as far as can be told without `&mut`.
     pub(crate) fn not_writable(&self) -> Option<NotWritable> {
         let buffer = self.arc();
         if !buffer.storage.region.is_writable() {
             Some(buffer.storage.foreign())
         } else if buffer.sharing.is_published() {
             Some(NotWritable::Published)
+        } else if buffer.is_parents() {
+            Some(NotWritable::Forked)
         } else {
             (Arc::strong_count(buffer) > 1).then_some(NotWritable::Shared)
         }
@@ -294,10 +376,10 @@ fn come_home(mut buffer: Arc<Buffer>) -> Arc<Buffer> {
     // Pairs with the Release by which the other handles were dropped.
     fence(Ordering::Acquire);
     buffer.at_home.store(true, Ordering::Relaxed);
-    if buffer.identity.token.get().is_some()
+    if buffer.identity.is_watched()
         && let Some(buffer) = Arc::get_mut(&mut buffer)
     {
-        buffer.identity.token.take();
+        buffer.identity.end();
     }
     buffer
 }
@@ -324,11 +406,64 @@ pub struct BufferIdentity {
     id: AtomicU64,
     /// Made when first asked for: most buffers are never watched.
     token: OnceLock<Arc<()>>,
+    /// What is to be done when the last tensor of the buffer is gone.
+    #[cfg(all(target_os = "linux", feature = "gl"))]
+    ends: OnceLock<Ends>,
+}
+
+/// Called when dropped.
+#[cfg(all(target_os = "linux", feature = "gl"))]
+#[derive(Default)]
+struct Ends(std::sync::Mutex<Vec<Box<dyn FnOnce() + Send>>>);
+
+#[cfg(all(target_os = "linux", feature = "gl"))]
+impl Drop for Ends {
+    fn drop(&mut self) {
+        let ends = self.0.get_mut().unwrap_or_else(std::sync::PoisonError::into_inner);
+        ends.drain(..).for_each(|end| end());
+    }
+}
+
+#[cfg(all(target_os = "linux", feature = "gl"))]
+impl std::fmt::Debug for Ends {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Ends")
+    }
 }
 
 impl BufferIdentity {
     fn new() -> Self {
-        BufferIdentity { id: AtomicU64::new(0), token: OnceLock::new() }
+        BufferIdentity {
+            id: AtomicU64::new(0),
+            token: OnceLock::new(),
+            #[cfg(all(target_os = "linux", feature = "gl"))]
+            ends: OnceLock::new(),
+        }
+    }
+
+    /// Has `end` called when the last tensor of the buffer is gone, on the thread that drops it.
+    #[cfg(all(target_os = "linux", feature = "gl"))]
+    pub(crate) fn at_end(&self, end: Box<dyn FnOnce() + Send>) {
+        let ends = &self.ends.get_or_init(Ends::default).0;
+        ends.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push(end);
+    }
+
+    /// Whether anybody watches it.
+    #[cfg(target_os = "linux")]
+    fn is_watched(&self) -> bool {
+        #[cfg(feature = "gl")]
+        if self.ends.get().is_some() {
+            return true;
+        }
+        self.token.get().is_some()
+    }
+
+    /// The last tensor of the buffer is gone, but not the buffer.
+    #[cfg(target_os = "linux")]
+    fn end(&mut self) {
+        self.token.take();
+        #[cfg(feature = "gl")]
+        self.ends.take();
     }
 
     /// A number that no other buffer of this process has, or ever had. Numbers go up in the

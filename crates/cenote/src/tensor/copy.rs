@@ -64,7 +64,7 @@ impl Tensor {
     /// # Ok::<(), cenote::Error>(())
     /// ```
     pub fn to_memory(&self, memory: TensorMemory) -> Result<Tensor> {
-        self.copied_to(memory, CopyReason::CopiedOut)
+        self.copied_to(TensorOptions::new().memory(memory), CopyReason::CopiedOut)
     }
 
     /// Write access: to these very bytes where [`map_mut`](Tensor::map_mut) allows it, else to a
@@ -85,19 +85,19 @@ impl Tensor {
     /// ```
     pub fn make_mut(&mut self) -> Result<TensorMapMut<'_>> {
         // Not `not_writable`, which without `&mut` could miss what another thread did last.
-        if self.buffer.bytes_mut().is_err() {
+        if self.buffer.storage_mut().is_err() {
             *self = self.copied(CopyReason::MakeMut)?;
         }
         self.map_mut()
     }
 
     fn copied(&self, reason: CopyReason) -> Result<Tensor> {
-        self.copied_to(self.memory(), reason)
+        self.copied_to(TensorOptions::new().memory_of(self), reason)
     }
 
-    fn copied_to(&self, memory: TensorMemory, reason: CopyReason) -> Result<Tensor> {
-        let options = TensorOptions::new().memory(memory);
+    fn copied_to(&self, options: TensorOptions, reason: CopyReason) -> Result<Tensor> {
         let stride = self.effective_row_stride().filter(|_| reason == CopyReason::MakeMut);
+        let options = if stride.is_none() { options.row_alignment(1) } else { options };
         let copy = match (self.format, self.image_size()) {
             (Some(format), Some(size)) => options.image_with_stride(size, format, stride)?,
             _ => options.create(self.shape(), self.dtype)?,
@@ -142,14 +142,10 @@ impl Tensor {
         for plane in 0..source.plane_count() {
             let from = source.samples(plane)?;
             let to = self.samples(plane)?.layout().clone();
-            copy_runs(self.whole_buffer_mut()?, &to, &from)?;
+            copy_runs(&mut self.map_mut()?, &to, &from)?;
             copied += from.nbytes();
         }
         Ok(copied)
-    }
-
-    fn whole_buffer_mut(&mut self) -> Result<&mut [u8]> {
-        Ok(self.map_mut()?.bytes)
     }
 }
 
@@ -162,12 +158,12 @@ fn extend_unaligned<T: Element>(elements: &mut Vec<T>, run: &[u8]) -> Result<()>
 }
 
 /// Copies the bytes of `from` to where `to`, a layout of as many elements, puts them.
-fn copy_runs(bytes: &mut [u8], to: &Layout, from: &Tensor) -> Result<()> {
+fn copy_runs(target: &mut TensorMapMut<'_>, to: &Layout, from: &Tensor) -> Result<()> {
     let map = from.map()?;
     let mut sources = map.runs();
     let mut source: &[u8] = &[];
-    for target in to.runs() {
-        let mut target = &mut bytes[target];
+    for run in to.runs() {
+        let mut target = target.at_mut(run);
         while !target.is_empty() {
             if source.is_empty() {
                 // Both have equally many bytes, so the source does not run out first.

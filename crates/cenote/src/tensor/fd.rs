@@ -3,16 +3,16 @@
 //! Memory that leaves this process is sealed against writing first, by the kernel and for
 //! everybody, and memory that comes in is only read. So safe code never sees bytes change. Memory
 //! that was not made by cenote may lack that seal: what is required then is that it cannot shrink,
-//! because touching pages that are gone is SIGBUS.
+//! because touching pages that are gone is SIGBUS. DMA-BUFs never shrink, and cannot be sealed: whoever
+//! has one leaves it alone by convention.
 
 use std::os::fd::OwnedFd;
 
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::layout::Layout;
-use crate::memory::TensorMemory;
+use crate::memory::import::{self, Import};
 use crate::memory::select::{Origin, Selection};
-use crate::memory::shm::{self, Import};
 use crate::tensor::Tensor;
 use crate::tensor::buffer::Handle;
 
@@ -21,7 +21,8 @@ impl Tensor {
     /// An error for heap memory, which has none.
     ///
     /// From then on nobody can write this memory, here or there. (Memory that came from
-    /// elsewhere is as it came: if its maker did not seal it, others can still write it.) The
+    /// elsewhere is as it came: if its maker did not seal it, others can still write it. So they can a
+    /// DMA-BUF from a heap: [`protection`](Tensor::protection).) The
     /// descriptor says nothing about shape or dtype, or which part a view shows; [`send`](Tensor::send) sends those too.
     ///
     /// ```
@@ -40,14 +41,15 @@ impl Tensor {
         fd.try_clone_to_owned().map_err(|source| Error::os("duplicating a file descriptor", source))
     }
 
-    /// A read-only tensor over shared memory from elsewhere, from its first byte on.
+    /// A read-only tensor over shared memory or a DMA-BUF from elsewhere, from its first byte on.
     ///
-    /// It must be a memfd, large enough, and sealed against shrinking (`F_SEAL_SHRINK`); anything
-    /// else is an error here and not later. The descriptor is kept while the tensor lives.
+    /// It must be large enough, and a DMA-BUF, or a memfd that is sealed against shrinking
+    /// (`F_SEAL_SHRINK`); anything else is an error here and not later. The descriptor is kept while
+    /// the tensor lives.
     ///
     /// Memory that [`clone_fd`](Tensor::clone_fd) or [`send`](Tensor::send) gave out cannot change.
-    /// Memory from other makers may lack the seal against writing: take it in only from those who
-    /// leave it alone.
+    /// Memory from other makers may lack the seal against writing, and a DMA-BUF has none: take it in
+    /// only from those who leave it alone. [`protection`](Tensor::protection) tells.
     pub fn from_fd(fd: OwnedFd, shape: &[usize], dtype: DType) -> Result<Tensor> {
         Tensor::from_fd_layout(fd, Layout::contiguous(shape, dtype.size())?, dtype)
     }
@@ -69,8 +71,8 @@ impl Tensor {
         Tensor::import(fd, layout, dtype, Import::ReadOnly)
     }
 
-    /// A writable tensor over shared memory from elsewhere. It need not be sealed; if it is sealed
-    /// against writing, this is an error.
+    /// A writable tensor over shared memory or a DMA-BUF from elsewhere. It need not be sealed; if it is
+    /// sealed against writing, or was opened to be read, this is an error.
     ///
     /// # Safety
     /// While the tensor or any clone or view of it lives, nobody else writes the memory, and
@@ -80,14 +82,9 @@ impl Tensor {
         Tensor::import(fd, layout, dtype, Import::Trusted)
     }
 
-    pub(super) fn import(
-        fd: OwnedFd,
-        layout: Layout,
-        dtype: DType,
-        import: Import,
-    ) -> Result<Tensor> {
-        let storage = shm::import(fd, layout.byte_range().end, import)?;
-        let selection = Selection::given(TensorMemory::Shm, Origin::Imported);
+    pub(super) fn import(fd: OwnedFd, layout: Layout, dtype: DType, how: Import) -> Result<Tensor> {
+        let storage = import::import(fd, layout.byte_range().end, how)?;
+        let selection = Selection::given(storage.memory, Origin::Imported);
         Tensor::over(Handle::new(storage, selection), layout, dtype)
     }
 }

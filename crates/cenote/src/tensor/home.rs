@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use crate::error::{Error, Result};
 use crate::memory::TensorMemory;
+use crate::memory::dma;
 use crate::memory::select::{Origin, Selection};
 use crate::memory::storage::Storage;
 use crate::pool::allocator::{SegmentId, Slot};
@@ -112,6 +113,16 @@ impl Home {
         }
     }
 
+    /// The pool, if this process owns it.
+    pub(crate) fn owned_by(&self) -> Option<&Arc<Owner<Buffer>>> {
+        match &self.pool {
+            PoolRef::Allocated(owner) | PoolRef::Adopted(owner) | PoolRef::OwnLease(owner) => {
+                Some(owner)
+            }
+            PoolRef::Leased(_) => None,
+        }
+    }
+
     /// Whether the slot was allocated here, by this pool.
     #[inline]
     pub(crate) fn is_allocated_by(&self, owner: &Arc<Owner<Buffer>>) -> bool {
@@ -155,7 +166,7 @@ impl Home {
         let Some(home) = buffer.home() else { return };
         let slot = home.slot.index;
         match &home.pool {
-            PoolRef::Allocated(_) if buffer.is_published() => Owner::retire(buffer),
+            PoolRef::Allocated(_) if buffer.must_retire() => Owner::retire(buffer),
             PoolRef::Allocated(_) => Owner::offer(buffer),
             PoolRef::Adopted(owner) => owner.give_back(slot, None, true),
             PoolRef::OwnLease(owner) => owner.release(slot),
@@ -233,10 +244,12 @@ fn region(map: Arc<Map>, home: Home) -> Result<Handle> {
         PoolRef::Allocated(_) => Access::Write,
         PoolRef::Adopted(_) | PoolRef::OwnLease(_) | PoolRef::Leased(_) => Access::Read,
     };
+    let (dma, protection) = (map.dmabuf().cloned(), dma::protection(&map));
     // SAFETY: to write: the allocator hands out disjoint ranges, and this one was handed out to
     // `home` and comes back when the buffer is dropped, so nobody else has a region over it. To
     // read: the slot is leased by `home`, so its owner does not reuse it, or it is adopted, and
-    // sealed against writing: its bytes do not change. The range is the slot's: in this process
+    // sealed against writing: its bytes do not change. (Those of a DMA-BUF do not by the convention that
+    // whoever shares one agrees to.) The range is the slot's: in this process
     // the allocator says so, elsewhere the owner's header, and the owner is trusted for the content
     // of its bytes.
     let Some(region) = (unsafe { Region::part(map, range, access) }) else {
@@ -245,7 +258,7 @@ fn region(map: Arc<Map>, home: Home) -> Result<Handle> {
     };
     // Another process's owner can still write, and ought not to: that much is not trusted.
     let stable = !matches!(home.pool, PoolRef::Leased(_));
-    let storage =
-        Storage { region, memory: TensorMemory::Shm, stable, fd: None, _reservation: None };
-    Ok(Handle::pooled(storage, Selection::given(TensorMemory::Shm, Origin::Pooled), home))
+    let memory = if dma.is_some() { TensorMemory::Dma } else { TensorMemory::Shm };
+    let storage = Storage { memory, stable, protection, dma, ..Storage::heap(region, None) };
+    Ok(Handle::pooled(storage, Selection::given(memory, Origin::Pooled), home))
 }

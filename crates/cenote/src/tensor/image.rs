@@ -139,7 +139,7 @@ impl Tensor {
                 return Err(Error::FarPlanes { op: "set_plane_offset" });
             }
             Some(format) => self.check_image(format, &layout)?,
-            None => layout.fits(self.buffer.storage().region.len())?,
+            None => layout.fits(self.buffer.storage().len())?,
         }
         self.layout = layout;
         Ok(())
@@ -251,7 +251,7 @@ impl Tensor {
 
     /// Checks that `layout` is an image of this format, and that every plane lies in the buffer.
     fn check_image(&self, format: PixelFormat, layout: &Layout) -> Result<()> {
-        let buffer = self.buffer.storage().region.len();
+        let buffer = self.buffer.storage().len();
         layout.fits(buffer)?;
         // The usual case, quickly: the one plane is the tensor itself.
         if format.lies_as_shaped() {

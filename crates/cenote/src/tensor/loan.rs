@@ -1,18 +1,19 @@
-//! Loans: write access for code that Rust's borrows do not reach, such as arrays of Python.
+//! Loans: access for code that Rust's borrows do not reach, such as arrays of Python.
 //!
 //! [`Tensor::map_mut`](crate::Tensor::map_mut) asks for the sole holder, for as long as a borrow
 //! lasts. An array in another language has a pointer, for as long as it likes. So the buffer counts
 //! those: while there are any it is not published, and once it is there are none.
 
-use std::ptr::NonNull;
-
 use crate::error::{Error, NotWritable, Result};
+use crate::memory::TensorMemory;
+use crate::memory::access::{CpuAccess, Direction};
 use crate::tensor::Tensor;
 
-/// Write access to the bytes of a tensor by pointer, until dropped.
+/// Access to the bytes of a tensor by pointer, until dropped.
 ///
-/// While a loan is alive, the tensor cannot be sent as it is: [`Topic::send`](crate::Topic::send)
-/// copies it first, and says so; [`descriptor`](Tensor::descriptor) refuses.
+/// While a loan [to write](Tensor::lend) is alive, the tensor cannot be sent as it is:
+/// [`Topic::send`](crate::Topic::send) copies it first, and says so; [`descriptor`](Tensor::descriptor)
+/// refuses.
 ///
 /// ```
 /// use cenote::{DType, Tensor};
@@ -28,14 +29,24 @@ use crate::tensor::Tensor;
 #[derive(Debug)]
 pub struct Loan {
     tensor: Tensor,
+    /// Counted by the buffer.
+    writable: bool,
+    /// Devices have their caches put in order when it ends.
+    _access: CpuAccess<'static>,
 }
 
 impl Loan {
     /// The address of the first element. The bytes of the [`layout`](Tensor::layout) around it may
-    /// be read and written until the loan is dropped, by one thread at a time, and while nobody has
-    /// them [mapped](Tensor::map).
+    /// be read, and written if the loan [is to write](Loan::is_writable), until it is dropped; by one
+    /// thread at a time, and while nobody has them [mapped](Tensor::map).
     pub fn as_ptr(&self) -> *mut u8 {
-        self.tensor.as_ptr().cast_mut()
+        let start = self.tensor.buffer.storage().region.start();
+        start.as_ptr().wrapping_add(self.tensor.layout.offset())
+    }
+
+    /// Whether the bytes may be written.
+    pub fn is_writable(&self) -> bool {
+        self.writable
     }
 
     /// The tensor that was lent.
@@ -46,7 +57,9 @@ impl Loan {
 
 impl Drop for Loan {
     fn drop(&mut self) {
-        self.tensor.buffer.sharing().give_back();
+        if self.writable {
+            self.tensor.buffer.sharing().give_back();
+        }
     }
 }
 
@@ -54,33 +67,40 @@ impl Tensor {
     /// Lends the bytes to code that writes by pointer. Any number of loans can be alive, and other
     /// handles too: whoever writes has to see to it that nobody reads meanwhile.
     ///
-    /// An error if the bytes were published, or belong to somebody else.
+    /// An error if the bytes were published, or belong to somebody else, and in memory that the CPU
+    /// reaches only now and then (OpenGL).
     pub fn lend(&self) -> Result<Loan> {
         let refused = |why| Error::NotWritable { why };
         match self.not_writable() {
             None | Some(NotWritable::Shared) => {}
             Some(why) => return Err(refused(why)),
         }
+        let mut loan = self.loan(Direction::ReadWrite)?;
+        loan.writable = self.buffer.sharing().lend();
+        loan.writable.then_some(loan).ok_or(refused(NotWritable::Published))
+    }
+
+    /// Lends the bytes to code that reads by pointer, whoever else has them. It does not keep them from
+    /// being sent.
+    pub fn lend_to_read(&self) -> Result<Loan> {
+        self.loan(Direction::Read)
+    }
+
+    fn loan(&self, direction: Direction) -> Result<Loan> {
         if self.far_planes.is_some() {
             return Err(Error::FarPlanes { op: "lend" });
         }
-        // The loan is made first: dropping it gives back what was counted.
-        let tensor = self.clone();
-        match self.buffer.sharing().lend() {
-            true => Ok(Loan { tensor }),
-            false => Err(refused(NotWritable::Published)),
+        let storage = self.buffer.storage();
+        if storage.memory == TensorMemory::Pbo {
+            let (memory, wanted, instead) = ("pbo", "address that stays", "shm memory");
+            return Err(Error::NoFd { memory, wanted, instead });
         }
+        let _access = CpuAccess::begin(&storage.dma, direction)?;
+        Ok(Loan { tensor: self.clone(), writable: false, _access })
     }
 
-    /// Whether a [`Loan`] of its bytes is alive.
+    /// Whether a [`Loan`] of its bytes to write is alive.
     pub fn is_lent(&self) -> bool {
         self.buffer.sharing().is_lent()
-    }
-
-    /// The address of the first element, for code that reads by pointer. It is valid while any handle
-    /// of the buffer lives; strides may lead to lower addresses.
-    pub fn as_ptr(&self) -> *const u8 {
-        let start: NonNull<u8> = self.buffer.storage().region.start();
-        start.as_ptr().wrapping_add(self.layout.offset()).cast_const()
     }
 }

@@ -13,6 +13,7 @@ use crate::dtype::{DType, Element};
 use crate::error::{Error, Result};
 use crate::format::PixelFormat;
 use crate::layout::Layout;
+use crate::memory::access::CpuAccess;
 use crate::tensor::image::{no_such_plane, plane_at};
 
 /// Read access to the elements of a tensor, until dropped.
@@ -27,10 +28,15 @@ use crate::tensor::image::{no_such_plane, plane_at};
 /// ```
 pub struct TensorMap<'a> {
     pub(super) bytes: &'a [u8],
+    /// Where in the buffer they begin.
+    pub(super) base: usize,
     pub(super) layout: &'a Layout,
     pub(super) dtype: DType,
     /// Nobody can change the bytes while we look.
     pub(super) stable: bool,
+    /// What must be told when we have done. Without it the bytes may be gone, so they leave this struct
+    /// only while that is borrowed.
+    pub(super) _access: CpuAccess<'a>,
 }
 
 /// Write access to the elements of a tensor, until dropped.
@@ -45,15 +51,24 @@ pub struct TensorMap<'a> {
 /// ```
 pub struct TensorMapMut<'a> {
     pub(super) bytes: &'a mut [u8],
+    /// Where in the buffer they begin.
+    pub(super) base: usize,
     pub(super) layout: Cow<'a, Layout>,
     pub(super) dtype: DType,
     pub(super) format: Option<PixelFormat>,
+    /// As in [`TensorMap`].
+    pub(super) _access: CpuAccess<'a>,
 }
 
 impl TensorMap<'_> {
+    /// Bytes by their place in the buffer.
+    pub(crate) fn at(&self, range: Range<usize>) -> &[u8] {
+        &self.bytes[range.start - self.base..range.end - self.base]
+    }
+
     /// The elements as bytes. An error if they are not contiguous.
     pub fn as_bytes(&self) -> Result<&[u8]> {
-        Ok(&self.bytes[contiguous(self.layout)?])
+        Ok(self.at(contiguous(self.layout)?))
     }
 
     /// The elements in row-major order. An error if they are not contiguous, or not of type `T`.
@@ -80,28 +95,41 @@ impl TensorMap<'_> {
     /// # Ok::<(), cenote::Error>(())
     /// ```
     pub fn runs(&self) -> impl Iterator<Item = &[u8]> {
-        self.layout.runs().map(|run| &self.bytes[run])
+        self.layout.runs().map(|run| self.at(run))
     }
 
     /// One element, contiguous or not. For many of them a slice or an array is faster.
     pub fn get<T: Element>(&self, index: &[usize]) -> Result<T> {
         check_dtype::<T>(self.dtype)?;
         let at = locate(self.layout, index)?;
-        checked::try_pod_read_unaligned(&self.bytes[at..at + size_of::<T>()])
+        checked::try_pod_read_unaligned(self.at(at..at + size_of::<T>()))
             .map_err(|_| Error::InvalidValue { dtype: T::DTYPE.name() })
     }
 }
 
 impl TensorMapMut<'_> {
+    /// Bytes by their place in the buffer.
+    pub(super) fn at_mut(&mut self, range: Range<usize>) -> &mut [u8] {
+        &mut self.bytes[range.start - self.base..range.end - self.base]
+    }
+
+    /// All bytes that are mapped: those of the whole buffer, if it is an image.
+    pub(super) fn all_mut(&mut self) -> &mut [u8] {
+        self.bytes
+    }
+
     /// Read access to the same elements.
     pub fn as_map(&self) -> TensorMap<'_> {
         let stable = true; // nobody else can write what we can
-        TensorMap { bytes: self.bytes, layout: &self.layout, dtype: self.dtype, stable }
+        let _access = CpuAccess::default(); // part of this one
+        let (base, layout, dtype) = (self.base, &self.layout, self.dtype);
+        TensorMap { bytes: self.bytes, base, layout, dtype, stable, _access }
     }
 
     /// The elements as bytes. An error if they are not contiguous.
     pub fn as_mut_bytes(&mut self) -> Result<&mut [u8]> {
-        Ok(&mut self.bytes[contiguous(&self.layout)?])
+        let range = contiguous(&self.layout)?;
+        Ok(self.at_mut(range))
     }
 
     /// The elements in row-major order. An error if they are not contiguous, or not of type `T`.
@@ -113,8 +141,9 @@ impl TensorMapMut<'_> {
     /// Calls `f` with each run of bytes that lie side by side, in row-major order: what
     /// [`TensorMap::runs`] is for reading.
     pub fn for_each_run(&mut self, mut f: impl FnMut(&mut [u8])) {
+        let base = self.base;
         for run in self.layout.runs() {
-            f(&mut self.bytes[run]);
+            f(&mut self.bytes[run.start - base..run.end - base]);
         }
     }
 
@@ -137,14 +166,16 @@ impl TensorMapMut<'_> {
             None if index == 0 => Cow::Borrowed(&*self.layout),
             None => return Err(no_such_plane(None, index)),
         };
-        Ok(TensorMapMut { bytes: self.bytes, layout, dtype: self.dtype, format: None })
+        let (base, dtype) = (self.base, self.dtype);
+        let _access = CpuAccess::default(); // part of this one
+        Ok(TensorMapMut { bytes: self.bytes, base, layout, dtype, format: None, _access })
     }
 
     /// Sets one element.
     pub fn set<T: Element>(&mut self, index: &[usize], value: T) -> Result<()> {
         check_dtype::<T>(self.dtype)?;
         let at = locate(&self.layout, index)?;
-        self.bytes[at..at + size_of::<T>()].copy_from_slice(bytemuck::bytes_of(&value));
+        self.at_mut(at..at + size_of::<T>()).copy_from_slice(bytemuck::bytes_of(&value));
         Ok(())
     }
 }

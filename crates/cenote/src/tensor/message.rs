@@ -13,8 +13,8 @@ use crate::error::{Error, Result};
 use crate::format::PixelFormat;
 use crate::layout::{Layout, MAX_DIMS};
 use crate::memory::TensorMemory;
+use crate::memory::import::{self, Import};
 use crate::memory::select::{Origin, Selection};
-use crate::memory::shm::{self, Import};
 use crate::os::socket::{self, MAX_FDS};
 use crate::tensor::Tensor;
 use crate::tensor::buffer::Handle;
@@ -179,7 +179,9 @@ impl Message {
         if self.magic != MAGIC {
             return Err(bad("it does not start like one, or is of another version"));
         }
-        if TensorMemory::from_code(self.memory) != Some(TensorMemory::Shm) {
+        // What it is, the descriptors tell.
+        let shared = [TensorMemory::Shm, TensorMemory::Dma];
+        if !TensorMemory::from_code(self.memory).is_some_and(|memory| shared.contains(&memory)) {
             return Err(bad("its memory cannot be shared"));
         }
         let dtype = DType::from_code(self.dtype).ok_or(bad("unknown dtype"))?;
@@ -206,11 +208,12 @@ fn views_over(fds: Vec<OwnedFd>, views: &[View], dtype: DType) -> Result<Vec<Ten
         let mine = views.iter().zip(&layouts).filter(|(view, _)| view.buffer as usize == index);
         mine.map(|(_, layout)| layout.byte_range().end).max().unwrap_or(0)
     };
-    let import = |(index, fd)| {
-        let storage = shm::import(fd, needed(index), Import::ReadOnly)?;
-        Ok(Handle::new(storage, Selection::given(TensorMemory::Shm, Origin::Imported)))
+    let over_fd = |(index, fd)| {
+        let storage = import::import(fd, needed(index), Import::ReadOnly)?;
+        let selection = Selection::given(storage.memory, Origin::Imported);
+        Ok(Handle::new(storage, selection))
     };
-    let buffers = fds.into_iter().enumerate().map(import).collect::<Result<Vec<_>>>()?;
+    let buffers = fds.into_iter().enumerate().map(over_fd).collect::<Result<Vec<_>>>()?;
     let over = |(view, layout): (&View, &Layout)| {
         let buffer = buffers.get(view.buffer as usize);
         let buffer = buffer.ok_or(Error::BadMessage { what: "a plane is in no buffer" })?;

@@ -79,6 +79,11 @@ impl Mould {
         }
     }
 
+    /// What the elements of the tensor that was read last are, and how they lie.
+    pub(crate) fn tensor(&self) -> (DType, &Layout, Option<PixelFormat>) {
+        (self.dtype, &self.layout, self.format)
+    }
+
     #[inline(always)]
     fn is_like(&self, words: &[u64]) -> bool {
         if self.len == 0 || words.len() < self.len {
@@ -134,7 +139,7 @@ impl Mould {
     /// nothing.
     #[inline(always)]
     pub(crate) fn cast(&mut self, buffer: Handle, wanted: &mut Option<Tensor>) -> Result<()> {
-        let len = buffer.storage().region.len();
+        let len = buffer.storage().len();
         if self.end > len {
             return Err(bad("a tensor outside its slot"));
         }
@@ -150,7 +155,7 @@ impl Mould {
     /// Finds out whether the format fits.
     #[cold]
     fn cast_first(&mut self, buffer: Handle, wanted: &mut Option<Tensor>) -> Result<()> {
-        let len = buffer.storage().region.len();
+        let len = buffer.storage().len();
         let mut tensor = Tensor::of(buffer, self.layout.clone(), self.dtype);
         tensor.device = self.device;
         if let Some(format) = self.format {

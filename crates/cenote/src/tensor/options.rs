@@ -6,7 +6,8 @@ use crate::error::{Error, Result};
 use crate::format::PixelFormat;
 use crate::layout::Layout;
 use crate::memory::TensorMemory;
-use crate::memory::select::{self, Advice, MAX_ALIGN, MIN_ALIGN, Request};
+use crate::memory::select::{self, Advice, MAX_ALIGN, MIN_ALIGN, ROW_ALIGN, Request, Selection};
+use crate::memory::storage::{Protection, Storage};
 use crate::tensor::Tensor;
 use crate::tensor::buffer::Handle;
 use crate::tensor::image::image_layout;
@@ -34,6 +35,10 @@ pub struct TensorOptions {
     alignment: Option<usize>,
     row_alignment: Option<usize>,
     advice: Advice,
+    /// The memory is named, but not by the user.
+    unasked: bool,
+    #[cfg(all(target_os = "linux", feature = "gl"))]
+    gl: Option<crate::gl::GlContext>,
 }
 
 impl TensorOptions {
@@ -44,9 +49,33 @@ impl TensorOptions {
 
     /// Asks for one kind of memory. If it cannot be had, creating the tensor is an error. (Under
     /// `CENOTE_FORCE_MEM` every tensor is on the heap all the same, and its selection says so.)
+    ///
+    /// Whoever asks for `Dma` gets a DMA-BUF from a heap of the kernel's where there is one, and
+    /// accepts that those whom it is sent to could write it ([`Protection`]). Where nobody asks,
+    /// DMA-BUFs are made of memory that the kernel protects (udmabuf), or else it is shared memory.
+    ///
+    /// [`Protection`]: crate::Protection
     pub fn memory(mut self, memory: TensorMemory) -> Self {
         self.memory = Some(memory);
         self
+    }
+
+    /// Asks for a buffer of an OpenGL context.
+    #[cfg(all(target_os = "linux", feature = "gl"))]
+    pub(crate) fn gl(mut self, context: &crate::gl::GlContext) -> Self {
+        self.gl = Some(context.clone());
+        self.memory(TensorMemory::Pbo)
+    }
+
+    /// The kind of memory that another tensor has, for a copy of it.
+    pub(crate) fn memory_of(self, tensor: &Tensor) -> Self {
+        // A copy of what the kernel protects is protected, too.
+        let unasked = tensor.protection() == Protection::Kernel;
+        #[cfg(all(target_os = "linux", feature = "gl"))]
+        if let Some(context) = tensor.gl_context() {
+            return self.gl(&context);
+        }
+        TensorOptions { unasked, ..self.memory(tensor.memory()) }
     }
 
     /// Names the memory. The system shows the name of shared memory, as in `/proc/PID/maps`.
@@ -63,7 +92,8 @@ impl TensorOptions {
     }
 
     /// Asks for the rows of an [`image`](TensorOptions::image), those of its first plane, to start
-    /// at multiples of `alignment` bytes, a power of two, as hardware often wants.
+    /// at multiples of `alignment` bytes, a power of two, as hardware often wants. In DMA-BUFs it is 64
+    /// unless this says otherwise; in other memory rows are packed.
     pub fn row_alignment(mut self, alignment: usize) -> Self {
         self.row_alignment = Some(alignment);
         self
@@ -120,37 +150,62 @@ impl TensorOptions {
         format: PixelFormat,
         stride: Option<usize>,
     ) -> Result<Tensor> {
-        let align = check_alignment(self.row_alignment.unwrap_or(1))?;
         let shape = format.shape(width, height)?;
-        let overflow =
-            || Error::SizeOverflow { shape: (*shape).into(), item_size: format.dtype().size() };
-        let smallest = format.min_row_stride(width)?.checked_next_multiple_of(align);
-        let stride = match stride.filter(|&stride| format.check_row_stride(width, stride).is_ok()) {
-            Some(stride) => stride,
-            None => smallest.ok_or_else(overflow)?,
+        let fits = |stride: &usize| format.check_row_stride(width, *stride).is_ok();
+        let place = |align: usize| {
+            let overflow =
+                || Error::SizeOverflow { shape: (*shape).into(), item_size: format.dtype().size() };
+            let smallest = format.min_row_stride(width)?.checked_next_multiple_of(align);
+            let stride = match stride.filter(fits) {
+                Some(stride) => stride,
+                None => smallest.ok_or_else(overflow)?,
+            };
+            let layout = image_layout(format, &shape, height, stride, 0)?;
+            Ok::<_, Error>((layout, format.image_bytes(width, height, stride)?))
         };
-        let layout = image_layout(format, &shape, height, stride, 0)?;
-        let len = format.image_bytes(width, height, stride)?;
-        let mut tensor = self.allocate(layout, len, format.dtype())?;
+        // Where the memory is chosen by itself there must be room for rows as either wants them.
+        let packed = place(check_alignment(self.row_alignment.unwrap_or(1))?)?;
+        let aligned = match self.row_alignment {
+            None if self.may_be_dma() => place(ROW_ALIGN)?,
+            _ => packed.clone(),
+        };
+        let (storage, mut selection) = self.request(aligned.1.max(packed.1))?;
+        let (layout, _) = match storage.memory {
+            TensorMemory::Dma => aligned,
+            _ => packed,
+        };
+        if storage.memory == TensorMemory::Dma && self.row_alignment.is_none() && stride.is_none() {
+            selection.set_row_alignment(ROW_ALIGN);
+        }
+        let mut tensor = Tensor::over(Handle::new(storage, selection), layout, format.dtype())?;
         tensor.set_format(format)?;
         Ok(tensor)
     }
 
-    pub(crate) fn create_layout(&self, layout: Layout, dtype: DType) -> Result<Tensor> {
-        let end = layout.byte_range().end;
-        self.allocate(layout, end, dtype)
+    fn may_be_dma(&self) -> bool {
+        match self.memory {
+            Some(memory) => memory == TensorMemory::Dma,
+            None => TensorMemory::Dma.is_available(),
+        }
     }
 
-    fn allocate(&self, layout: Layout, len: usize, dtype: DType) -> Result<Tensor> {
+    pub(crate) fn create_layout(&self, layout: Layout, dtype: DType) -> Result<Tensor> {
+        let (storage, selection) = self.request(layout.byte_range().end)?;
+        Tensor::over(Handle::new(storage, selection), layout, dtype)
+    }
+
+    fn request(&self, len: usize) -> Result<(Storage, Selection)> {
         let request = Request {
             len,
             align: check_alignment(self.alignment.unwrap_or(MIN_ALIGN))?.max(MIN_ALIGN),
             memory: self.memory,
+            asked: self.memory.is_some() && !self.unasked,
+            #[cfg(all(target_os = "linux", feature = "gl"))]
+            gl: self.gl.as_ref(),
             name: self.name.as_deref().map(check_name).transpose()?,
             advice: self.advice,
         };
-        let (storage, selection) = select::allocate(&request)?;
-        Tensor::over(Handle::new(storage, selection), layout, dtype)
+        select::allocate(&request)
     }
 }
 

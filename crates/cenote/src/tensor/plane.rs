@@ -4,7 +4,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use crate::error::{Error, Result};
 use crate::format::{PixelFormat, Plane};
-use crate::memory::shm::Import;
+use crate::memory::import::Import;
 use crate::os::memfd;
 use crate::tensor::Tensor;
 use crate::tensor::image::{image_layout, plane_layout};

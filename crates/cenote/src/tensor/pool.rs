@@ -10,6 +10,7 @@ use crate::copies::{self, CopyReason};
 use crate::dtype::DType;
 use crate::error::{Error, Holder, Result};
 use crate::layout::Layout;
+use crate::memory::TensorMemory;
 use crate::os::fork::PerProcess;
 use crate::os::peer::Peer;
 use crate::pool::attach;
@@ -56,7 +57,7 @@ impl PoolName {
     }
 }
 
-/// A pool of tensors in shared memory.
+/// A pool of tensors in shared memory, or in DMA-BUFs.
 ///
 /// The process that makes it owns it: only the owner allocates and writes, others attach and
 /// read. Dropping a tensor returns its slot, when everybody else has let go of it as well.
@@ -224,6 +225,22 @@ impl TensorPool {
         Ok(Some(Tensor { buffer, ..tensor.clone() }))
     }
 
+    /// Lends the pool of a tensor to whoever is attached to this one, if it belongs to this process,
+    /// too: so that they have it even if this process ends now.
+    #[inline]
+    pub(crate) fn lend_pool_of(&self, tensor: &Tensor) {
+        if let Some(home) = tensor.buffer.home().filter(|home| home.uid() != self.uid()) {
+            self.lend(home);
+        }
+    }
+
+    #[cold]
+    fn lend(&self, home: &Home) {
+        if let (Role::Owner(this), Some(other)) = (&self.role, home.owned_by()) {
+            this.0.lend(other);
+        }
+    }
+
     /// Drops a handle, most likely the last of a buffer of this very pool.
     #[inline]
     pub(crate) fn take_back(&self, handle: Handle) {
@@ -232,6 +249,12 @@ impl TensorPool {
         {
             owner.0.retire_own(buffer);
         }
+    }
+
+    /// Whether its memory is DMA-BUFs.
+    pub(super) fn is_dma(&self) -> bool {
+        let dma = |owner: &Owner<Buffer>| owner.config.memory == TensorMemory::Dma;
+        self.owner("memory").is_ok_and(|owner| dma(owner))
     }
 
     /// Lets nobody else in; tensors live on.
@@ -294,6 +317,10 @@ impl Tensor {
     /// The words that stand for this tensor, if it is in a pool.
     ///
     /// From then on nobody can write its bytes, here or elsewhere.
+    ///
+    /// Of a tensor whose pool is closed, or whose owner has ended, it is of use only to those who are
+    /// attached to that pool already: nobody else can attach any more. [`TensorPool::stage`] makes a copy
+    /// that others can have.
     pub fn descriptor(&self) -> Result<TensorDescriptor> {
         let home = self.pooled()?;
         let place = (home.slot.segment.0, home.slot.index);
@@ -376,7 +403,7 @@ pub(crate) fn lease_packed(
 /// All that a packed layout of so many bytes needs of its buffer.
 #[inline]
 fn check_len(buffer: &Handle, needed: usize) -> Result<()> {
-    let len = buffer.storage().region.len();
+    let len = buffer.storage().len();
     if needed <= len {
         return Ok(());
     }
@@ -393,6 +420,14 @@ fn lease_own(owner: &Arc<Owner<Buffer>>, wanted: &TensorDescriptor) -> Result<Te
     let checked = wanted.read()?;
     let leased = owner.lease(wanted.slot, wanted.serial)?;
     Tensor::described(home::leased_own(owner, leased, wanted.serial)?, checked)
+}
+
+/// Looks which tensors of the pools that this process owns are still held by others, and lets go of the
+/// rest.
+#[cfg(all(feature = "camera", target_pointer_width = "64"))]
+pub(crate) fn sweep_owned() {
+    let owned: Vec<_> = known().owned.values().filter_map(Weak::upgrade).collect();
+    owned.iter().for_each(|owner| owner.look_again());
 }
 
 /// The pools that this process owns or is attached to.
@@ -421,6 +456,14 @@ impl Known {
     /// Whether leases may be had soon, though not now.
     pub(crate) fn may_be_dying(&self) -> bool {
         matches!(self, Known::Attached(attachment) if attachment.may_be_dying())
+    }
+
+    /// Another pool of the same owner, which it has lent.
+    pub(crate) fn lent(&self, uid: u64) -> Option<Known> {
+        match self {
+            Known::Owned(_) => None,
+            Known::Attached(attachment) => attachment.lent(uid).map(Known::Attached),
+        }
     }
 
     /// Whether its owner lives and can be asked for segments.

@@ -6,7 +6,7 @@
 
 use crate::copies::{self, CopyReason};
 use crate::dtype::DType;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::format::PixelFormat;
 use crate::memory::select;
 use crate::tensor::image::image_layout;
@@ -34,7 +34,7 @@ pub(crate) fn zeros(shape: &[usize], dtype: DType) -> Result<Tensor> {
 
 /// A black image in the process's pool.
 pub(crate) fn black(width: usize, height: usize, format: PixelFormat) -> Result<Tensor> {
-    cleared(alloc_image(alloc, (width, height), format)?)
+    cleared(alloc_image(alloc, (width, height), format, 1)?)
 }
 
 /// Write access to `tensor`, which becomes a copy in the process's pool if need be.
@@ -65,21 +65,26 @@ pub(crate) fn alloc(shape: &[usize], dtype: DType) -> Result<Tensor> {
     Tensor::new(shape, dtype)
 }
 
-/// An image in memory that `alloc` gives.
+/// An image in memory that `alloc` gives, with rows aligned to so many bytes.
 fn alloc_image(
     alloc: impl FnOnce(&[usize], DType) -> Result<Tensor>,
     (width, height): (usize, usize),
     format: PixelFormat,
+    row_alignment: usize,
 ) -> Result<Tensor> {
-    let stride = format.min_row_stride(width)?;
-    let layout = image_layout(format, &format.shape(width, height)?, height, stride, 0)?;
+    let shape = format.shape(width, height)?;
+    let overflow =
+        || Error::SizeOverflow { shape: (*shape).into(), item_size: format.dtype().size() };
+    let stride = format.min_row_stride(width)?.checked_next_multiple_of(row_alignment);
+    let stride = stride.ok_or_else(overflow)?;
+    let layout = image_layout(format, &shape, height, stride, 0)?;
     let bytes = alloc(&[format.image_bytes(width, height, stride)?], DType::U8)?;
     bytes.reinterpreted(layout, format.dtype())?.with_format(format)
 }
 
 /// The whole buffer: an image may have samples beyond its elements.
 fn cleared(mut tensor: Tensor) -> Result<Tensor> {
-    tensor.map_mut()?.bytes.fill(0);
+    tensor.map_mut()?.all_mut().fill(0);
     Ok(tensor)
 }
 
@@ -96,6 +101,7 @@ mod linux {
     use super::{Tensor, alloc_image};
     use crate::error::{Error, Result};
     use crate::format::PixelFormat;
+    use crate::memory::select::ROW_ALIGN;
     use crate::os::exit;
     use crate::os::fork::PerProcess;
     use crate::pool::access::PoolAccess;
@@ -140,7 +146,8 @@ mod linux {
             close();
         }
 
-        /// Allocates an image. Its bytes are whatever the slot held before.
+        /// Allocates an image. Its bytes are whatever the slot held before. In a pool of DMA-BUFs its
+        /// rows start at multiples of 64 bytes.
         ///
         /// ```
         /// use cenote::{PixelFormat, TensorPool, TensorPoolConfig};
@@ -154,7 +161,8 @@ mod linux {
         /// # Ok::<(), Box<dyn std::error::Error>>(())
         /// ```
         pub fn image(&self, width: usize, height: usize, format: PixelFormat) -> Result<Tensor> {
-            alloc_image(|shape, dtype| self.alloc(shape, dtype), (width, height), format)
+            let align = if self.is_dma() { ROW_ALIGN } else { 1 };
+            alloc_image(|shape, dtype| self.alloc(shape, dtype), (width, height), format, align)
         }
     }
 

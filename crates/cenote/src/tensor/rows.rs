@@ -13,20 +13,25 @@ use crate::tensor::{TensorMap, TensorMapMut};
 impl TensorMap<'_> {
     /// The bytes of one row.
     pub(crate) fn row(&self, index: usize) -> Result<&[u8]> {
-        Ok(&self.bytes[place(self.layout, index)?])
+        Ok(self.at(place(self.layout, index)?))
     }
 }
 
 impl TensorMapMut<'_> {
     /// The bytes of one row.
     pub(crate) fn row_mut(&mut self, index: usize) -> Result<&mut [u8]> {
-        Ok(&mut self.bytes[place(&self.layout, index)?])
+        Ok(self.at_mut(place(&self.layout, index)?))
     }
 
     /// The same buffer, seen as elements of another type. An error if they do not lie in it.
     #[cfg(feature = "ndarray")]
     pub(crate) fn reinterpreted(self, layout: Layout, dtype: DType) -> Result<Self> {
-        layout.fits(self.bytes.len())?;
+        let range = layout.byte_range();
+        if range.start < self.base {
+            let (start, end) = (range.start as i128, range.end as i128);
+            return Err(Error::OutOfBuffer { start, end, len: self.bytes.len() });
+        }
+        layout.fits(self.base + self.bytes.len())?;
         Ok(TensorMapMut { layout: Cow::Owned(layout), dtype, format: None, ..self })
     }
 }

@@ -14,7 +14,7 @@ impl Tensor {
     /// A view with a layout derived from this one's. It lies inside the buffer because every
     /// element of it is an element of `self`.
     pub(super) fn with_layout(&self, layout: Layout) -> Tensor {
-        debug_assert!(layout.fits(self.buffer.storage().region.len()).is_ok());
+        debug_assert!(layout.fits(self.buffer.storage().len()).is_ok());
         Tensor {
             buffer: self.buffer.clone(),
             layout,

@@ -1,8 +1,9 @@
 //! How a subscriber finds publishers: it looks into the topic's directory, greets everybody who is new,
 //! and passes on those who answer. All of it on the service thread, but for the first look.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::os::fd::OwnedFd;
+use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
@@ -13,8 +14,10 @@ use rustix::time::{
 
 use crate::error::{Error, Result};
 use crate::os::fork;
+use crate::pool::access::PoolAccess;
 use crate::pool::attachment::{self, Attachment};
 use crate::pool::changes::{self, DirectoryWatch};
+use crate::pool::directory;
 use crate::pool::greeting::{self, Answer, Begun, Greeting};
 use crate::pool::place::{Entry, Place};
 use crate::pool::service::{self, Served, Watch};
@@ -37,6 +40,9 @@ const RETRY: Duration = Duration::from_millis(10);
 /// When to look again where the directory cannot be watched.
 const BLIND: Duration = Duration::from_millis(50);
 
+/// The most publishers of something else that are kept until somebody asks.
+const MAX_MISMATCHES: usize = 64;
+
 /// What is watched here: the directory, and a timer for those who are to be greeted again.
 const DIRECTORY: u64 = 0;
 const TIMER: u64 = 1;
@@ -45,7 +51,10 @@ const TIMER: u64 = 1;
 #[derive(Debug)]
 pub(crate) struct Arrivals {
     topic: String,
-    place: Place,
+    /// `None` when nobody receives any more.
+    place: Mutex<Option<Arc<Place>>>,
+    /// For whom the directory is made, should it be removed.
+    access: PoolAccess,
     signature: Signature,
     history: u64,
     /// The uid of the same object's publisher, which is not greeted.
@@ -65,9 +74,9 @@ struct State {
     /// The first look is over.
     looked: bool,
     ready: Vec<Source>,
-    /// Publishers that send something else.
-    mismatch: Option<Error>,
-    directory: Option<DirectoryWatch>,
+    /// Publishers that send something else, and of whom nobody was told yet.
+    mismatches: VecDeque<Error>,
+    directory: Option<(DirectoryWatch, DirectoryWatch)>,
     timer: Option<(Arc<OwnedFd>, Watch)>,
 }
 
@@ -128,7 +137,7 @@ impl State {
 impl Arrivals {
     pub(crate) fn new(
         topic: &str,
-        place: Place,
+        (place, access): (Place, PoolAccess),
         signature: Signature,
         history: usize,
         own: u64,
@@ -136,7 +145,8 @@ impl Arrivals {
     ) -> Arc<Arrivals> {
         Arc::new(Arrivals {
             topic: topic.to_owned(),
-            place,
+            place: Mutex::new(Some(Arc::new(place))),
+            access,
             signature,
             history: history as u64,
             own,
@@ -149,9 +159,7 @@ impl Arrivals {
 
     /// Begins to look, and waits a moment for those who are there already.
     pub(crate) fn start(self: &Arc<Self>) -> Result<()> {
-        // A user may have but few of them.
-        let watch = changes::watch(&self.place.held_path(), self.served(), DIRECTORY).ok();
-        self.state().directory = watch;
+        self.place().inspect(|place| self.watch(place));
         self.look()?;
         self.look_again_if_blind();
         self.state().looked = true;
@@ -160,6 +168,48 @@ impl Arrivals {
         let waited = self.answered.wait_timeout_while(self.state(), FIRST_LOOK, open);
         drop(waited);
         Ok(())
+    }
+
+    fn place(&self) -> Option<Arc<Place>> {
+        self.held_place().clone()
+    }
+
+    fn held_place(&self) -> MutexGuard<'_, Option<Arc<Place>>> {
+        // It is replaced whole.
+        self.place.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Has changes of a directory told, and its end: that, only the directory it is in tells of.
+    fn watch(self: &Arc<Self>, place: &Place) {
+        // A user may have but few of them.
+        let watch = |path: PathBuf| changes::watch(&path, self.served(), DIRECTORY).ok();
+        let watches = watch(place.held_path()).zip(watch(place.held_parent()));
+        let old = std::mem::replace(&mut self.state().directory, watches);
+        drop(old);
+    }
+
+    /// Makes the directory anew if it was removed, so that whoever comes next is found. Where that is not
+    /// ours to do, somebody else may, and it is looked for by the clock.
+    fn follow(self: &Arc<Self>) {
+        // Looked at again once it is watched: it may have been removed before that.
+        for _ in 0..directory::ATTEMPTS {
+            // Held all the while: after `leave` nothing is made.
+            let mut place = self.held_place();
+            let Some(held) = place.as_ref().filter(|place| place.is_removed()) else { return };
+            let Ok(again) = held.reopen(self.access) else { break };
+            self.watch(&again);
+            *place = Some(Arc::new(again));
+        }
+        let old = self.state().directory.take();
+        drop(old);
+        self.look_again_if_blind();
+    }
+
+    /// Nobody looks any more.
+    pub(crate) fn leave(&self) {
+        let place = self.held_place().take();
+        let watches = self.state().directory.take();
+        drop((place, watches));
     }
 
     fn served(self: &Arc<Self>) -> Weak<dyn Served> {
@@ -183,16 +233,18 @@ impl Arrivals {
         std::mem::take(&mut state.ready)
     }
 
-    /// The last publisher that was found to send something else.
+    /// A publisher that was found to send something else. Each is told of once.
     pub(crate) fn take_mismatch(&self) -> Option<Error> {
-        self.state().mismatch.take()
+        self.state().mismatches.pop_front()
     }
 
     /// Greets everybody who is new. Those who came after us are asked for all they sent.
     fn look(self: &Arc<Self>) -> Result<()> {
+        self.follow();
+        let Some(place) = self.place() else { return Ok(()) };
         // Under the lock: with an older list, somebody who was just greeted would be forgotten.
         let mut state = self.state();
-        let entries = self.place.entries()?;
+        let entries = place.entries()?;
         let history = if state.looked { u64::MAX } else { self.history };
         let here = |uid: &u64| entries.iter().any(|entry| entry.uid == *uid);
         state.met.retain(|uid, met| here(uid) || met.is_connected());
@@ -233,7 +285,8 @@ impl Arrivals {
                 Err(error) => us.hear(ours.uid, None, Err(error)),
             }
         };
-        let begun = attachment::begin_at(&self.place, entry, then);
+        let Some(place) = self.place() else { return };
+        let begun = attachment::begin_at(&place, entry, then);
         self.note(entry.uid, wish, step, begun);
     }
 
@@ -245,7 +298,8 @@ impl Arrivals {
             let us: Option<Arc<Self>> = weak.upgrade();
             us.inspect(|us| us.hear(uid, pool, answer));
         };
-        let begun = greeting::begin(&self.place, entry, bytemuck::bytes_of(&hello), room, then);
+        let Some(place) = self.place() else { return };
+        let begun = greeting::begin(&place, entry, bytemuck::bytes_of(&hello), room, then);
         self.note(uid, wish, step, begun);
     }
 
@@ -284,7 +338,11 @@ impl Arrivals {
         state.met.insert(uid, Met::Answered(gone.as_ref().map_or_else(Weak::new, Arc::downgrade)));
         match source {
             Ok(source) => state.ready.push(source),
-            Err(error @ Error::TypeMismatch { .. }) => state.mismatch = Some(error),
+            Err(error @ Error::TypeMismatch { .. }) => {
+                if state.mismatches.len() < MAX_MISMATCHES {
+                    state.mismatches.push_back(error);
+                }
+            }
             // It died, or was too crowded; if it is still there, the next look finds it.
             Err(_) => {
                 state.met.remove(&uid);

@@ -32,7 +32,8 @@ pub enum Policy {
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TopicConfig {
-    /// How many messages a publisher keeps for its subscribers, from 1 to 65536.
+    /// How many messages a publisher keeps for its subscribers, from 1 to 65536. Where these are tensors,
+    /// the pool must have more slots than that.
     pub depth: usize,
     /// What happens when a subscriber is slower than that.
     pub policy: Policy,
@@ -63,10 +64,14 @@ impl Default for TopicConfig {
 }
 
 impl TopicConfig {
-    /// The ring for messages of up to `payload` words, if the configuration makes sense.
-    pub(crate) fn ring(&self, payload: usize) -> Result<Shape> {
+    /// The ring for messages of up to `payload` words, which may be `tensors`, if the configuration makes sense.
+    pub(crate) fn ring(&self, payload: usize, tensors: bool) -> Result<Shape> {
         self.pool.check()?;
-        let rule = "it must be from 1 to 65536";
-        Shape::new(self.depth, payload).ok_or(Error::BadConfig { field: "depth", rule })
+        let bad = |rule| Error::BadConfig { field: "depth", rule };
+        let shape = Shape::new(self.depth, payload).ok_or(bad("it must be from 1 to 65536"))?;
+        if tensors && self.depth >= self.pool.max_slots {
+            return Err(bad("it must be less than `pool.max_slots`: each message keeps a slot"));
+        }
+        Ok(shape)
     }
 }

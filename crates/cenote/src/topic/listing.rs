@@ -3,7 +3,7 @@
 //! The directories say which topics and publishers there are; the publishers are asked for the rest.
 //! Nobody who looks takes part: it is one question on a connection of its own.
 
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
 use bytemuck::{Pod, Zeroable};
@@ -14,8 +14,10 @@ use crate::os::packet;
 use crate::os::peer::Peer;
 use crate::os::unix;
 use crate::pool::place::{Entry, Place};
-use crate::pool::wire::{Kind, Packet};
+use crate::pool::wire::{Kind, Named, Packet};
 use crate::topic::signature::Signature;
+use crate::topic::spot::Ring;
+use crate::topic::stats::{self, REASONS, StagedCopies};
 
 /// How long a publisher may take to answer. One that is stopped is listed without its subscribers.
 const ANSWER: Duration = Duration::from_millis(200);
@@ -45,6 +47,16 @@ pub struct PublisherInfo {
     pub carries: Option<String>,
     /// How many messages it has sent; 0 if it did not answer.
     pub sent: u64,
+    /// The number that it and its pool are known by.
+    pub uid: u64,
+    /// How many messages it keeps; 0 if it did not answer.
+    pub depth: usize,
+    /// Whether it waits for slow subscribers, or refuses to send, rather than push out what they have
+    /// not taken.
+    pub waits: bool,
+    /// Tensors that had to be copied before they were sent, by reason; those that never happened are
+    /// left out.
+    pub copies: Vec<StagedCopies>,
     /// Who subscribes, as far as it knows; at most 512 are told of.
     pub subscribers: Vec<SubscriberInfo>,
 }
@@ -92,7 +104,7 @@ pub fn topics() -> Result<Vec<TopicInfo>> {
 
 /// Everybody who publishes in a topic's directory.
 fn publishers(place: &Place) -> Result<Vec<PublisherInfo>> {
-    let ask = |entry: &Entry| ask(place, entry).map(|(peer, told)| info(&peer, told));
+    let ask = |entry: &Entry| ask(place, entry).map(|(peer, told)| info(entry, &peer, told));
     Ok(place.entries()?.iter().filter_map(ask).collect())
 }
 
@@ -109,7 +121,7 @@ pub(crate) fn check_type(place: &Place, topic: &str, ours: &Signature) -> Result
 }
 
 /// Asks a publisher; `None` if it is not there.
-fn ask(place: &Place, entry: &Entry) -> Option<(Peer, Option<Told>)> {
+pub(super) fn ask(place: &Place, entry: &Entry) -> Option<(Peer, Option<Told>)> {
     let connection = place.connect(entry).ok()?;
     let peer = Peer::of(connection.as_fd()).ok().filter(|peer| !peer.has_ended())?;
     Some((peer, answer(&connection)))
@@ -120,17 +132,22 @@ fn answer(connection: &GuardedSocket) -> Option<Told> {
     packet::send(connection.as_fd(), bytemuck::bytes_of(&who), &[]).ok()?;
     unix::wait_readable(connection, ANSWER).ok().filter(|ready| *ready)?;
     let mut bytes = vec![0; size_of::<Head>() + MAX_TOLD * size_of::<Line>()];
-    let (len, _) = packet::recv(connection.as_fd(), &mut bytes).ok()?;
-    Told::read(&bytes[..len])
+    let (len, fds) = packet::recv(connection.as_fd(), &mut bytes).ok()?;
+    Told::read(&bytes[..len], fds)
 }
 
-fn info(peer: &Peer, told: Option<Told>) -> PublisherInfo {
-    let carries = told.as_ref().map(|told| told.head.signature.to_string());
+fn info(entry: &Entry, peer: &Peer, told: Option<Told>) -> PublisherInfo {
+    let head = told.as_ref().map(|told| &told.head);
+    let size = |size| usize::try_from(size).unwrap_or(usize::MAX);
     PublisherInfo {
         pid: peer.pid,
         program: peer.program(),
-        carries,
-        sent: told.as_ref().map_or(0, |told| told.head.sent),
+        carries: head.map(|head| head.signature.to_string()),
+        sent: head.map_or(0, |head| head.sent),
+        uid: entry.uid,
+        depth: head.map_or(0, |head| size(head.depth)),
+        waits: head.is_some_and(|head| head.waits != 0),
+        copies: head.map_or_else(Vec::new, |head| stats::staged(&head.copies)),
         subscribers: told.map_or_else(Vec::new, |told| told.lines.iter().map(Line::info).collect()),
     }
 }
@@ -138,10 +155,18 @@ fn info(peer: &Peer, told: Option<Told>) -> PublisherInfo {
 /// What a publisher tells about itself.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Pod, Zeroable)]
-struct Head {
+pub(crate) struct Head {
     packet: Packet,
-    sent: u64,
-    signature: Signature,
+    pub(super) sent: u64,
+    pub(super) signature: Signature,
+    /// The sequence that the ring began with, and its size.
+    pub(super) first: u64,
+    pub(super) depth: u64,
+    pub(super) payload: u64,
+    /// Non-zero: it waits for its subscribers.
+    pub(super) waits: u64,
+    /// How often and how much was copied, by reason.
+    pub(super) copies: [[u64; 2]; REASONS.len()],
 }
 
 /// And about each of its subscribers.
@@ -149,53 +174,57 @@ struct Head {
 #[derive(Debug, Clone, Copy, Pod, Zeroable)]
 pub(crate) struct Line {
     behind: u64,
-    pid: i32,
-    len: u32,
-    program: [u8; 16],
+    who: Named,
 }
 
 /// What came back.
-struct Told {
-    head: Head,
+pub(super) struct Told {
+    pub(super) head: Head,
     lines: Vec<Line>,
+    /// The ring, to be looked at.
+    pub(super) ring: Option<OwnedFd>,
 }
 
 impl Line {
     pub(crate) fn new(pid: i32, program: &str, behind: u64) -> Line {
-        let mut line = Line { behind, pid, ..Line::zeroed() };
-        let bytes = program.as_bytes();
-        let len = bytes.len().min(line.program.len());
-        line.program[..len].copy_from_slice(&bytes[..len]);
-        line.len = u32::try_from(len).unwrap_or(0);
-        line
+        Line { behind, who: Named::new(pid, program) }
     }
 
     fn info(&self) -> SubscriberInfo {
-        let len = (self.len as usize).min(self.program.len());
-        let program = String::from_utf8_lossy(&self.program[..len]);
-        let program = program.replace(char::is_control, "?");
-        SubscriberInfo { pid: self.pid, program, behind: self.behind }
+        let Line { behind, who } = self;
+        SubscriberInfo { pid: who.pid, program: who.program(), behind: *behind }
+    }
+}
+
+impl Head {
+    pub(super) fn new(signature: Signature, sent: u64, ring: &Ring, waits: bool) -> Head {
+        Head {
+            packet: Packet::new(Kind::Told),
+            sent,
+            signature,
+            first: ring.first,
+            depth: ring.shape.depth,
+            payload: ring.shape.payload() as u64,
+            waits: waits.into(),
+            copies: Zeroable::zeroed(),
+        }
     }
 }
 
 /// The answer of a publisher, as it is sent.
-pub(crate) fn answer_bytes(
-    signature: Signature,
-    sent: u64,
-    lines: impl Iterator<Item = Line>,
-) -> Vec<u8> {
-    let head = Head { packet: Packet::new(Kind::Told), sent, signature };
-    let mut bytes = bytemuck::bytes_of(&head).to_vec();
+pub(crate) fn answer_bytes(head: &Head, lines: impl Iterator<Item = Line>) -> Vec<u8> {
+    let mut bytes = bytemuck::bytes_of(head).to_vec();
     lines.take(MAX_TOLD).for_each(|line| bytes.extend_from_slice(bytemuck::bytes_of(&line)));
     bytes
 }
 
 impl Told {
     /// What a stranger says.
-    fn read(bytes: &[u8]) -> Option<Told> {
+    fn read(bytes: &[u8], mut fds: Vec<OwnedFd>) -> Option<Told> {
         let (head, lines) = bytes.split_at_checked(size_of::<Head>())?;
         let (Kind::Told, _) = Packet::parse(head).ok()? else { return None };
         let lines = lines.chunks_exact(size_of::<Line>()).map(bytemuck::pod_read_unaligned);
-        Some(Told { head: bytemuck::pod_read_unaligned(head), lines: lines.collect() })
+        let head = bytemuck::pod_read_unaligned(head);
+        Some(Told { head, lines: lines.collect(), ring: fds.pop() })
     }
 }

@@ -7,6 +7,7 @@ use crate::tensor::Tensor;
 use crate::tensor::buffer::Handle;
 use crate::tensor::mould::Mould;
 use crate::tensor::packed::{self, Packed};
+use crate::topic::plain::Plain;
 use crate::topic::ring::Shape;
 use crate::topic::signature::Signature;
 
@@ -14,9 +15,10 @@ use crate::topic::signature::Signature;
 /// [`PointCloud`](crate::PointCloud), a [`DepthImage`](crate::DepthImage), a [`Tensor`], or any plain
 /// data.
 ///
-/// Plain data is any type of at most 64 KiB that is [`bytemuck::Pod`]: without padding, and valid whatever
-/// its bits are, for they come from another process. The compiler checks that, with
-/// `#[derive(bytemuck::Pod, bytemuck::Zeroable)]` and `#[repr(C)]`:
+/// Plain data is any type of at most 64 KiB that is [`Plain`]: numbers, arrays, and structs of them. A
+/// struct has no padding and is valid whatever its bits are, which the compiler checks
+/// (`#[derive(bytemuck::Pod, bytemuck::Zeroable)]` and `#[repr(C)]`), and lists its fields, so that
+/// processes can compare them:
 ///
 /// ```
 /// # use cenote::bytemuck;
@@ -26,6 +28,7 @@ use crate::topic::signature::Signature;
 ///     position: [f64; 3],
 ///     rotation: [f64; 4],
 /// }
+/// cenote::plain!(Pose { position, rotation });
 /// # fn sends<T: cenote::Message>() {}
 /// sends::<Pose>();
 /// ```
@@ -34,6 +37,11 @@ use crate::topic::signature::Signature;
 /// # fn sends<T: cenote::Message>() {}
 /// sends::<(u8, u32)>(); // has padding
 /// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be sent on a topic",
+    note = "a topic carries images, point clouds, depth images, tensors, and plain data: numbers, arrays, \
+            and structs that are `bytemuck::Pod` and list their fields with `cenote::plain!`"
+)]
 pub trait Message: Carry {}
 
 impl<T: Carry> Message for T {}
@@ -92,7 +100,7 @@ const fn words(bytes: usize) -> usize {
     bytes.div_ceil(size_of::<u64>())
 }
 
-impl<T: bytemuck::Pod + Send> Carry for T {
+impl<T: Plain> Carry for T {
     fn signature() -> Signature {
         Signature::plain::<T>()
     }

@@ -16,7 +16,7 @@ use crate::memory::budget::Budget;
 use crate::os::fork::{self, GuardedSocket};
 use crate::os::memfd;
 use crate::os::packet;
-use crate::pool::host::{Guest, Host};
+use crate::pool::host::{Description, Guest, Host};
 use crate::pool::wire::{Kind, Packet};
 use crate::region::Words;
 use crate::sync::{Lock, LockGuard};
@@ -24,7 +24,7 @@ use crate::tensor::buffer::Handle;
 use crate::tensor::{Tensor, TensorPool};
 use crate::topic::bell::News;
 use crate::topic::config::{Policy, TopicConfig};
-use crate::topic::listing::{self, Line};
+use crate::topic::listing::{self, Head, Line};
 use crate::topic::message::Message;
 use crate::topic::name::TopicName;
 use crate::topic::ring::{Shipped, Writer};
@@ -62,7 +62,7 @@ pub(crate) struct Publisher {
 }
 
 #[derive(Debug)]
-struct State {
+pub(super) struct State {
     /// The sequence of the next message.
     next: u64,
     /// The buffers of the messages in the ring, by sequence modulo depth.
@@ -115,7 +115,7 @@ impl Publisher {
         pool: TensorPool,
         config: &TopicConfig,
     ) -> Result<Arc<Publisher>> {
-        let shape = config.ring(T::max_words())?;
+        let shape = config.ring(T::max_words(), T::signature().is_tensor())?;
         let error = |source| Error::os("reserving a ring", source);
         let reservation = Budget::reserve(shape.words() * size_of::<u64>())?;
         let (words, ring_fd) = Words::create("cenote-ring", shape.words()).map_err(error)?;
@@ -148,7 +148,7 @@ impl Publisher {
         }))
     }
 
-    fn state(&self) -> LockGuard<'_, State> {
+    pub(super) fn state(&self) -> LockGuard<'_, State> {
         self.state.lock()
     }
 
@@ -157,10 +157,10 @@ impl Publisher {
         self.adopted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn check_process(&self) -> Result<()> {
+    pub(super) fn check_process(&self) -> Result<()> {
         match self.epoch == fork::epoch() {
             true => Ok(()),
-            false => Err(Error::Forked { pool: self.name.to_string() }),
+            false => Err(Error::ForkedTopic { topic: self.name.to_string() }),
         }
     }
 
@@ -171,11 +171,7 @@ impl Publisher {
     /// Sends a message; `policy` says what to do if a subscriber is in the way.
     pub(crate) fn send<T: Message>(&self, message: &T, policy: Policy) -> Result<()> {
         self.check_process()?;
-        if policy != Policy::KeepLast {
-            // Before anything is copied, which may be in vain.
-            drop(self.make_room(self.state(), policy)?);
-        }
-        let staged = message.carried().map_or(Ok(None), |tensor| self.stage(tensor))?;
+        let staged = message.carried().map_or(Ok(None), |tensor| self.stage(tensor, policy))?;
         let tensor = staged.as_ref().or(message.carried());
         let state = self.make_room(self.state(), policy)?;
         let old =
@@ -252,7 +248,7 @@ impl Publisher {
     }
 
     /// Waits until no subscriber needs the message that the next one pushes out.
-    fn make_room<'a>(
+    pub(super) fn make_room<'a>(
         &'a self,
         mut state: LockGuard<'a, State>,
         policy: Policy,
@@ -444,14 +440,17 @@ impl Host for Publisher {
         Err(())
     }
 
-    fn describe(&self) -> Vec<u8> {
+    fn describe(&self) -> Description {
         let state = self.state();
         let line = |one: &Subscriber| {
             let behind = state.next.wrapping_sub(one.cursor(state.next));
             Line::new(one.pid, &one.program, behind)
         };
         let sent = state.next.wrapping_sub(self.ring.first);
-        listing::answer_bytes(self.signature, sent, state.subscribers.iter().map(line))
+        let mut head = Head::new(self.signature, sent, &self.ring, self.waits());
+        head.copies = self.staged.numbers();
+        let bytes = listing::answer_bytes(&head, state.subscribers.iter().map(line));
+        Description { bytes, fd: Some(self.ring_fd.clone()) }
     }
 
     fn woken(&self) {

@@ -1,14 +1,19 @@
 //! What a topic carries, in words that two processes can compare.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use bytemuck::{Pod, Zeroable};
 
 use crate::error::Error;
 use crate::os::peer::Peer;
+use crate::topic::plain::Plain;
 
-/// The longest name of a type that is told to others; the rest is cut.
-const MAX_NAME: usize = 104;
+/// The longest text that is told to others. Of a longer one, the beginning, and a hash of all of it.
+const MAX_TEXT: usize = 416;
+
+/// The characters of that hash, and what is before them.
+const HASH: usize = 20;
 
 /// The type of a topic's messages, as it is told to whoever subscribes.
 #[repr(C)]
@@ -18,8 +23,9 @@ pub struct Signature {
     kind: u32,
     align: u32,
     size: u64,
-    name_len: u64,
-    name: [u8; MAX_NAME],
+    len: u64,
+    /// What it is called, and of plain data the layout.
+    text: [u8; MAX_TEXT],
 }
 
 /// The kind of any tensor: whoever asks for it takes images and the others, too.
@@ -27,12 +33,11 @@ const TENSOR: u32 = 1;
 
 impl Signature {
     /// Of plain data.
-    pub(crate) fn plain<T>() -> Signature {
-        let name = without_paths(std::any::type_name::<T>());
+    pub(crate) fn plain<T: Plain>() -> Signature {
         Signature {
             size: size_of::<T>() as u64,
             align: u32::try_from(align_of::<T>()).unwrap_or(u32::MAX),
-            ..Self::named(0, &name)
+            ..Self::named(0, &T::layout())
         }
     }
 
@@ -42,12 +47,9 @@ impl Signature {
     }
 
     fn named(kind: u32, name: &str) -> Signature {
-        let mut cut = name.len().min(MAX_NAME);
-        while !name.is_char_boundary(cut) {
-            cut -= 1;
-        }
-        let mut signature = Signature { kind, name_len: cut as u64, ..Self::zeroed() };
-        signature.name[..cut].copy_from_slice(&name.as_bytes()[..cut]);
+        let text = shortened(name);
+        let mut signature = Signature { kind, len: text.len() as u64, ..Self::zeroed() };
+        signature.text[..text.len()].copy_from_slice(text.as_bytes());
         signature
     }
 
@@ -60,6 +62,11 @@ impl Signature {
             pid: publisher.pid,
             program: publisher.program(),
         }
+    }
+
+    /// The bytes of a message, if it is plain data.
+    pub(crate) fn size(&self) -> u64 {
+        self.size
     }
 
     /// Whether messages are tensors.
@@ -76,8 +83,8 @@ impl Signature {
 impl fmt::Display for Signature {
     /// Whoever wrote it may be hostile, and people read it.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let len = usize::try_from(self.name_len).unwrap_or(MAX_NAME).min(MAX_NAME);
-        let name = String::from_utf8_lossy(&self.name[..len]).replace(char::is_control, "?");
+        let len = usize::try_from(self.len).unwrap_or(MAX_TEXT).min(MAX_TEXT);
+        let name = String::from_utf8_lossy(&self.text[..len]).replace(char::is_control, "?");
         match self.kind {
             0 => write!(f, "{name} ({} bytes, aligned to {})", self.size, self.align),
             _ => f.write_str(&name),
@@ -85,36 +92,24 @@ impl fmt::Display for Signature {
     }
 }
 
-/// The name of a type without the modules it is in: `geometry::Pose<core::Meters>` becomes
-/// `Pose<Meters>`. Programs that share a type may well have it in different places.
-fn without_paths(name: &str) -> String {
-    let mut short = String::new();
-    for (index, part) in name.split("::").enumerate() {
-        if index > 0 {
-            let path = short.trim_end_matches(|c: char| c.is_alphanumeric() || c == '_').len();
-            short.truncate(path);
-        }
-        short.push_str(part);
+/// A text of at most [`MAX_TEXT`] bytes, which differs where longer ones do.
+fn shortened(text: &str) -> Cow<'_, str> {
+    if text.len() <= MAX_TEXT {
+        return text.into();
     }
-    short
+    // FNV-1a: both sides must agree on it, whatever they were built with.
+    let step = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+    let hash = text.bytes().fold(0xcbf2_9ce4_8422_2325, step);
+    let mut cut = MAX_TEXT - HASH;
+    while !text.is_char_boundary(cut) {
+        cut -= 1;
+    }
+    format!("{} .. {hash:016x}", &text[..cut]).into()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn modules_are_not_part_of_a_name() {
-        for (long, short) in [
-            ("u32", "u32"),
-            ("robot::arm::Pose", "Pose"),
-            ("[robot::Pose; 3]", "[Pose; 3]"),
-            ("a::Pair<b::c::X, d::Y>", "Pair<X, Y>"),
-            ("(f32, a::B)", "(f32, B)"),
-        ] {
-            assert_eq!(without_paths(long), short);
-        }
-    }
 
     #[test]
     fn any_tensor_reads_every_kind_of_tensor_and_nothing_else() {
@@ -128,10 +123,23 @@ mod tests {
     #[test]
     fn garbage_can_be_shown() {
         let mut garbage = Signature::plain::<u32>();
-        garbage.name = [0x9f; MAX_NAME];
-        garbage.name_len = u64::MAX;
+        garbage.text = [0x9f; MAX_TEXT];
+        garbage.len = u64::MAX;
         assert!(!garbage.to_string().chars().any(char::is_control));
         assert_eq!(Signature::plain::<f64>().to_string(), "f64 (8 bytes, aligned to 8)");
-        assert!(Signature::named(1, &"é".repeat(100)).to_string().len() <= MAX_NAME);
+    }
+
+    #[test]
+    fn long_texts_are_cut_and_still_differ() {
+        let long = |last: &str| Signature::named(1, &format!("{}{last}", "é".repeat(300)));
+        assert_ne!(long("a"), long("b"));
+        assert_eq!(long("a"), long("a"));
+        let shown = long("a").to_string();
+        assert!(
+            shown.len() <= MAX_TEXT && shown.starts_with('é') && shown.contains(" .. "),
+            "{shown}"
+        );
+        let whole = "x".repeat(MAX_TEXT);
+        assert_eq!(Signature::named(1, &whole).to_string(), whole);
     }
 }

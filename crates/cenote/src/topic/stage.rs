@@ -5,6 +5,7 @@ use std::sync::Weak;
 use crate::error::{Error, Result};
 use crate::memory::TensorMemory;
 use crate::tensor::Tensor;
+use crate::topic::config::Policy;
 use crate::topic::publisher::Publisher;
 use crate::topic::stats::StagedBecause;
 
@@ -32,19 +33,27 @@ impl AdoptedTensors {
 }
 
 impl Publisher {
-    /// The tensor that takes the place of one that other processes cannot see; `None` if they can.
-    pub(super) fn stage(&self, tensor: &Tensor) -> Result<Option<Tensor>> {
+    /// The tensor that takes the place of one that other processes cannot see; `None` if they can. Nothing
+    /// is copied before there is room for it, as `policy` has it.
+    pub(super) fn stage(&self, tensor: &Tensor, policy: Policy) -> Result<Option<Tensor>> {
         let why = match tensor.is_attachable() {
             _ if tensor.has_far_planes() => StagedBecause::FarPlanes,
             _ if tensor.is_lent() => StagedBecause::Lent,
-            Some(true) => return Ok(None),
+            Some(true) => {
+                self.pool.lend_pool_of(tensor);
+                return Ok(None);
+            }
             Some(false) => StagedBecause::OwnerGone,
-            None if tensor.memory() == TensorMemory::Shm => match self.adopt(tensor)? {
-                Some(adopted) => return Ok(Some(adopted)),
-                None => StagedBecause::NotAdopted,
-            },
+            None if matches!(tensor.memory(), TensorMemory::Shm | TensorMemory::Dma) => {
+                match self.adopt(tensor)? {
+                    Some(adopted) => return Ok(Some(adopted)),
+                    None => StagedBecause::NotAdopted,
+                }
+            }
+            None if tensor.memory() == TensorMemory::Pbo => StagedBecause::Pbo,
             None => StagedBecause::Heap,
         };
+        drop(self.make_room(self.state(), policy)?);
         let staged = self.with_room(|| self.pool.stage(tensor))?;
         self.staged.count(why, staged.nbytes());
         Ok(Some(staged))
@@ -56,6 +65,9 @@ impl Publisher {
         let mut done = alloc();
         while matches!(done, Err(Error::PoolFull { .. })) && self.push_out_oldest() {
             done = alloc();
+        }
+        if matches!(done, Err(Error::Forked { .. })) {
+            self.check_process()?;
         }
         done
     }

@@ -15,16 +15,19 @@ pub enum StagedBecause {
     FarPlanes,
     /// It came from a pool whose owner is dead: nobody could attach to it any more.
     OwnerGone,
+    /// It is in an OpenGL buffer, which no other process sees.
+    Pbo,
     /// It is [lent](crate::Tensor::lend) to somebody who may go on writing it, such as an array of
     /// Python.
     Lent,
 }
 
-const REASONS: [StagedBecause; 5] = [
+pub(crate) const REASONS: [StagedBecause; 6] = [
     StagedBecause::Heap,
     StagedBecause::NotAdopted,
     StagedBecause::FarPlanes,
     StagedBecause::OwnerGone,
+    StagedBecause::Pbo,
     StagedBecause::Lent,
 ];
 
@@ -70,13 +73,19 @@ impl Staged {
         total.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
-    pub(crate) fn all(&self) -> Vec<StagedCopies> {
-        let counted =
-            |(&reason, (count, bytes)): (&StagedBecause, &(AtomicU64, AtomicU64))| StagedCopies {
-                reason,
-                count: count.load(Ordering::Relaxed),
-                bytes: bytes.load(Ordering::Relaxed),
-            };
-        REASONS.iter().zip(&self.0).map(counted).filter(|copies| copies.count > 0).collect()
+    /// How often and how much, in the order of [`REASONS`].
+    pub(crate) fn numbers(&self) -> [[u64; 2]; REASONS.len()] {
+        let load = |number: &AtomicU64| number.load(Ordering::Relaxed);
+        self.0.each_ref().map(|(count, bytes)| [load(count), load(bytes)])
     }
+
+    pub(crate) fn all(&self) -> Vec<StagedCopies> {
+        staged(&self.numbers())
+    }
+}
+
+/// What numbers in the order of [`REASONS`] mean; what never happened is left out.
+pub(crate) fn staged(numbers: &[[u64; 2]; REASONS.len()]) -> Vec<StagedCopies> {
+    let counted = REASONS.into_iter().zip(*numbers).filter(|(_, [count, _])| *count > 0);
+    counted.map(|(reason, [count, bytes])| StagedCopies { reason, count, bytes }).collect()
 }

@@ -73,7 +73,8 @@ struct Receiving {
 /// The pools that messages came from.
 #[derive(Debug, Default)]
 struct Pools {
-    found: HashMap<u64, Known>,
+    /// By publisher and uid: what is lent by one is not to be taken for what another sends.
+    found: HashMap<(u64, u64), Known>,
     attaching: HashMap<u64, Attaching>,
 }
 
@@ -98,8 +99,13 @@ impl Subscriber {
     pub(crate) fn check_process(&self) -> Result<()> {
         match self.inherited() {
             false => Ok(()),
-            true => Err(Error::Forked { pool: self.topic.clone() }),
+            true => Err(Error::ForkedTopic { topic: self.topic.clone() }),
         }
+    }
+
+    /// Nothing is received any more.
+    pub(crate) fn leave(&self) {
+        self.arrivals.leave();
     }
 
     fn inherited(&self) -> bool {
@@ -362,7 +368,10 @@ impl Receiving {
                     return true;
                 }
                 Took::Nothing => looked += 1,
-                Took::End => drop(self.sources.swap_remove(at)),
+                Took::End => {
+                    let ended = self.sources.swap_remove(at);
+                    self.pools.forget(&ended);
+                }
             }
         }
         false
@@ -445,7 +454,7 @@ impl Tensors for Lender<'_> {
         };
         let pool = match &other.pool {
             Some(pool) if packed.pool == other.uid => pool,
-            _ => self.pools.get(packed.pool, self.news)?,
+            _ => self.pools.get(packed.pool, other, self.news)?,
         };
         // What it sent before it died can be had as soon as it is dead.
         if !pool.is_usable() && pool.may_be_dying() {
@@ -470,18 +479,29 @@ impl Tensors for Lender<'_> {
 impl Pools {
     /// The pool with this uid. One that this process has nothing to do with yet is attached to; the
     /// bell rings when that is done.
-    fn get(&mut self, uid: u64, news: &Arc<News>) -> Result<&Known, Unread> {
-        if !self.found.get(&uid).is_some_and(|known| known.is_usable() || known.may_be_dying()) {
-            let known = self.look_for(uid, news)?;
+    fn get(&mut self, uid: u64, from: &Other, news: &Arc<News>) -> Result<&Known, Unread> {
+        let key = (from.uid, uid);
+        if !self.found.get(&key).is_some_and(|known| known.is_usable() || known.may_be_dying()) {
+            let known = self.look_for(uid, from, news)?;
             self.found.retain(|_, known| known.is_usable());
-            self.found.insert(uid, known);
+            self.found.insert(key, known);
         }
-        self.found.get(&uid).ok_or(Unread::Later)
+        self.found.get(&key).ok_or(Unread::Later)
+    }
+
+    /// Forgets the pools of what a publisher sent that is gone.
+    #[cold]
+    fn forget(&mut self, publisher: &Source) {
+        if let From::Other(other) = &publisher.from {
+            self.found.retain(|(from, _), _| *from != other.uid);
+        }
     }
 
     #[cold]
-    fn look_for(&mut self, uid: u64, news: &Arc<News>) -> Result<Known, Unread> {
-        if let Some(known) = pool::find(uid) {
+    fn look_for(&mut self, uid: u64, from: &Other, news: &Arc<News>) -> Result<Known, Unread> {
+        let lent = || from.pool.as_ref()?.lent(uid);
+        let begun = self.attaching.contains_key(&uid);
+        if let Some(known) = pool::find(uid).or_else(|| if begun { None } else { lent() }) {
             self.attaching.remove(&uid);
             return Ok(known);
         }
@@ -501,7 +521,7 @@ impl Pools {
             }
             Progress::Failed(error) => {
                 self.attaching.remove(&uid);
-                Err(error.into())
+                lent().ok_or_else(|| error.into())
             }
         }
     }

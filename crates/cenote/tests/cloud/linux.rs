@@ -19,6 +19,8 @@ pub(crate) const TESTS: &[Test] = tests![
     a_tensor_that_came_from_elsewhere
     tensors_that_are_no_clouds
     points_beyond_the_end_are_errors
+    points_in_rows_and_columns
+    rows_and_columns_travel_with_the_points
     fewer_points_than_there_is_room_for
     colours_of_other_programs
     what_was_described_is_never_written_again
@@ -244,8 +246,10 @@ fn tensors_that_are_no_clouds() {
 
 fn points_beyond_the_end_are_errors() {
     let mut cloud = PointCloud::new_xyz(3).unwrap();
+    let error = cloud.point_at(3).unwrap_err().to_string();
+    assert_eq!(error, "there is no point 3 in a cloud of 3 points; the first is point 0");
     for index in [3, 4, usize::MAX] {
-        assert!(matches!(cloud.point_at(index), Err(Error::OutOfRange { .. })));
+        assert!(matches!(cloud.point_at(index), Err(Error::NoSuchPoint { .. })));
         assert!(cloud.get::<f32>(index, "x").is_err());
         assert!(cloud.set(index, "x", 1.0_f32).is_err());
     }
@@ -253,6 +257,43 @@ fn points_beyond_the_end_are_errors() {
     assert!(matches!(cloud.set_all(0, "x", &[1.0_f32, 2.0]), Err(Error::WrongLen { .. })));
     assert!(matches!(cloud.set_column("x", &[1.0_f32; 2]), Err(Error::WrongLen { .. })));
     assert!(matches!(cloud.set_column("w", &[1.0_f32; 3]), Err(Error::NoSuchField { .. })));
+}
+
+fn points_in_rows_and_columns() {
+    let mut cloud = PointCloud::organized(4, 3, &PointCloud::xyzi_fields()).unwrap();
+    assert_eq!((cloud.width(), cloud.height(), cloud.len()), (4, 3, 12));
+    assert!(cloud.is_organized());
+    for (x, y) in [(0, 0), (3, 0), (0, 2), (3, 2)] {
+        let index = cloud.index_of(x, y).unwrap();
+        assert_eq!((index, cloud.at(x, y).unwrap().index()), (y * 4 + x, y * 4 + x));
+    }
+    for (x, y) in [(4, 0), (0, 3), (usize::MAX, 0), (0, usize::MAX), (4, 2)] {
+        let error = cloud.at(x, y).unwrap_err();
+        assert!(matches!(error, Error::NoSuchPixel { width: 4, height: 3, .. }), "{error}");
+    }
+    for (width, height) in [(0, 0), (0, 12), (12, 0), (5, 2), (usize::MAX, 2), (13, 1)] {
+        let error = cloud.clone().with_columns(width, height).unwrap_err();
+        assert!(matches!(error, Error::NotOrganized { len: 12, .. }), "{error}");
+    }
+    let error = PointCloud::organized(0, 5, &PointCloud::xyz_fields()).unwrap_err();
+    assert_eq!(error.to_string(), "0 points cannot be in 5 rows of 0 columns");
+    assert!(PointCloud::organized(usize::MAX, 2, &PointCloud::xyz_fields()).is_err());
+    // As many as there were leaves them where they are; fewer do not.
+    cloud.set_len(12).unwrap();
+    assert!(cloud.is_organized());
+    cloud.set_len(6).unwrap();
+    assert_eq!((cloud.is_organized(), cloud.width(), cloud.height()), (false, 6, 1));
+    let again = cloud.with_columns(2, 3).unwrap();
+    assert_eq!(again.at(1, 2).unwrap().index(), 5);
+}
+
+fn rows_and_columns_travel_with_the_points() {
+    let cloud = PointCloud::organized(8, 5, &PointCloud::xyz_fields()).unwrap();
+    let same = PointCloud::from_descriptor(&cloud.descriptor().unwrap()).unwrap();
+    assert_eq!((same.width(), same.height(), same.is_organized()), (8, 5, true));
+    let plain = PointCloud::new_xyz(40).unwrap();
+    let same = PointCloud::from_descriptor(&plain.descriptor().unwrap()).unwrap();
+    assert_eq!((same.width(), same.height(), same.is_organized()), (40, 1, false));
 }
 
 fn fewer_points_than_there_is_room_for() {

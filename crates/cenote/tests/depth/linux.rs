@@ -97,7 +97,7 @@ fn what_is_no_depth_is_none() {
 }
 
 fn depths_that_could_not_be_read_back_are_refused() {
-    let refused = |error| matches!(error, Error::ValueRange { .. });
+    let refused = |error| matches!(error, Error::DepthRange { .. });
     for dtype in [DType::F32, DType::U16] {
         let mut depth = heap(2, 2, dtype);
         for wrong in [0.0, -1.0, f32::NAN, f32::INFINITY] {
@@ -110,6 +110,8 @@ fn depths_that_could_not_be_read_back_are_refused() {
     let mut depth = heap(2, 2, DType::U16);
     assert!(refused(depth.set_depth(0, 0, 65.536).unwrap_err()));
     assert!(refused(depth.set_depth(0, 0, 0.0004).unwrap_err()));
+    let text = depth.set_depth(0, 0, 70.0).unwrap_err().to_string();
+    assert!(text.contains("70 m") && text.contains("0.001 to 65.535 m"), "{text}");
     depth.set_depth(0, 0, 65.535).unwrap();
     heap(2, 2, DType::F32).set_depth(0, 0, 1e6).unwrap();
 }

@@ -9,9 +9,10 @@ use cenote::{DType, Image, Tensor, TensorPool, TensorPoolConfig, Topic, TopicCon
 use rustix::net::SocketAddrUnix;
 
 use super::Test;
+use crate::stranger::ring;
 use crate::stranger::wire::{
-    Attached, GONE, HELLO, MORE, REFUSED, Raw, SEGMENT, SUBSCRIBE, SUBSCRIBED, WAKE, WELCOME,
-    borrowed, hello, kind, packet,
+    Attached, GONE, HELLO, MORE, REFUSED, Raw, SEGMENT, SUBSCRIBED, WAKE, WELCOME, borrowed, hello,
+    kind, packet,
 };
 use crate::stranger::{all_are, eventually, filled, pool, pools_dir, unique};
 
@@ -43,11 +44,11 @@ fn alone(pool: &TensorPool) {
 
 fn lengths() {
     let pool = pool(8);
-    let valid = [hello(), vec![0xff; 280]].concat();
-    for len in (0..=64).chain([65, 255, 256, 257, 300]) {
+    let valid = [hello(), vec![0xff; 600]].concat();
+    for len in (0..=64).chain([65, 255, 256, 257, 511, 512, 513, 600]) {
         let raw = Raw::connect(pool.name());
         raw.send(&valid[..len], &[]).unwrap();
-        if (24..=256).contains(&len) {
+        if (24..=512).contains(&len) {
             assert!(Attached::welcomed(raw).is_some(), "{len}");
         } else {
             assert!(raw.is_hung_up(), "{len}");
@@ -95,12 +96,9 @@ fn twice() {
     works(&pool);
 }
 
-/// What somebody says who subscribes to tensors.
+/// What somebody says who subscribes to images.
 fn subscribe() -> Vec<u8> {
-    let mut bytes = packet(SUBSCRIBE, 0, 0);
-    bytes.extend(1_u64.to_ne_bytes()); // a tensor
-    bytes.extend([0; 8 + 8 + 104 + 8]); // size, name, history
-    bytes
+    ring::subscribe(&ring::signature(2, 0, 0, "Image"), 0)
 }
 
 fn both() {

@@ -5,7 +5,7 @@ use cenote::{DType, Error, Tensor, TensorDescriptor, TensorPool, TensorPoolConfi
 use super::Test;
 use super::attacher::works;
 use crate::stranger::process::{self, Peer};
-use crate::stranger::wire::{Attached, Pretender, Raw, hello, path_of};
+use crate::stranger::wire::{Attached, Pretender, REFUSED, Raw, hello, index, kind, path_of};
 use crate::stranger::{Holdings, all_are, eventually, filled, pool, pools_dir, unhex, unique};
 
 pub(crate) const TESTS: &[Test] = &[
@@ -123,6 +123,9 @@ fn storm() {
     works(&pool);
 }
 
+/// What an owner says that has no memory.
+const NO_MEMORY: u32 = 3;
+
 fn poor() {
     let mut owner = Peer::start("poor");
     let name = unique();
@@ -133,7 +136,11 @@ fn poor() {
     crowd.iter().for_each(|raw| drop(raw.send(&hello(), &[])));
     for raw in &crowd {
         // A hello that was not read makes the hang-up a reset.
-        let told = raw.recv().map(drop).or_else(|error| match error.kind() {
+        let answer = raw.recv().inspect(|(bytes, _)| {
+            let refused = !bytes.is_empty() && kind(bytes) == REFUSED;
+            assert!(!refused || index(bytes) != NO_MEMORY, "it has memory enough");
+        });
+        let told = answer.map(drop).or_else(|error| match error.kind() {
             std::io::ErrorKind::ConnectionReset => Ok(()),
             _ => Err(error),
         });

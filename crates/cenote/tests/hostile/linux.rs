@@ -2,6 +2,8 @@ mod attacher;
 mod descriptor;
 mod flood;
 mod kernel;
+mod lender;
+mod observer;
 mod owner;
 mod publisher;
 mod row;
@@ -38,6 +40,8 @@ pub(crate) fn main() -> ExitCode {
         descriptor::TESTS,
         subscriber::TESTS,
         publisher::TESTS,
+        lender::TESTS,
+        observer::TESTS,
     ];
     let trials = tests.iter().flat_map(|tests| tests.iter()).map(trial).collect();
     libtest_mimic::run(&args, trials).exit_code()

@@ -277,7 +277,7 @@ fn steps() {
     eventually("the owner is gone", || !pool.is_alive());
     for slot in [1, 7] {
         let refused = pool.import(&descriptor(UID, 0, slot)).unwrap_err();
-        assert!(matches!(refused, Error::AttachRefused { .. }), "{refused}");
+        assert!(matches!(refused, Error::PoolClosed { .. }), "{refused}");
     }
 }
 

@@ -8,7 +8,8 @@ use rustix::fs::FallocateFlags;
 
 use super::Test;
 use crate::stranger::ring::{
-    ARMED, HEAD, LEN, ROW, Subscription, TAKEN, connect, read, signature, subscribe, u64s, write,
+    ARMED, HEAD, LEN, ROW, SIGNATURE, Subscription, TAKEN, connect, read, signature, subscribe,
+    u64s, write,
 };
 use crate::stranger::wire::{HELLO, MISMATCH, SUBSCRIBE, SUBSCRIBED, WAKE, hello, kind, packet};
 use crate::stranger::{Random, eventually, unique};
@@ -81,27 +82,30 @@ fn read_only() {
     works(&topic);
 }
 
+/// The bytes of what a subscriber says.
+const WHOLE: usize = 24 + SIGNATURE + 8;
+
 fn lengths() {
     let topic = topic(Policy::KeepLast);
     let whole = [subscribe(&u64s(), u64::MAX), vec![0xff; 60]].concat();
-    for len in (1..=200).chain([219]) {
+    for len in (1..=520).chain([531]) {
         let raw = connect(topic.name());
         raw.send(&whole[..len], &[]).unwrap();
-        if len == 160 {
+        if len == WHOLE {
             assert!(Subscription::welcomed(raw).is_some());
         } else {
             assert!(raw.is_hung_up(), "{len}");
         }
     }
     for other in [0, SUBSCRIBED, MISMATCH, 99, u32::MAX] {
-        let mut bytes = whole[..160].to_vec();
+        let mut bytes = whole[..WHOLE].to_vec();
         bytes[8..12].copy_from_slice(&other.to_ne_bytes());
         let raw = connect(topic.name());
         raw.send(&bytes, &[]).unwrap();
         assert!(raw.is_hung_up(), "{other}");
     }
     // Twice, or both an attacher and a subscriber.
-    for second in [whole[..160].to_vec(), hello(), packet(SUBSCRIBE, 0, 0)] {
+    for second in [whole[..WHOLE].to_vec(), hello(), packet(SUBSCRIBE, 0, 0)] {
         let subscription = Subscription::to(topic.name());
         subscription.raw.send(&second, &[]).unwrap();
         if second != hello() {
@@ -110,7 +114,7 @@ fn lengths() {
     }
     let raw = connect(topic.name());
     raw.send(&packet(HELLO, 0, 0), &[]).unwrap();
-    raw.send(&whole[..160], &[]).unwrap();
+    raw.send(&whole[..WHOLE], &[]).unwrap();
     assert!(raw.is_hung_up());
     works(&topic);
     alone(&topic);
@@ -123,8 +127,8 @@ fn mismatch() {
     garbage.iter_mut().for_each(|byte| *byte = random.next().to_ne_bytes()[0]);
     let others = [
         garbage,
-        vec![0; 128],
-        vec![0xff; 128],
+        vec![0; SIGNATURE],
+        vec![0xff; SIGNATURE],
         signature(0, 8, 8, "i64"),
         signature(0, 4, 8, "u64"),
         signature(0, 8, 16, "u64"),

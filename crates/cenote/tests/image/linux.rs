@@ -27,6 +27,7 @@ pub(crate) const TESTS: &[Test] = tests![
     another_process_sees_pixels_and_header_without_a_copy
     a_region_is_seen_elsewhere_too
     a_descriptor_of_something_else_is_refused
+    images_and_regions_that_cannot_be_are_told_in_pixels
     a_new_image_is_black_even_where_memory_was_used
     an_image_in_a_pool_of_ones_own
     a_process_that_exits_leaves_nothing
@@ -345,11 +346,33 @@ fn a_region_is_seen_elsewhere_too() {
     region.to_contiguous().unwrap().descriptor().unwrap();
 }
 
+fn images_and_regions_that_cannot_be_are_told_in_pixels() {
+    for (width, height) in [(0, 4), (4, 0)] {
+        let text = format!("an image of {width}x{height} has no pixels");
+        assert_eq!(Image::new(width, height, PixelFormat::Rgb8).unwrap_err().to_string(), text);
+        let depth = cenote::DepthImage::new(height, width, cenote::DType::F32).unwrap_err();
+        assert_eq!(depth.to_string(), text);
+    }
+    for format in [PixelFormat::Rgb8, PixelFormat::Nv12] {
+        let image = heap(8, 4, format, 1);
+        for (x, y, width, height) in
+            [(4, 0, 6, 2), (0, 2, 2, 4), (8, 0, 2, 2), (usize::MAX, 0, 2, 2)]
+        {
+            let error = image.roi(x, y, width, height).unwrap_err();
+            assert!(matches!(error, Error::NoSuchRoi { image: (8, 4), .. }), "{error}");
+        }
+        assert!(matches!(image.roi(0, 0, 0, 2), Err(Error::EmptyImage { .. })));
+    }
+    let text = heap(8, 4, PixelFormat::Rgb8, 1).roi(4, 0, 6, 2).unwrap_err().to_string();
+    assert_eq!(text, "the 6x2 pixels from (4, 0) on are not all in an image of 8x4");
+}
+
 fn a_descriptor_of_something_else_is_refused() {
     let image = Image::new(8, 8, PixelFormat::Grey).unwrap();
     let described = image.descriptor().unwrap();
     let refused = PointCloud::from_descriptor(&described).unwrap_err();
     assert!(matches!(refused, Error::WrongKind { asked: "PointCloud", found: "Image" }));
+    assert_eq!(refused.to_string(), "`PointCloud` was asked for, but the descriptor is for Image");
     let tensor = Tensor::from_descriptor(&described).unwrap();
     assert_eq!(tensor.format(), Some(PixelFormat::Grey));
     let described = tensor.descriptor().unwrap();

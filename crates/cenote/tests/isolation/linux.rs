@@ -1,6 +1,7 @@
 mod cgroup;
 mod container;
 mod stopped;
+mod topic;
 mod user;
 
 use std::os::unix::fs::PermissionsExt;
@@ -24,6 +25,10 @@ pub(crate) fn main() -> ExitCode {
             user::crowd();
             return ExitCode::SUCCESS;
         }
+        Ok(topic::TOPIC) => {
+            topic::child();
+            return ExitCode::SUCCESS;
+        }
         Ok("unlocked") => {
             user::unlocked();
             return ExitCode::SUCCESS;
@@ -43,7 +48,7 @@ pub(crate) fn main() -> ExitCode {
     if !args.list {
         publish_program(&dir.0);
     }
-    let tests = [user::TESTS, container::TESTS, cgroup::TESTS, stopped::TESTS];
+    let tests = [user::TESTS, topic::TESTS, container::TESTS, cgroup::TESTS, stopped::TESTS];
     let trials = tests.iter().flat_map(|tests| tests.iter()).map(trial).collect();
     libtest_mimic::run(&args, trials).exit_code()
 }

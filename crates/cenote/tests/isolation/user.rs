@@ -28,11 +28,11 @@ pub(crate) const TESTS: &[Test] = &[
     ("descriptors_unread_up_to_the_kernels_limit_hurt_only_for_as_long", inflight),
 ];
 
-const NOBODY: u32 = 65534;
-const GROUP: u32 = 54321;
+pub(super) const NOBODY: u32 = 65534;
+pub(super) const GROUP: u32 = 54321;
 
 /// Makes a command run as `nobody`, with one more group.
-fn as_nobody<'a>(command: &'a mut Command, gid: u32, extra: &[u32]) -> &'a mut Command {
+pub(super) fn as_nobody<'a>(command: &'a mut Command, gid: u32, extra: &[u32]) -> &'a mut Command {
     let extra = extra.to_vec();
     // SAFETY: plain system calls between fork and exec; the vector was made before.
     unsafe { command.pre_exec(move || become_nobody(gid, &extra)) }

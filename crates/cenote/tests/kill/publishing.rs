@@ -7,8 +7,8 @@ use std::time::Instant;
 use cenote::{Policy, Tensor, Topic, TopicConfig};
 
 use super::nursery::{Nursery, Victim};
-use super::scene::{Scene, Which, proceed, wait_until};
-use super::speaker::{DEPTH, END, FIRST, PATIENCE, send, take_rest, topic, value};
+use super::scene::{Scene, Which, check_succession_of, proceed, wait_until};
+use super::speaker::{DEPTH, END, FIRST, LENT, PATIENCE, send, take_rest, topic, value};
 use super::tracer::sleeps;
 
 /// The topic that victims publish.
@@ -91,6 +91,8 @@ pub(crate) struct Publishing {
     /// This process takes them after the victim died.
     late: bool,
     listener_sleeps: bool,
+    /// The victim sends what lies in another pool of its own.
+    lends: bool,
     polling: Topic<Tensor>,
     held: Option<Tensor>,
     listener: Listener,
@@ -106,6 +108,7 @@ impl Publishing {
             before,
             late: false,
             listener_sleeps: false,
+            lends: false,
             polling,
             held: None,
             listener,
@@ -114,6 +117,10 @@ impl Publishing {
 
     pub(crate) fn late(task: &'static str, before: u8) -> Publishing {
         Publishing { late: true, ..Publishing::new(task, before) }
+    }
+
+    pub(crate) fn lending(task: &'static str, before: u8) -> Publishing {
+        Publishing { lends: true, ..Publishing::new(task, before) }
     }
 
     pub(crate) fn to_a_sleeper(task: &'static str, before: u8) -> Publishing {
@@ -200,6 +207,9 @@ impl Scene for Publishing {
         drop(successor);
         assert_eq!(take_rest(&self.polling, 0), []);
         self.listener.drain();
+        if self.lends {
+            check_succession_of(LENT);
+        }
     }
 }
 

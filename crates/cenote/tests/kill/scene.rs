@@ -8,7 +8,7 @@ use cenote::{DType, Error, Tensor, TensorPool};
 
 use super::nursery::{Nursery, Victim};
 use super::publishing::{LettingIn, Publishing, Reappearing};
-use super::subscribing::{Awaited, Greeting, PassingOn, Subscribing};
+use super::subscribing::{Awaited, Borrowing, Greeting, PassingOn, Subscribing};
 use super::tracer::Stop;
 use super::victim::{LEN, SLOTS, all_are, config, filled, hex, unhex};
 use crate::stranger::wire::{Attached, MORE, SEGMENT, kind, packet};
@@ -80,11 +80,16 @@ pub(crate) const SCENES: &[Named] = &[
     ("publisher_sends_to_a_sleeper", || Box::new(Publishing::to_a_sleeper("send", 3))),
     ("publisher_waits", || Box::new(Publishing::late("send-blocked", 2))),
     ("publisher_leaves", || Box::new(Publishing::late("leave", 2))),
+    ("publisher_adopts", || Box::new(Publishing::new("send-adopted", 3))),
+    ("publisher_lends_another_pool", || Box::new(Publishing::lending("send-lent", 3))),
     ("publisher_lets_in", || Box::new(LettingIn::default())),
     ("publisher_makes_its_socket_anew", || Box::new(Reappearing::new())),
     ("subscriber_subscribes", || Box::new(Subscribing::new("subscribe"))),
     ("subscriber_finds_nothing", || Box::new(Subscribing::new("recv-nothing"))),
     ("subscriber_receives", || Box::new(Subscribing::new("recv"))),
+    ("subscriber_receives_from_a_lent_pool", || Box::new(Subscribing::lent("recv"))),
+    ("subscriber_drops_what_was_lent", || Box::new(Subscribing::lent("drop-received"))),
+    ("subscriber_borrows", || Box::new(Borrowing(Subscribing::new("borrow")))),
     ("subscriber_sleeps", || Box::new(Subscribing::new("recv-sleeping"))),
     ("subscriber_drops", || Box::new(Subscribing::new("drop-received"))),
     ("subscriber_leaves", || Box::new(Subscribing::new("unsubscribe"))),
@@ -272,9 +277,13 @@ const NAME: &str = "victim";
 
 /// A dead owner's pool is not there, and whoever wants its name gets it.
 fn check_succession() {
-    let gone = TensorPool::open(NAME);
+    check_succession_of(NAME);
+}
+
+pub(crate) fn check_succession_of(name: &str) {
+    let gone = TensorPool::open(name);
     assert!(matches!(gone, Err(Error::NoSuchPool { .. })), "{gone:?}");
-    let pool = TensorPool::new(NAME, config()).unwrap();
+    let pool = TensorPool::new(name, config()).unwrap();
     check_capacity(&pool, SLOTS);
 }
 

@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use cenote::{DType, Policy, Tensor, Topic, TopicConfig};
+use cenote::{Policy, Tensor, TensorMemory, TensorPool, Topic, TopicConfig};
 
 use super::tracer::mark;
 use super::victim::{LEN, all_are, config, filled, hear, operation, say};
@@ -91,6 +91,9 @@ pub(crate) fn run(words: &[&str]) {
         ["listener", name] => listener(name),
         ["send-first", name] => send_first(name),
         ["send", name] => send_another(name, Policy::KeepLast),
+        ["send-adopted", name] => send_adopted(name),
+        ["send-lent", name] => send_lent(name),
+        ["borrow", name] => borrow(name),
         ["send-blocked", name] => send_blocked(name),
         ["leave", name] => leave(name),
         ["let-in", name] => let_in(name),
@@ -111,8 +114,21 @@ pub(crate) fn run(words: &[&str]) {
 /// Begins to publish, and copies what others could not see.
 fn send_first(name: &str) {
     let topic = topic(name, FEW, Policy::KeepLast);
-    let mut message = Tensor::options().create(&[LEN], DType::U8).unwrap();
-    message.map_mut().unwrap().as_mut_slice::<u8>().unwrap().fill(FIRST);
+    let message = unpooled(TensorMemory::Mem, FIRST);
+    operation(|| topic.send(&message).unwrap());
+}
+
+/// A tensor in memory of its own.
+fn unpooled(memory: TensorMemory, value: u8) -> Tensor {
+    Tensor::options().memory(memory).create_from_slice(&[value; LEN], &[LEN]).unwrap()
+}
+
+/// Makes memory part of its pool, and of what its subscribers have.
+fn send_adopted(name: &str) {
+    let topic = publisher(name, Policy::KeepLast);
+    (0..3).for_each(|n| send(&topic, FIRST + n));
+    let message = unpooled(TensorMemory::Shm, FIRST + 3);
+    mark();
     operation(|| topic.send(&message).unwrap());
 }
 
@@ -129,6 +145,19 @@ fn send_another(name: &str, policy: Policy) {
     let topic = publisher(name, policy);
     (0..3).for_each(|n| send(&topic, FIRST + n));
     let message = filled(topic.pool().unwrap(), FIRST + 3);
+    mark();
+    operation(|| topic.send(&message).unwrap());
+}
+
+/// A pool of a victim that is not that of its topic.
+pub(crate) const LENT: &str = "lent";
+
+/// What it sends lies in a pool that nobody has heard of.
+fn send_lent(name: &str) {
+    let (topic, pool) =
+        (publisher(name, Policy::KeepLast), TensorPool::new(LENT, config()).unwrap());
+    (0..3).for_each(|n| send(&topic, FIRST + n));
+    let message = filled(&pool, FIRST + 3);
     mark();
     operation(|| topic.send(&message).unwrap());
 }
@@ -215,6 +244,12 @@ fn unsubscribe(name: &str) {
 fn greet(name: &str) {
     let topic = topic(name, FEW, Policy::KeepLast);
     topic.subscribe().unwrap();
+    mark();
+}
+
+/// Leaves it to the service thread.
+fn borrow(name: &str) {
+    let _topic = subscriber(name);
     mark();
 }
 

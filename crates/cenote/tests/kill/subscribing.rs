@@ -3,13 +3,13 @@
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use cenote::{Policy, Tensor, Topic};
+use cenote::{Policy, Tensor, TensorPool, Topic};
 
 use super::nursery::Victim;
 use super::publishing::{Listener, SAMPLE, check_heard, succeed};
 use super::scene::{Scene, Which, check_capacity, proceed, wait_until};
-use super::speaker::{DEPTH, FIRST, PATIENCE, send, topic};
-use super::victim::SLOTS;
+use super::speaker::{DEPTH, FIRST, LENT, PATIENCE, send, topic};
+use super::victim::{SLOTS, config, filled};
 
 /// The topic that this process publishes.
 const NAME: &str = "survivor";
@@ -24,6 +24,8 @@ const ALL: usize = 4000;
 pub(crate) struct Subscribing {
     task: &'static str,
     publisher: Topic<Tensor>,
+    /// What the victim is sent lies here, if there is one.
+    lent: Option<TensorPool>,
     listener: Listener,
 }
 
@@ -33,7 +35,21 @@ impl Subscribing {
         publisher.advertise().unwrap();
         let listener = Listener::new(NAME);
         assert_eq!(publisher.wait_for_subscribers(1, PATIENCE).unwrap(), 1);
-        Subscribing { task, publisher, listener }
+        Subscribing { task, publisher, lent: None, listener }
+    }
+
+    /// The same with another pool, which is lent to a new subscriber as it comes.
+    pub(crate) fn lent(task: &'static str) -> Subscribing {
+        let lent = TensorPool::new(LENT, config()).unwrap();
+        Subscribing { lent: Some(lent), ..Subscribing::new(task) }
+    }
+
+    /// Sends what the victim is to take.
+    fn send_next(&self, value: u8) {
+        match &self.lent {
+            Some(pool) => self.publisher.send(&filled(pool, value)).unwrap(),
+            None => send(&self.publisher, value),
+        }
     }
 
     /// The others hear all, and every slot that is not in the ring can be had.
@@ -45,6 +61,11 @@ impl Subscribing {
         // Pushes out what the victim may have been sent.
         send(&self.publisher, FIRST);
         check_capacity(self.publisher.pool().unwrap(), SLOTS - DEPTH);
+        if let Some(lent) = &self.lent {
+            // The listener has it, and nobody else.
+            wait_until(|| lent.stats().unwrap().attachers <= 1);
+            check_capacity(lent, SLOTS);
+        }
     }
 }
 
@@ -56,13 +77,14 @@ impl Scene for Subscribing {
     fn prepared(&mut self, victim: &mut Victim<'_>) {
         let next = FIRST + 1;
         match self.task {
-            "recv" => send(&self.publisher, next),
+            "recv" => self.send_next(next),
             "drop-received" => {
-                send(&self.publisher, next);
+                self.send_next(next);
                 proceed(victim);
                 // Only the victim holds it.
                 (1..=4).for_each(|n| send(&self.publisher, next + n));
-                assert_eq!(self.publisher.pool().unwrap().stats().unwrap().retired, 1);
+                let pool = self.lent.as_ref().unwrap_or(self.publisher.pool().unwrap());
+                assert_eq!(pool.stats().unwrap().retired, 1);
                 proceed(victim);
             }
             _ => {}
@@ -75,6 +97,34 @@ impl Scene for Subscribing {
 
     fn after(&mut self, _said: &[String]) {
         self.check();
+    }
+}
+
+/// The victim's service thread is told of a pool that is lent to it.
+pub(crate) struct Borrowing(pub(crate) Subscribing);
+
+impl Scene for Borrowing {
+    fn before(&mut self) -> String {
+        // A new one each time, of which nobody has heard.
+        self.0.lent = Some(TensorPool::new(LENT, config()).unwrap());
+        self.0.before()
+    }
+
+    fn thread(&self) -> Which {
+        Which::Service
+    }
+
+    fn trigger(&mut self) {
+        self.0.send_next(FIRST + 1);
+    }
+
+    fn sample(&self) -> usize {
+        SAMPLE
+    }
+
+    fn after(&mut self, said: &[String]) {
+        self.0.after(said);
+        self.0.lent = None;
     }
 }
 
@@ -100,7 +150,7 @@ impl Scene for Awaited {
     fn prepared(&mut self, _victim: &mut Victim<'_>) {
         send(&self.publisher, FIRST);
         let publisher = self.publisher.clone();
-        let message = super::victim::filled(publisher.pool().unwrap(), FIRST + 1);
+        let message = filled(publisher.pool().unwrap(), FIRST + 1);
         assert!(publisher.try_send(&message).is_err(), "the victim is in the way");
         self.sending = Some(std::thread::spawn(move || publisher.send(&message)));
         let sending = self.sending.as_ref().unwrap();

@@ -248,7 +248,8 @@ fn files() -> Vec<String> {
 }
 
 fn list(dir: &Path, found: &mut Vec<String>) {
-    for entry in std::fs::read_dir(dir).unwrap().flatten() {
+    // A topic's directory goes with the last who used it.
+    for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
         if entry.file_type().unwrap().is_dir() {
             list(&entry.path(), found);
         } else {

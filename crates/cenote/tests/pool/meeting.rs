@@ -15,6 +15,7 @@ pub(crate) const TESTS: &[Test] = &[
     ("a_bad_namespace_is_named", bad_namespace),
     ("a_pool_that_cannot_be_made_leaves_nothing", failed),
     ("a_closed_pool_stays_gone", closed),
+    ("whoever_is_attached_to_a_closed_pool_is_told_so", told),
     ("a_vanished_directory_is_made_again_where_it_was", moved),
     ("a_socket_is_shown_only_with_its_mode", modes),
     ("what_one_process_may_hold_is_counted_in_slots", limit),
@@ -130,6 +131,19 @@ fn closed() {
         eventually(|| file.exists());
         assert!(!path.exists(), "a closed pool came back");
     }
+}
+
+fn told() {
+    let pool = pool(TensorPoolConfig::small());
+    let attached = TensorPool::open(pool.name()).unwrap();
+    let tensor = filled(&pool, 1000, 4);
+    let descriptor = tensor.descriptor().unwrap();
+    assert!(all_are(&attached.import(&descriptor).unwrap(), 4));
+    drop((tensor, pool));
+    eventually(|| !attached.is_alive());
+    let error = attached.import(&descriptor).unwrap_err();
+    assert!(matches!(error, Error::PoolClosed { .. }), "{error}");
+    assert!(error.to_string().contains(attached.name()), "{error}");
 }
 
 pub(crate) fn eventually(holds: impl Fn() -> bool) {

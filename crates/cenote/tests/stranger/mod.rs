@@ -120,7 +120,7 @@ impl Holdings {
         let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
         Holdings {
             fds: std::fs::read_dir("/proc/self/fd").unwrap().count(),
-            maps: maps.lines().filter(|line| line.contains("memfd:")).count(),
+            maps: maps.lines().filter(|line| is_shared(line)).count(),
         }
     }
 
@@ -140,6 +140,10 @@ impl Holdings {
             std::thread::sleep(Duration::from_millis(10));
         }
     }
+}
+
+fn is_shared(mapping: &str) -> bool {
+    mapping.contains("memfd:") || mapping.contains("dmabuf:")
 }
 
 fn names() -> String {

@@ -28,6 +28,9 @@ pub(crate) const LEN: usize = 2;
 pub(crate) const ROW_SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW);
 pub(crate) const SEALS: SealFlags = ROW_SEALS.union(SealFlags::FUTURE_WRITE);
 
+/// The bytes of a signature.
+pub(crate) const SIGNATURE: usize = 440;
+
 /// What a topic carries: its kind, 0 for plain data, and that.
 pub(crate) fn signature(kind: u32, align: u32, size: u64, name: &str) -> Vec<u8> {
     let mut bytes = kind.to_ne_bytes().to_vec();
@@ -35,7 +38,7 @@ pub(crate) fn signature(kind: u32, align: u32, size: u64, name: &str) -> Vec<u8>
     bytes.extend(size.to_ne_bytes());
     bytes.extend((name.len() as u64).to_ne_bytes());
     bytes.extend(name.bytes());
-    bytes.resize(128, 0);
+    bytes.resize(SIGNATURE, 0);
     bytes
 }
 

@@ -25,6 +25,7 @@ pub(crate) const WAKE: u32 = 7;
 pub(crate) const SUBSCRIBE: u32 = 8;
 pub(crate) const SUBSCRIBED: u32 = 9;
 pub(crate) const MISMATCH: u32 = 10;
+pub(crate) const LENT: u32 = 13;
 
 /// How many segments a welcome has room for.
 pub(crate) const MAX_SEGMENTS: usize = 192;
@@ -182,6 +183,13 @@ impl Raw {
             }
         }
     }
+}
+
+/// Two ends of one connection.
+pub(crate) fn pair() -> (Raw, OwnedFd) {
+    let (kind, flags) = (SocketType::SEQPACKET, SocketFlags::CLOEXEC);
+    let (ours, theirs) = net::socketpair(AddressFamily::UNIX, kind, flags, None).unwrap();
+    (Raw(ours), theirs)
 }
 
 /// A stranger that was let in.

@@ -139,7 +139,8 @@ fn closes() {
 
 fn sockets(name: &str) -> Vec<std::path::PathBuf> {
     let dir = std::path::PathBuf::from(std::env::var_os("CENOTE_DIR").unwrap());
-    let entries = std::fs::read_dir(dir.join("default/topics").join(name)).unwrap();
+    // The directory itself goes with the last to leave.
+    let entries = std::fs::read_dir(dir.join("default/topics").join(name)).into_iter().flatten();
     let paths = entries.map(|entry| entry.unwrap().path());
     paths.filter(|path| path.to_string_lossy().contains('@')).collect()
 }

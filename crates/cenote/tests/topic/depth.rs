@@ -142,14 +142,15 @@ fn wrap() {
 
 /// The ring would hold more tensors than the pool has slots for.
 fn gives_way() {
-    let pool = TensorPoolConfig { max_slots: 4, ..TensorPoolConfig::small() };
+    // Four of the messages fill it.
+    let pool = TensorPoolConfig { pool_size: 16384, growth: 16384, ..TensorPoolConfig::small() };
     let topic: Topic<Tensor> =
         Topic::with_config(&unique(), TopicConfig { pool, ..TopicConfig::default() }).unwrap();
     let heap = TensorOptions::new().memory(TensorMemory::Mem);
     for number in 0..20_u64 {
         let mut tensor = match number % 2 {
-            0 => topic.alloc_tensor(&[1], DType::U64).unwrap(),
-            _ => heap.clone().create(&[1], DType::U64).unwrap(),
+            0 => topic.alloc_tensor(&[512], DType::U64).unwrap(),
+            _ => heap.clone().create(&[512], DType::U64).unwrap(),
         };
         tensor.map_mut().unwrap().as_mut_slice::<u64>().unwrap()[0] = number;
         topic.send(&tensor).unwrap();
@@ -160,4 +161,5 @@ fn gives_way() {
     assert!(!received.is_empty() && received.is_sorted());
     assert_eq!(received.last(), Some(&19));
     assert_eq!(received.len() as u64 + topic.missed(), 20);
+    assert!(topic.missed() >= 16, "{}", topic.missed());
 }

@@ -36,7 +36,7 @@ fn in_child(act: impl FnOnce() -> bool) {
 }
 
 fn is_forked<T>(result: cenote::Result<T>) -> bool {
-    result.is_err_and(|error| matches!(error, Error::Forked { .. }))
+    result.is_err_and(|error| matches!(error, Error::ForkedTopic { .. }))
 }
 
 fn inherited() {
@@ -53,7 +53,8 @@ fn inherited() {
         let waiting = is_forked(topic.wait())
             && is_forked(topic.recv_timeout(Duration::from_secs(5)))
             && is_forked(topic.fd())
-            && topic.iter().next().is_none();
+            && topic.iter().next().is_none()
+            && (0..2).all(|_| is_forked(topic.last_error().map_or(Ok(()), Err)));
         let sending = is_forked(topic.send(&message))
             && is_forked(topic.try_send(&message))
             && is_forked(topic.alloc_tensor(&[1], cenote::DType::U8))
@@ -96,6 +97,7 @@ fn unused() {
             && is_forked(topic.advertise())
             && is_forked(topic.subscribe())
             && topic.recv().is_none()
+            && is_forked(topic.last_error().map_or(Ok(()), Err))
             && is_forked(topic.wait())
     });
     topic.send(&2).unwrap();

@@ -37,6 +37,7 @@ pub(crate) fn stamped(topic: &Topic<Image>, stamp: Stamp) -> cenote::Result<Imag
     for (page, at) in places(bytes.len()).enumerate() {
         bytes[at..at + 8].copy_from_slice(&stamp.word(page));
     }
+    drop(map);
     image.set_stamp_ns(stamp.publisher);
     image.set_seq(stamp.number);
     Ok(image)

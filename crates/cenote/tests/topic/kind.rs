@@ -17,7 +17,11 @@ pub(crate) const TESTS: &[Test] = &[
     ("plain_data_of_every_size_travels", plain),
     ("every_kind_of_tensor_travels", tensors),
     ("a_mismatch_is_told_with_both_sides", mismatch),
+    ("structs_whose_fields_differ_are_told_apart", fields),
     ("a_mismatch_is_told_to_whoever_waits", mismatch_while_waiting),
+    ("a_mismatch_is_told_to_whoever_polls", mismatch_while_polling),
+    ("every_publisher_of_something_else_is_told_of", mismatches),
+    ("what_keeps_a_topic_from_starting_is_told_to_whoever_polls", start),
     ("a_mismatch_hides_nobody_else", mismatch_and_match),
     ("whoever_takes_tensors_takes_images", tensor_of_image),
     ("a_name_has_one_form", names),
@@ -92,6 +96,24 @@ fn mismatch() {
     }
 }
 
+/// Of the same name, size and alignment.
+fn fields() {
+    let name = unique();
+    let mut right = publisher("pose", &name, "");
+    let mut same = subscriber("pose", &name, "");
+    assert_eq!(right.ask("subscribers 1"), "1");
+    assert_eq!((right.ask("send 3 5"), same.ask("take 2")), ("ok".into(), "3 4".into()));
+    let theirs = "Pose { x: u32 at 0, y: u32 at 4 } (8 bytes, aligned to 4)";
+    for (wrong, ours) in [
+        ("swapped", "Pose { y: u32 at 0, x: u32 at 4 } (8 bytes, aligned to 4)"),
+        ("retyped", "Pose { x: u32 at 0, y: i32 at 4 } (8 bytes, aligned to 4)"),
+    ] {
+        tells(&peer(wrong, &name, "").ask("subscribe"), &name, &right, [ours, theirs]);
+        tells(&peer(wrong, &name, "").ask("advertise"), &name, &right, [ours, theirs]);
+        tells(&peer(wrong, &name, "").ask("wait"), &name, &right, [ours, theirs]);
+    }
+}
+
 /// Whoever waits already learns of it, instead of waiting for ever.
 fn mismatch_while_waiting() {
     for how in ["wait", "timeout 1000000"] {
@@ -110,6 +132,54 @@ fn mismatch_while_waiting() {
     assert!(topic.recv().is_none());
     let error = topic.recv_timeout(Duration::from_millis(1)).unwrap_err();
     assert!(matches!(error, Error::TypeMismatch { .. }), "{error}");
+}
+
+fn mismatch_while_polling() {
+    let name = unique();
+    let publisher = publisher("image", &name, "");
+    for how in ["recv", "latest"] {
+        let mut polling = peer("u64", &name, "");
+        assert_eq!((polling.ask("error"), polling.ask(how)), ("none".into(), "none".into()));
+        tells(&polling.ask("error"), &name, &publisher, ["u64", "Image"]);
+        assert_eq!(polling.ask("error"), "none", "told once");
+    }
+    let topic = topic::<u64>(&name, "");
+    assert_eq!(topic.iter().next(), None);
+    tells(&topic.last_error().unwrap().to_string(), &name, &publisher, ["u64", "Image"]);
+}
+
+fn mismatches() {
+    let name = unique();
+    let publishers = [publisher("image", &name, ""), publisher("image", &name, "")];
+    let topic = topic::<u64>(&name, "");
+    let mut told = Vec::new();
+    eventually("both are told of", || {
+        told.extend(
+            topic.subscribe().err().or_else(|| topic.last_error()).map(|error| error.to_string()),
+        );
+        told.len() == 2
+    });
+    told.sort_by_key(|text| !text.contains(&publishers[0].pid().to_string()));
+    tells(&told[0], &name, &publishers[0], ["u64", "Image"]);
+    tells(&told[1], &name, &publishers[1], ["u64", "Image"]);
+    assert!(topic.last_error().is_none());
+}
+
+fn start() {
+    let file = std::env::temp_dir().join(unique());
+    std::fs::write(&file, "no directory").unwrap();
+    let mut command = std::process::Command::new(std::env::current_exe().unwrap());
+    command.env(ROLE, format!("talk u64 {}", unique())).env(cenote::DIR_ENV, &file);
+    let mut peer = Peer::run(&mut command);
+    for how in ["recv", "latest"] {
+        assert_eq!((peer.ask(how), peer.ask("error") == "none"), ("none".into(), false));
+        assert_eq!(peer.ask("error"), "none", "told once");
+    }
+    assert_eq!(peer.ask("recv"), "none");
+    let shown = file.to_string_lossy().into_owned();
+    assert!(peer.ask("error").contains(&shown));
+    assert!(peer.ask("wait").contains(&shown));
+    std::fs::remove_file(&file).unwrap();
 }
 
 fn mismatch_and_match() {
@@ -169,6 +239,14 @@ fn configs() {
         let error = with(TopicConfig { depth, ..TopicConfig::default() }).unwrap_err();
         assert!(matches!(error, Error::BadConfig { field: "depth", .. }), "{error}");
     }
+    let of_tensors = |depth, max_slots| {
+        let pool = TensorPoolConfig { max_slots, ..TensorPoolConfig::small() };
+        let config = TopicConfig { depth, pool, ..TopicConfig::default() };
+        Topic::<Tensor>::with_config(&unique(), config).map(drop)
+    };
+    of_tensors(15, 16).unwrap();
+    let error = of_tensors(16, 16).unwrap_err();
+    assert!(error.to_string().contains("max_slots"), "{error}");
     let pool = TensorPoolConfig { slot_alignment: 3, ..TensorPoolConfig::small() };
     let error = with(TopicConfig { pool, ..TopicConfig::default() }).unwrap_err();
     assert!(matches!(error, Error::BadConfig { field: "slot_alignment", .. }), "{error}");

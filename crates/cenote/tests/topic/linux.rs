@@ -5,6 +5,8 @@ mod fork;
 mod forward;
 mod frame;
 mod kind;
+mod lend;
+mod observe;
 mod policy;
 mod residue;
 mod sample;
@@ -41,11 +43,13 @@ pub(crate) fn main() -> ExitCode {
         policy::TESTS,
         kind::TESTS,
         forward::TESTS,
+        lend::TESTS,
         thread::TESTS,
         sleep::TESTS,
         fork::TESTS,
         residue::TESTS,
         crowd::TESTS,
+        observe::TESTS,
     ];
     let trials = tests.iter().flat_map(|tests| tests.iter()).map(trial).collect();
     libtest_mimic::run(&args, trials).exit_code()
@@ -76,6 +80,7 @@ fn child(role: &str) {
         arrival::ROLES,
         seed::ROLES,
         forward::ROLES,
+        lend::ROLES,
         sleep::ROLES,
         residue::ROLES,
         crowd::ROLES,

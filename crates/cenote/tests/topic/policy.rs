@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use cenote::{Error, Policy, Tensor, Topic, TopicConfig};
+use cenote::{DType, Error, Policy, Tensor, TensorMemory, Topic, TopicConfig};
 
 use super::Test;
 use super::talk::{LONG, config, drain, publisher, range, send, subscriber, take, topic};
@@ -14,6 +14,7 @@ pub(crate) const TESTS: &[Test] = &[
     ("blocking_ends_when_the_slow_subscriber_is_killed", killed),
     ("blocking_ends_when_a_message_is_taken", taken),
     ("a_full_queue_rejects_and_names_the_slow_subscriber", reject),
+    ("what_is_rejected_is_not_copied_first", not_copied),
     ("try_send_never_waits", try_send),
     ("a_topic_waits_for_itself_too", own),
     ("a_stopped_subscriber_slows_nobody", stopped),
@@ -160,6 +161,17 @@ fn own() {
         assert_eq!(take(&topic, 200), (0..200).collect::<Vec<_>>());
     });
     assert_eq!(topic.missed(), 0);
+}
+
+fn not_copied() {
+    let topic = topic::<Tensor>(&unique(), "depth=2,reject");
+    topic.subscribe().unwrap();
+    let heap = Tensor::options().memory(TensorMemory::Mem).create(&[1000], DType::U64).unwrap();
+    (0..2).for_each(|_| topic.send(&heap).unwrap());
+    let error = topic.send(&heap).unwrap_err();
+    assert!(matches!(error, Error::SlowSubscriber { .. }), "{error}");
+    assert!(error.to_string().ends_with("has not taken its messages"), "{error}");
+    assert_eq!(topic.stats().copies[0].count, 2);
 }
 
 fn blamed_itself(sent: cenote::Result<()>) {

@@ -2,12 +2,18 @@
 
 use cenote::{Tensor, Topic};
 
-use super::talk::{LONG, peer, send, topic};
+use super::talk::{LONG, peer, publisher, send, subscriber, topic};
 use super::{Role, Test};
 use crate::stranger::process::{Peer, serve};
-use crate::stranger::{Holdings, Random, eventually, unique};
+use crate::stranger::{Holdings, Random, eventually, topic_dir, unique};
 
-pub(crate) const TESTS: &[Test] = &[("two_hundred_come_and_go_and_leave_nothing", run)];
+pub(crate) const TESTS: &[Test] = &[
+    ("two_hundred_come_and_go_and_leave_nothing", run),
+    ("the_last_to_leave_a_topic_removes_its_directory", last),
+    ("a_subscriber_outlives_its_directory", removed),
+    ("publishers_that_come_and_go_one_by_one_are_all_found", one_by_one),
+    ("whoever_comes_while_another_leaves_has_a_directory", crossing),
+];
 
 /// The survivor is a child, for other tests have descriptors and memory, too.
 pub(crate) const ROLES: &[Role] = &[("survivor", survivor)];
@@ -18,6 +24,78 @@ const BATCH: u64 = 10;
 fn run() {
     let mut survivor = Peer::start(&format!("survivor {}", unique()));
     assert_eq!(survivor.ask("go"), "nothing is left");
+}
+
+fn last() {
+    for kind in ["u64", "tensor"] {
+        let name = unique();
+        let (mut publisher, mut subscriber) =
+            (publisher(kind, &name, ""), subscriber(kind, &name, ""));
+        assert_eq!(
+            (publisher.ask("send 0 1"), subscriber.ask("take 1")),
+            ("ok".into(), "0".into())
+        );
+        assert!(topic_dir(&name).exists());
+        assert_eq!(publisher.ask("drop"), "ok");
+        assert_eq!(subscriber.ask("drop"), "ok");
+        eventually("it is removed", || !topic_dir(&name).exists());
+    }
+    // Nor does one that was never used leave any, or make one.
+    let name = unique();
+    drop(topic::<u64>(&name, ""));
+    assert!(!topic_dir(&name).exists());
+}
+
+/// As a session manager might remove it, with all that is beside it.
+fn removed() {
+    let name = unique();
+    let topic = topic::<u64>(&name, "");
+    topic.subscribe().unwrap();
+    for round in 0..5 {
+        std::fs::remove_dir(topic_dir(&name)).unwrap();
+        eventually("it is made anew", || topic_dir(&name).exists());
+        let mut publisher = peer("u64", &name, "");
+        assert_eq!(publisher.ask(&format!("send {round} {}", round + 1)), "ok");
+        assert_eq!(topic.recv_timeout(LONG).unwrap(), Some(round));
+        publisher.kill();
+        eventually("it is gone", || topic.recv().is_none() && topic.stats().publishers == 0);
+        // What was killed left its socket, which the next look removes.
+        super::talk::topic::<u64>(&name, "").subscribe().unwrap();
+        eventually("it is empty", || {
+            topic_dir(&name).read_dir().is_ok_and(|mut d| d.next().is_none())
+        });
+    }
+}
+
+fn one_by_one() {
+    let name = unique();
+    let topic = topic::<u64>(&name, "");
+    topic.subscribe().unwrap();
+    for number in 0..30 {
+        let mut publisher = peer("u64", &name, "");
+        assert_eq!(publisher.ask("subscribers 1"), "1");
+        assert_eq!(publisher.ask(&format!("send {number} {}", number + 1)), "ok");
+        assert!(publisher.finish().success());
+        assert_eq!(topic.recv_timeout(LONG).unwrap(), Some(number));
+    }
+}
+
+/// Each removes the directory when it leaves, if nobody else is there; nobody is kept from coming by that.
+fn crossing() {
+    let name = unique();
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                for number in 0..50 {
+                    let topic = topic::<u64>(&name, "");
+                    topic.send(&number).unwrap();
+                    let own = std::iter::from_fn(|| topic.recv_timeout(LONG).unwrap());
+                    assert!(own.take(1000).any(|found| found == number));
+                }
+            });
+        }
+    });
+    assert!(!topic_dir(&name).exists());
 }
 
 fn survivor(words: &[&str]) {

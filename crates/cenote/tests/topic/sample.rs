@@ -1,6 +1,8 @@
 //! Messages that stand for a number, and show whether all of it arrived.
 
-use cenote::{DType, DepthImage, Field, Image, Message, PixelFormat, PointCloud, Tensor, Topic};
+use cenote::{
+    DType, DepthImage, Field, Image, Message, PixelFormat, PointCloud, Tensor, TensorPool, Topic,
+};
 
 /// A message made of a number.
 pub(crate) trait Sample: Message {
@@ -48,11 +50,60 @@ where
     }
 }
 
+/// Three processes that do not agree on what a pose is: all of one name, size and alignment.
+pub(crate) mod before {
+    #[repr(C)]
+    #[derive(Clone, Copy, cenote::bytemuck::Pod, cenote::bytemuck::Zeroable)]
+    pub(crate) struct Pose {
+        pub(crate) x: u32,
+        pub(crate) y: u32,
+    }
+    cenote::plain!(Pose { x, y });
+}
+
+/// The fields are the other way round.
+pub(crate) mod swapped {
+    #[repr(C)]
+    #[derive(Clone, Copy, cenote::bytemuck::Pod, cenote::bytemuck::Zeroable)]
+    pub(crate) struct Pose {
+        pub(crate) y: u32,
+        pub(crate) x: u32,
+    }
+    cenote::plain!(Pose { y, x });
+}
+
+/// One is of another type.
+pub(crate) mod retyped {
+    #[repr(C)]
+    #[derive(Clone, Copy, cenote::bytemuck::Pod, cenote::bytemuck::Zeroable)]
+    pub(crate) struct Pose {
+        pub(crate) x: u32,
+        pub(crate) y: i32,
+    }
+    cenote::plain!(Pose { x, y });
+}
+
+macro_rules! poses {
+    ($($pose:ty),*) => {$(
+        impl Sample for $pose {
+            fn of(_: &Topic<Self>, number: u64) -> cenote::Result<Self> {
+                let number = u8::try_from(number).unwrap();
+                Ok(Self { x: number.into(), y: (number + 1).into() })
+            }
+
+            fn number(&self) -> u64 {
+                assert_eq!(i64::from(self.y), i64::from(self.x) + 1, "torn");
+                self.x.into()
+            }
+        }
+    )*};
+}
+
+poses!(before::Pose, swapped::Pose, retyped::Pose);
+
 impl Sample for Tensor {
     fn of(topic: &Topic<Tensor>, number: u64) -> cenote::Result<Tensor> {
-        let mut tensor = topic.alloc_tensor(&[WORDS], DType::U64)?;
-        tensor.map_mut()?.as_mut_slice::<u64>()?.fill(number);
-        Ok(tensor)
+        fill(topic.alloc_tensor(&[WORDS], DType::U64)?, number)
     }
 
     fn number(&self) -> u64 {
@@ -62,6 +113,16 @@ impl Sample for Tensor {
 }
 
 const WORDS: usize = 1000;
+
+/// What stands for a number, in any pool.
+pub(crate) fn filled(pool: &TensorPool, number: u64) -> cenote::Result<Tensor> {
+    fill(pool.alloc(&[WORDS], DType::U64)?, number)
+}
+
+fn fill(mut tensor: Tensor, number: u64) -> cenote::Result<Tensor> {
+    tensor.map_mut()?.as_mut_slice::<u64>()?.fill(number);
+    Ok(tensor)
+}
 
 fn same(words: &[u64]) -> u64 {
     assert!(words.iter().all(|word| *word == words[0]), "torn");

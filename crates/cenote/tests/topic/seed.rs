@@ -30,19 +30,18 @@ fn send(words: &[&str]) {
         _ => panic!("{what}"),
     }
     .unwrap();
-    // Until the receiver hangs up: what is in a pool of this process is to be had from it alone.
-    std::io::stdin().lines().for_each(drop);
     let staged = cenote::copies().into_iter().find(|copies| copies.reason == CopyReason::Staged);
     assert_eq!(staged.unwrap().count, 0, "no pixel is copied");
 }
 
-/// What a sender started with a role sends first.
-fn received<T: cenote::Message>(what: &str) -> (T, Peer) {
+/// What a sender started with a role has sent, who has ended since.
+fn received<T: cenote::Message>(what: &str) -> T {
     let name = unique();
     let topic: Topic<T> = Topic::new(&name).unwrap();
     topic.subscribe().unwrap();
-    let sender = Peer::start(&format!("seed {what} {name}"));
-    (topic.wait().unwrap(), sender)
+    assert!(Peer::start(&format!("seed {what} {name}")).finish().success());
+    let found = topic.recv_timeout(LONG).unwrap();
+    found.unwrap_or_else(|| panic!("missed {}: {:?}", topic.missed(), topic.last_loss()))
 }
 
 fn bytes(tensor: &Tensor) -> Vec<u8> {
@@ -61,8 +60,7 @@ fn send_image(name: &str) -> cenote::Result<()> {
 }
 
 fn image() {
-    let (image, sender) = received::<Image>("image");
-    assert!(sender.finish().success());
+    let image = received::<Image>("image");
     assert_eq!((image.width(), image.height(), image.format()), (640, 480, PixelFormat::Rgb8));
     assert_eq!((image.frame_id(), image.seq()), ("camera_front", 7));
     assert_eq!(image.stamp_ns(), 1_700_000_000_123_456_789);
@@ -80,8 +78,7 @@ fn send_cloud(name: &str) -> cenote::Result<()> {
 }
 
 fn cloud() {
-    let (cloud, sender) = received::<PointCloud>("cloud");
-    assert!(sender.finish().success());
+    let cloud = received::<PointCloud>("cloud");
     assert_eq!((cloud.len(), cloud.tensor().shape()), (10_000, &[10_000, 3][..]));
     assert_eq!(
         cloud.fields().iter().map(|field| field.name()).collect::<Vec<_>>(),
@@ -105,8 +102,7 @@ fn send_depth(name: &str) -> cenote::Result<()> {
 }
 
 fn depth() {
-    let (depth, sender) = received::<DepthImage>("depth");
-    assert!(sender.finish().success());
+    let depth = received::<DepthImage>("depth");
     assert_eq!((depth.width(), depth.height(), depth.dtype()), (640, 480, DType::F32));
     assert_eq!(depth.intrinsics(), Some(PINHOLE));
     assert!(depth.map().unwrap().as_slice::<f32>().unwrap().iter().all(|metres| *metres == 1.25));
@@ -123,8 +119,7 @@ fn send_tensor(name: &str) -> cenote::Result<()> {
 }
 
 fn tensor() {
-    let (tensor, sender) = received::<Tensor>("tensor");
-    assert!(sender.finish().success());
+    let tensor = received::<Tensor>("tensor");
     assert_eq!((tensor.shape(), tensor.dtype()), (&[1080, 1920, 3][..], DType::U8));
     assert!(
         bytes(&tensor).iter().enumerate().all(|(index, byte)| usize::from(*byte) == index % 253)

@@ -7,7 +7,7 @@ use cenote::{
 };
 
 use super::Role;
-use super::sample::Sample;
+use super::sample::{Sample, before, retyped, swapped};
 use crate::stranger::eventually;
 use crate::stranger::process::{Peer, reply, serve};
 
@@ -99,6 +99,9 @@ fn talk(words: &[&str]) {
         "nothing" => run(topic::<[u8; 0]>(name, config)),
         "dozen" => run(topic::<[u32; 3]>(name, config)),
         "huge" => run(topic::<[u8; 1 << 16]>(name, config)),
+        "pose" => run(topic::<before::Pose>(name, config)),
+        "swapped" => run(topic::<swapped::Pose>(name, config)),
+        "retyped" => run(topic::<retyped::Pose>(name, config)),
         "tensor" => run(topic::<Tensor>(name, config)),
         "image" => run(topic::<Image>(name, config)),
         "cloud" => run(topic::<PointCloud>(name, config)),
@@ -142,6 +145,7 @@ impl<T: Sample> Talk<T> {
                 topic.wait().map_or_else(|error| error.to_string(), |m| m.number().to_string())
             }
             "latest" => topic.latest().map_or("none".into(), |m| m.number().to_string()),
+            "error" => topic.last_error().map_or("none".into(), |error| error.to_string()),
             "missed" => topic.missed().to_string(),
             "received" => topic.stats().received.to_string(),
             "meet" => {

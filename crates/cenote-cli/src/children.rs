@@ -1,0 +1,171 @@
+//! Processes that this program starts to try something out: itself, in roles, in a namespace of their own.
+//!
+//! A child reports by lines of JSON on its output, and ends when its input does: so when this program is
+//! killed, they end, too.
+
+use std::io::{self, BufRead, BufReader, Write};
+use std::path::PathBuf;
+use std::process::{self, ChildStdin, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, channel};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use cenote::{NAMESPACE_ENV, namespace_dir};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::failure::{Failure, Outcome};
+
+/// How long a child may take to end when it is asked to.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// A namespace that is removed in the end.
+#[derive(Debug)]
+pub(crate) struct Namespace {
+    pub(crate) name: String,
+    path: PathBuf,
+}
+
+impl Namespace {
+    pub(crate) fn new(what: &str) -> Outcome<Namespace> {
+        let name = format!("{what}-{}", process::id());
+        let path = namespace_dir()?.with_file_name(&name);
+        Ok(Namespace { name, path })
+    }
+}
+
+impl Drop for Namespace {
+    fn drop(&mut self) {
+        // Whatever is left is sockets of the dead, which anybody may remove.
+        let _ = std::fs::remove_dir_all(&self.path);
+    }
+}
+
+/// A child that reports what it does, as `R`.
+#[derive(Debug)]
+pub(crate) struct Child<R> {
+    process: process::Child,
+    /// It ends when this does.
+    input: Option<ChildStdin>,
+    reports: Receiver<R>,
+    /// What it says if something is wrong.
+    complaint: Option<JoinHandle<String>>,
+}
+
+impl<R: DeserializeOwned + Send + 'static> Child<R> {
+    /// Starts this very program with these arguments.
+    pub(crate) fn start(namespace: &Namespace, args: &[String]) -> Outcome<Child<R>> {
+        let mut process = Command::new(std::env::current_exe()?)
+            .args(args)
+            .env(NAMESPACE_ENV, &namespace.name)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()?;
+        let (sender, reports) = channel();
+        let output = process.stdout.take().map(BufReader::new);
+        thread::spawn(move || {
+            for line in output.into_iter().flat_map(|output| output.lines().map_while(Result::ok)) {
+                let report = serde_json::from_str(&line).map(|report| sender.send(report));
+                // Nobody listens any more, or it is no report.
+                if !matches!(report, Ok(Ok(()))) {
+                    break;
+                }
+            }
+        });
+        let errors = process.stderr.take();
+        let complaint = thread::spawn(move || {
+            errors.and_then(|errors| io::read_to_string(errors).ok()).unwrap_or_default()
+        });
+        let input = process.stdin.take();
+        Ok(Child { process, input, reports, complaint: Some(complaint) })
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.process.id()
+    }
+
+    /// The reports that came since the last time.
+    pub(crate) fn reports(&self) -> impl Iterator<Item = R> {
+        self.reports.try_iter()
+    }
+
+    /// The reports that came since the last time, of a child that has ended.
+    pub(crate) fn last_reports(&self) -> impl Iterator<Item = R> {
+        self.reports.iter()
+    }
+
+    /// Ends it at once, as SIGKILL does.
+    pub(crate) fn kill(&mut self) -> Outcome {
+        self.process.kill()?;
+        self.process.wait()?;
+        Ok(())
+    }
+
+    /// An error if it ended by itself.
+    pub(crate) fn check(&mut self) -> Outcome {
+        match self.process.try_wait()? {
+            Some(_) => Err(self.failure()),
+            None => Ok(()),
+        }
+    }
+
+    /// Asks it to end, and waits for that. Its last reports are left to be read.
+    pub(crate) fn finish(&mut self) -> Outcome {
+        drop(self.input.take());
+        let start = Instant::now();
+        while start.elapsed() < PATIENCE {
+            match self.process.try_wait()? {
+                Some(status) if status.success() => return Ok(()),
+                Some(_) => return Err(self.failure()),
+                None => thread::sleep(Duration::from_millis(2)),
+            }
+        }
+        Err(Failure::Failed(format!("process {} did not end when asked to", self.pid())))
+    }
+
+    /// It has ended.
+    fn failure(&mut self) -> Failure {
+        let said = self.complaint.take().and_then(|complaint| complaint.join().ok());
+        let said = said.unwrap_or_default();
+        Failure::Failed(format!("process {} ended: {}", self.pid(), said.trim()))
+    }
+}
+
+impl<R> Drop for Child<R> {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// In a child: whether it is to go on.
+#[derive(Debug, Clone)]
+pub(crate) struct Parent(Arc<AtomicBool>);
+
+impl Parent {
+    /// Listens for the end of the input.
+    pub(crate) fn listen() -> Parent {
+        let parent = Parent(Arc::new(AtomicBool::new(true)));
+        let wants = parent.clone();
+        thread::spawn(move || {
+            let _ = io::copy(&mut io::stdin(), &mut io::sink());
+            wants.0.store(false, Ordering::Relaxed);
+        });
+        parent
+    }
+
+    pub(crate) fn wants_more(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// Tells it something.
+    pub(crate) fn tell(&self, report: &impl Serialize) -> Outcome {
+        let line = serde_json::to_string(report).map_err(Failure::from_text)?;
+        let mut out = io::stdout().lock();
+        writeln!(out, "{line}")?;
+        Ok(out.flush()?)
+    }
+}

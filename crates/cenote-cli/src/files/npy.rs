@@ -1,0 +1,157 @@
+//! NPY, the format of `numpy.save` (NEP 1).
+
+use std::fs;
+use std::path::Path;
+
+use cenote::{DType, Tensor};
+
+use crate::failure::{Failure, Outcome};
+
+const MAGIC: &[u8] = b"\x93NUMPY";
+
+/// Everything before the elements is a multiple of this.
+const ALIGN: usize = 64;
+
+/// An array that was read. Its elements are in the order of their indices, in this machine's byte order.
+#[derive(Debug)]
+pub(crate) struct Array {
+    pub(crate) dtype: DType,
+    pub(crate) shape: Vec<usize>,
+    pub(crate) bytes: Vec<u8>,
+}
+
+/// Writes a tensor.
+pub(crate) fn save(tensor: &Tensor, path: &Path) -> Outcome {
+    let mut file = header(tensor.dtype(), tensor.shape())?;
+    let map = tensor.map()?;
+    map.runs().for_each(|run| file.extend_from_slice(run));
+    fs::write(path, file).map_err(|error| failed("writing", path, error))
+}
+
+/// Reads an array.
+pub(crate) fn load(path: &Path) -> Outcome<Array> {
+    let file = fs::read(path).map_err(|error| failed("reading", path, error))?;
+    parse(&file).map_err(|why| failed("reading", path, why))
+}
+
+pub(crate) fn failed(op: &str, path: &Path, why: impl std::fmt::Display) -> Failure {
+    Failure::Failed(format!("{op} {} failed: {why}", path.display()))
+}
+
+fn header(dtype: DType, shape: &[usize]) -> Outcome<Vec<u8>> {
+    let kind = kind(dtype).ok_or_else(|| {
+        Failure::Failed(format!("NPY has no {dtype} elements: convert them before sending"))
+    })?;
+    let order = if cfg!(target_endian = "little") { '<' } else { '>' };
+    let shape: String = shape.iter().map(|length| format!("{length}, ")).collect();
+    let text = format!(
+        "{{'descr': '{order}{kind}{}', 'fortran_order': False, 'shape': ({shape}), }}",
+        dtype.size()
+    );
+    let end = (MAGIC.len() + 4 + text.len() + 1).next_multiple_of(ALIGN);
+    let len = end - MAGIC.len() - 4;
+    let words = u16::try_from(len).map_err(Failure::from_text)?.to_le_bytes();
+    let mut bytes = [MAGIC, &[1, 0], &words, text.as_bytes()].concat();
+    bytes.resize(end - 1, b' ');
+    bytes.push(b'\n');
+    Ok(bytes)
+}
+
+/// The letter that stands for a kind of element.
+fn kind(dtype: DType) -> Option<char> {
+    Some(match dtype.numpy_name() {
+        "bfloat16" => return None,
+        "bool" => 'b',
+        name if name.starts_with("float") => 'f',
+        name if name.starts_with("int") => 'i',
+        name if name.starts_with("uint") => 'u',
+        _ => 'c',
+    })
+}
+
+fn parse(file: &[u8]) -> Result<Array, &'static str> {
+    let rest = file.strip_prefix(MAGIC).ok_or("it is not an NPY file")?;
+    let (version, rest) = rest.split_at_checked(2).ok_or("it is cut")?;
+    let width = if version[0] == 1 { 2 } else { 4 };
+    let (len, rest) = rest.split_at_checked(width).ok_or("it is cut")?;
+    let len = len.iter().rev().fold(0_usize, |len, byte| len << 8 | usize::from(*byte));
+    let (text, elements) = rest.split_at_checked(len).ok_or("it is cut")?;
+    let text = std::str::from_utf8(text).map_err(|_| "its header is no text")?;
+    if !text.contains("'fortran_order': False") {
+        return Err("its elements are in Fortran order: save it with numpy.ascontiguousarray");
+    }
+    let dtype = dtype(text)?;
+    let shape = shape(text)?;
+    let count = shape.iter().try_fold(dtype.size(), |bytes, length| bytes.checked_mul(*length));
+    let count = count.ok_or("its shape is too large")?;
+    let bytes = elements.get(..count).ok_or("it has fewer elements than its shape says")?;
+    Ok(Array { dtype, shape, bytes: bytes.to_vec() })
+}
+
+fn dtype(text: &str) -> Result<DType, &'static str> {
+    let unknown = "its elements are of a type that a tensor does not have";
+    let (_, descr) = text.split_once("'descr': '").ok_or("its header has no descr")?;
+    let (descr, _) = descr.split_once('\'').ok_or("its header has no descr")?;
+    let foreign = if cfg!(target_endian = "little") { '>' } else { '<' };
+    if descr.starts_with(foreign) && !descr.ends_with('1') {
+        return Err("its elements are in the byte order of another machine");
+    }
+    let descr = descr.trim_start_matches(['<', '>', '|', '=']);
+    let is =
+        |dtype: &DType| kind(*dtype).is_some_and(|kind| format!("{kind}{}", dtype.size()) == descr);
+    DType::all().find(is).ok_or(unknown)
+}
+
+fn shape(text: &str) -> Result<Vec<usize>, &'static str> {
+    let bad = "its header has no shape";
+    let (_, shape) = text.split_once("'shape': (").ok_or(bad)?;
+    let (shape, _) = shape.split_once(')').ok_or(bad)?;
+    let lengths = shape.split(',').map(str::trim).filter(|length| !length.is_empty());
+    lengths.map(|length| length.parse().map_err(|_| bad)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_saved_is_loaded() {
+        for dtype in DType::all().filter(|dtype| *dtype != DType::Bf16) {
+            for shape in [&[][..], &[3], &[2, 3, 4]] {
+                let header = header(dtype, shape).unwrap();
+                assert_eq!(header.len() % ALIGN, 0);
+                let elements = vec![1; shape.iter().product::<usize>() * dtype.size()];
+                let array = parse(&[header, elements.clone()].concat()).unwrap();
+                assert_eq!((array.dtype, &*array.shape, array.bytes), (dtype, shape, elements));
+            }
+        }
+        assert!(header(DType::Bf16, &[1]).is_err());
+    }
+
+    #[test]
+    fn numpy_reads_and_writes_the_same() {
+        // What numpy.save(file, numpy.array([1, 2], dtype="<u2")) writes.
+        let mut file = b"\x93NUMPY\x01\x00\x76\x00".to_vec();
+        let text = "{'descr': '<u2', 'fortran_order': False, 'shape': (2,), }";
+        file.extend_from_slice(format!("{text:<117}\n\x01\x00\x02\x00").as_bytes());
+        if cfg!(target_endian = "little") {
+            let array = parse(&file).unwrap();
+            assert_eq!((array.dtype, array.shape), (DType::U16, vec![2]));
+            assert_eq!(array.bytes, [1, 0, 2, 0]);
+        }
+    }
+
+    #[test]
+    fn nonsense_is_refused_in_words() {
+        let good = [header(DType::U8, &[4]).unwrap(), vec![0; 4]].concat();
+        assert!(parse(&good).is_ok());
+        (0..good.len()).for_each(|len| assert!(parse(&good[..len]).is_err(), "cut at {len}"));
+        for (from, to) in [("(4, )", "(-4,)"), ("|u1", "<O8"), ("False", "True ")] {
+            let text = String::from_utf8_lossy(&good[10..]).replace("<u1", "|u1");
+            let changed = [&good[..10], text.replace(from, to).as_bytes()].concat();
+            assert!(parse(&changed).is_err(), "{to}");
+        }
+        let huge = header(DType::F64, &[usize::MAX, 2]).unwrap();
+        assert!(parse(&huge).is_err());
+    }
+}

@@ -1,0 +1,42 @@
+//! PNG: images as they are, depth images as millimetres.
+
+use std::path::Path;
+
+use cenote::{DepthImage, Image, PixelFormat};
+
+use crate::failure::Outcome;
+
+/// Writes a depth image as 16-bit grey: millimetres, and 0 where there is no depth.
+pub(crate) fn save_depth(depth: &DepthImage, path: &Path) -> Outcome {
+    Ok(millimetres(depth)?.save_png(path)?)
+}
+
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped before")]
+fn millimetres(depth: &DepthImage) -> Outcome<Image> {
+    let (width, height) = (depth.width(), depth.height());
+    let mut image = Image::new(width, height, PixelFormat::Mono16)?;
+    let pixels = (0..height).flat_map(|y| (0..width).map(move |x| (x, y)));
+    let metres = pixels.map(|(x, y)| depth.depth_at(x, y).unwrap_or(0.0));
+    let values: Vec<u16> =
+        metres.map(|metres| (metres * 1000.0).round().clamp(0.0, 65_535.0) as u16).collect();
+    image.copy_from_slice(&values)?;
+    Ok(image)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cenote::DType;
+
+    #[test]
+    fn depth_becomes_millimetres() {
+        let mut depth = DepthImage::new(1, 3, DType::F32).unwrap();
+        depth.set_depth(0, 0, 1.234).unwrap();
+        depth.set_depth(1, 0, None).unwrap();
+        depth.set_depth(2, 0, 500.0).unwrap();
+        let image = millimetres(&depth).unwrap();
+        let values: Vec<u16> =
+            (0..3).map(|x| image.pixel_as::<[u16; 1]>(x, 0).unwrap()[0]).collect();
+        assert_eq!(values, [1234, 0, 65_535]);
+    }
+}

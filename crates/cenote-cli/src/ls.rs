@@ -1,0 +1,103 @@
+//! `cenote ls`
+
+use std::env;
+
+use cenote::{NAMESPACE_ENV, PoolInfo, TopicInfo, namespace_dir, pools, topics};
+use serde::Serialize;
+
+use crate::failure::{Failure, Outcome};
+use crate::output::{Output, Page, Report, Table};
+use crate::pool::{Attached, PoolLine, pool_table};
+use crate::topic::{Publisher, TopicLine, topic_table};
+
+/// All topics and pools, who owns them and who is attached
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {}
+
+impl Args {
+    pub(crate) fn run(&self, output: &Output) -> Outcome {
+        check_namespace()?;
+        let listing = Listing {
+            directory: namespace_dir()?.display().to_string(),
+            topics: topics()?.iter().map(Topic::new).collect(),
+            pools: pools()?.iter().map(Pool::new).collect(),
+        };
+        output.report(&listing)
+    }
+}
+
+/// An error if a namespace was named that is not there.
+pub(crate) fn check_namespace() -> Outcome {
+    let dir = namespace_dir()?;
+    let named = env::var_os(NAMESPACE_ENV).is_some();
+    match dir.try_exists() {
+        Ok(false) if named => {
+            let text = format!("there is no namespace {}: {NAMESPACE_ENV} says so", dir.display());
+            Err(Failure::NotFound(text))
+        }
+        // What else may be wrong with it is found out when it is read.
+        _ => Ok(()),
+    }
+}
+
+#[derive(Debug, Serialize)]
+struct Listing {
+    directory: String,
+    topics: Vec<Topic>,
+    pools: Vec<Pool>,
+}
+
+#[derive(Debug, Serialize)]
+struct Topic {
+    #[serde(flatten)]
+    line: TopicLine,
+    published_by: Vec<Publisher>,
+}
+
+#[derive(Debug, Serialize)]
+struct Pool {
+    #[serde(flatten)]
+    line: PoolLine,
+    processes: Vec<Attached>,
+}
+
+impl Topic {
+    fn new(topic: &TopicInfo) -> Topic {
+        let published_by = topic.publishers.iter().map(Publisher::new).collect();
+        Topic { line: TopicLine::new(topic), published_by }
+    }
+}
+
+impl Pool {
+    fn new(pool: &PoolInfo) -> Pool {
+        let processes = pool.account.iter().flat_map(|account| &account.processes);
+        Pool { line: PoolLine::new(pool), processes: processes.map(Attached::new).collect() }
+    }
+
+    fn attached(&self) -> impl Iterator<Item = &Attached> {
+        self.processes.iter().filter(|process| process.pid != self.line.pid)
+    }
+}
+
+impl Report for Listing {
+    fn write(&self, page: &mut Page) {
+        page.aside(&self.directory);
+        page.table(&topic_table(self.topics.iter().map(|topic| &topic.line)), "no topics");
+        page.line("");
+        page.table(&pool_table(self.pools.iter().map(|pool| &pool.line)), "no pools");
+        let mut table = Table::new(&[">PID", "ATTACHED", "TO", ">OF PID", ">SLOTS"]);
+        for pool in &self.pools {
+            for process in pool.attached() {
+                table.row([
+                    process.pid.to_string(),
+                    process.program.clone(),
+                    pool.line.name.clone(),
+                    pool.line.pid.to_string(),
+                    process.slots.to_string(),
+                ]);
+            }
+        }
+        page.line("");
+        page.table(&table, "nobody is attached");
+    }
+}

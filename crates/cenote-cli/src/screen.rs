@@ -1,0 +1,113 @@
+//! The whole terminal, for commands that show things as they go on.
+
+use std::time::Duration;
+
+use ratatui::DefaultTerminal;
+use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::style::{Style, Stylize};
+use ratatui::text::Line;
+use ratatui::widgets::{Paragraph, Sparkline};
+
+use crate::failure::{Failure, Outcome};
+use crate::output::Table;
+
+/// The terminal, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Screen(DefaultTerminal);
+
+/// A part of what is shown.
+#[derive(Debug)]
+pub(crate) enum Section {
+    /// The first line stands out.
+    Text { lines: Vec<String> },
+    /// How a number changed over time.
+    Curve { title: String, values: Vec<u64> },
+}
+
+impl Section {
+    pub(crate) fn table(table: &Table) -> Section {
+        Section::Text { lines: table.lines().collect() }
+    }
+
+    pub(crate) fn lines(title: &str, lines: &[String]) -> Section {
+        let title = std::iter::once(title.to_owned());
+        Section::Text { lines: title.chain(lines.iter().cloned()).collect() }
+    }
+
+    /// How many lines it takes, one of them empty.
+    fn height(&self) -> u16 {
+        match self {
+            Section::Text { lines } => u16::try_from(lines.len() + 1).unwrap_or(u16::MAX),
+            Section::Curve { .. } => 5,
+        }
+    }
+}
+
+impl Screen {
+    pub(crate) fn open() -> Outcome<Screen> {
+        let terminal = ratatui::try_init();
+        terminal.map(Screen).map_err(|error| Failure::Failed(format!("no terminal: {error}")))
+    }
+
+    /// Shows all sections, one below the other, as far as there is room.
+    pub(crate) fn draw(&mut self, title: &str, sections: &[Section]) -> Outcome {
+        self.0.draw(|frame| {
+            let heights = sections.iter().map(|section| Constraint::Length(section.height()));
+            let rows = std::iter::once(Constraint::Length(2)).chain(heights);
+            let areas = Layout::vertical(rows.chain([Constraint::Fill(1)])).split(frame.area());
+            frame.render_widget(heading(title), areas[0]);
+            for (section, area) in sections.iter().zip(areas.iter().skip(1)) {
+                render(section, frame, *area);
+            }
+        })?;
+        Ok(())
+    }
+
+    /// Whether the user has pressed q, Escape or Ctrl-C.
+    pub(crate) fn is_quit(&self) -> Outcome<bool> {
+        while event::poll(Duration::ZERO)? {
+            if let Event::Key(key) = event::read()?
+                && is_quit(key)
+            {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+}
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        ratatui::restore();
+    }
+}
+
+fn is_quit(key: KeyEvent) -> bool {
+    let interrupt = key.code == KeyCode::Char('c') && key.modifiers == KeyModifiers::CONTROL;
+    let quit = matches!(key.code, KeyCode::Char('q') | KeyCode::Esc);
+    key.kind == KeyEventKind::Press && (quit || interrupt)
+}
+
+fn heading(title: &str) -> Paragraph<'_> {
+    Paragraph::new(Line::from(vec![title.bold(), "   q ends it".dim()]))
+}
+
+fn render(section: &Section, frame: &mut ratatui::Frame<'_>, area: Rect) {
+    match section {
+        Section::Text { lines } => {
+            let mut lines: Vec<Line<'_>> = lines.iter().map(|line| line.as_str().into()).collect();
+            if let Some(head) = lines.first_mut() {
+                *head = std::mem::take(head).bold().cyan();
+            }
+            frame.render_widget(Paragraph::new(lines), area);
+        }
+        Section::Curve { title, values } => {
+            let [head, curve, _] = Layout::vertical([1, 3, 1].map(Constraint::Length)).areas(area);
+            frame.render_widget(Line::from(title.as_str()).bold().cyan(), head);
+            let newest = values.len().saturating_sub(curve.width.into());
+            let curve_of = Sparkline::default().data(&values[newest..]);
+            frame.render_widget(curve_of.style(Style::new().green()), curve);
+        }
+    }
+}

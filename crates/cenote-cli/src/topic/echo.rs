@@ -1,0 +1,146 @@
+//! `cenote topic echo`
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use cenote::{Content, Observer, Sighting};
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::failure::{Failure, Outcome};
+use crate::files::values;
+use crate::output::{Output, Page, Report};
+use crate::topic::{self, watching};
+
+/// How long to sleep between two looks.
+const NAP: Duration = Duration::from_millis(1);
+
+/// What is sent, message by message
+///
+/// With --values the first elements are shown, too. For that each message is leased while it is read, one
+/// at a time; without, none is.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The topic, as in camera.rgb or /camera/rgb
+    topic: String,
+
+    /// End after so many messages; without it, go on until interrupted
+    #[arg(short, long, value_parser = clap::value_parser!(u64).range(1..))]
+    count: Option<u64>,
+
+    /// Give up if nothing comes for so many seconds
+    #[arg(short, long, value_parser = watching::seconds)]
+    timeout: Option<f64>,
+
+    /// Show so many elements of each message
+    #[arg(short, long, default_value_t = 0, default_missing_value = "16", num_args = 0..=1)]
+    values: usize,
+}
+
+impl Args {
+    pub(crate) fn run(&self, output: &Output) -> Outcome {
+        let name = topic::find(&self.topic)?.name;
+        let mut observer = Observer::new(&name)?;
+        let mut left = self.count;
+        let mut last = Instant::now();
+        while left != Some(0) {
+            let Some(seen) = observer.look()? else {
+                self.check_patience(&name, last)?;
+                thread::sleep(NAP);
+                continue;
+            };
+            output.one_of_many(&self.read(&observer, &seen)?)?;
+            left = left.map(|left| left - 1);
+            last = Instant::now();
+        }
+        Ok(())
+    }
+
+    fn check_patience(&self, name: &str, last: Instant) -> Outcome {
+        match self.timeout {
+            Some(timeout) if last.elapsed().as_secs_f64() > timeout => {
+                Err(Failure::Silence(format!("nothing was sent on `{name}` for {timeout} s")))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn read(&self, observer: &Observer, seen: &Sighting) -> Outcome<Echo> {
+        let mut echo = Echo::new(seen);
+        if self.values > 0 {
+            let content = observer.content(seen)?;
+            let first = |content: Content| first(&seen.carries, &content, self.values);
+            echo.values = content.map(first).transpose()?;
+        }
+        Ok(echo)
+    }
+}
+
+fn first(carries: &str, content: &Content, count: usize) -> Outcome<Vec<Value>> {
+    match (content, content.tensor()) {
+        (Content::Plain(bytes), _) => Ok(values::plain(carries, bytes, count)),
+        (_, Some(tensor)) => values::first(tensor, count),
+        _ => Ok(Vec::new()),
+    }
+}
+
+#[derive(Debug, Serialize)]
+struct Echo {
+    sequence: u64,
+    pid: i32,
+    #[serde(rename = "type")]
+    carries: String,
+    dtype: Option<String>,
+    shape: Vec<usize>,
+    format: Option<String>,
+    bytes: usize,
+    stamp_ns: Option<u64>,
+    seq: Option<u64>,
+    frame_id: Option<String>,
+    /// The first of them; none if they were not asked for, or gone already.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    values: Option<Vec<Value>>,
+}
+
+impl Echo {
+    fn new(seen: &Sighting) -> Echo {
+        let header = seen.header.as_ref();
+        Echo {
+            sequence: seen.sequence,
+            pid: seen.pid,
+            carries: seen.carries.clone(),
+            dtype: seen.dtype.map(|dtype| dtype.to_string()),
+            shape: seen.shape.clone(),
+            format: seen.format.map(|format| format.to_string()),
+            bytes: seen.nbytes,
+            stamp_ns: header.map(|header| header.stamp_ns),
+            seq: header.map(|header| header.seq),
+            frame_id: header.map(|header| header.frame_id().to_owned()),
+            values: None,
+        }
+    }
+}
+
+impl Report for Echo {
+    fn write(&self, page: &mut Page) {
+        let mut line = format!("#{} {}", self.sequence, self.carries);
+        if let Some(dtype) = &self.dtype {
+            line += &format!(" {dtype} {:?}", self.shape);
+        }
+        if let Some(format) = &self.format {
+            line += &format!(" {format}");
+        }
+        line += &format!(", {} bytes", self.bytes);
+        if let (Some(stamp), Some(seq)) = (self.stamp_ns, self.seq) {
+            line += &format!(", seq {seq}, stamp {stamp}");
+        }
+        if let Some(frame) = self.frame_id.as_ref().filter(|frame| !frame.is_empty()) {
+            line += &format!(", frame {}", frame.replace(char::is_control, "?"));
+        }
+        page.line(line);
+        if let Some(values) = &self.values {
+            let values: Vec<String> = values.iter().map(Value::to_string).collect();
+            page.aside(&format!("  {}", values.join(" ")));
+        }
+    }
+}

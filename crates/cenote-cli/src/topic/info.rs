@@ -1,0 +1,97 @@
+//! `cenote topic info`
+
+use cenote::PublisherInfo;
+use serde::Serialize;
+
+use crate::failure::Outcome;
+use crate::output::{Output, Page, Report, Table};
+use crate::topic;
+
+/// Who publishes a topic and who subscribes
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The topic, as in camera.rgb or /camera/rgb
+    topic: String,
+}
+
+impl Args {
+    pub(crate) fn run(&self, output: &Output) -> Outcome {
+        let found = topic::find(&self.topic)?;
+        let publishers = found.publishers.iter().map(Publisher::new).collect();
+        output.report(&Info { name: found.name, publishers })
+    }
+}
+
+#[derive(Debug, Serialize)]
+struct Info {
+    name: String,
+    publishers: Vec<Publisher>,
+}
+
+#[derive(Debug, Serialize)]
+pub(crate) struct Publisher {
+    pub(crate) pid: i32,
+    pub(crate) program: String,
+    pub(crate) uid: String,
+    #[serde(rename = "type")]
+    pub(crate) carries: Option<String>,
+    pub(crate) sent: u64,
+    pub(crate) depth: usize,
+    pub(crate) waits_for_subscribers: bool,
+    pub(crate) subscribers: Vec<Subscriber>,
+}
+
+#[derive(Debug, Serialize)]
+pub(crate) struct Subscriber {
+    pub(crate) pid: i32,
+    pub(crate) program: String,
+    pub(crate) behind: u64,
+}
+
+impl Publisher {
+    pub(crate) fn new(info: &PublisherInfo) -> Publisher {
+        let subscribers = info.subscribers.iter().map(|subscriber| Subscriber {
+            pid: subscriber.pid,
+            program: subscriber.program.clone(),
+            behind: subscriber.behind,
+        });
+        Publisher {
+            pid: info.pid,
+            program: info.program.clone(),
+            uid: format!("{:016x}", info.uid),
+            carries: info.carries.clone(),
+            sent: info.sent,
+            depth: info.depth,
+            waits_for_subscribers: info.waits,
+            subscribers: subscribers.collect(),
+        }
+    }
+
+    fn policy(&self) -> &'static str {
+        match self.waits_for_subscribers {
+            true => "waits for, or refuses, who is slower",
+            false => "pushes out what was not taken",
+        }
+    }
+}
+
+impl Report for Info {
+    fn write(&self, page: &mut Page) {
+        for publisher in &self.publishers {
+            let Publisher { pid, program, sent, depth, .. } = publisher;
+            page.heading(&format!("{} from {program} (pid {pid})", self.name));
+            let Some(carries) = &publisher.carries else {
+                page.warning("does not answer: it may be stopped");
+                continue;
+            };
+            page.line(format!("type: {carries}"));
+            page.line(format!("sent: {sent}"));
+            page.line(format!("keeps {depth} messages, and {}", publisher.policy()));
+            let mut table = Table::new(&[">PID", "SUBSCRIBER", ">BEHIND"]);
+            for Subscriber { pid, program, behind } in &publisher.subscribers {
+                table.row([pid.to_string(), program.clone(), behind.to_string()]);
+            }
+            page.table(&table, "no subscribers");
+        }
+    }
+}

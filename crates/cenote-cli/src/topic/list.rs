@@ -1,0 +1,77 @@
+//! `cenote topic list`
+
+use cenote::{TopicInfo, topics};
+use serde::Serialize;
+
+use crate::failure::Outcome;
+use crate::ls;
+use crate::output::{Output, Page, Report, Table};
+
+/// All topics that somebody publishes
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Nothing but the names
+    #[arg(short, long)]
+    quiet: bool,
+}
+
+impl Args {
+    pub(crate) fn run(&self, output: &Output) -> Outcome {
+        ls::check_namespace()?;
+        let topics = topics()?.iter().map(Line::new).collect();
+        output.report(&List { topics, quiet: self.quiet })
+    }
+}
+
+#[derive(Debug, Serialize)]
+struct List {
+    topics: Vec<Line>,
+    #[serde(skip)]
+    quiet: bool,
+}
+
+/// A topic in a list.
+#[derive(Debug, Serialize)]
+pub(crate) struct Line {
+    name: String,
+    #[serde(rename = "type")]
+    carries: Option<String>,
+    publishers: usize,
+    subscribers: usize,
+    sent: u64,
+}
+
+impl Line {
+    pub(crate) fn new(topic: &TopicInfo) -> Line {
+        let publishers = &topic.publishers;
+        // Each publisher has its own list of those who subscribe: mostly the same ones.
+        let most = publishers.iter().map(|publisher| publisher.subscribers.len()).max();
+        Line {
+            name: topic.name.clone(),
+            carries: publishers.iter().find_map(|publisher| publisher.carries.clone()),
+            publishers: publishers.len(),
+            subscribers: most.unwrap_or(0),
+            sent: publishers.iter().map(|publisher| publisher.sent).sum(),
+        }
+    }
+}
+
+/// Topics as a table.
+pub(crate) fn table<'a>(topics: impl IntoIterator<Item = &'a Line>) -> Table {
+    let mut table = Table::new(&["TOPIC", "TYPE", ">PUBLISHERS", ">SUBSCRIBERS", ">SENT"]);
+    for Line { name, carries, publishers, subscribers, sent } in topics {
+        let carries = carries.clone().unwrap_or_else(|| "(no answer)".to_owned());
+        let counts = (publishers.to_string(), subscribers.to_string(), sent.to_string());
+        table.row([name.clone(), carries, counts.0, counts.1, counts.2]);
+    }
+    table
+}
+
+impl Report for List {
+    fn write(&self, page: &mut Page) {
+        match self.quiet {
+            true => self.topics.iter().for_each(|topic| page.line(&topic.name)),
+            false => page.table(&table(&self.topics), "no topics"),
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! `cenote topic snap`
+
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use cenote::{Content, DType, Observer, Tensor};
+use serde::Serialize;
+
+use crate::failure::{Failure, Outcome};
+use crate::files::{npy, picture, ply};
+use crate::output::{Output, Page, Report};
+use crate::topic::{self, watching};
+use crate::unit;
+
+/// How long to sleep between two looks.
+const NAP: Duration = Duration::from_millis(1);
+
+/// Writes the newest message to a file: PNG, PLY or NPY
+///
+/// The name of the file says which: .png for images and depth images (in millimetres), .ply for point
+/// clouds and depth images that know their camera, .npy for everything.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The topic, as in camera.rgb or /camera/rgb
+    topic: String,
+
+    /// The file to write, which is overwritten
+    file: PathBuf,
+
+    /// Give up if there is nothing for so many seconds
+    #[arg(short, long, default_value_t = 5.0, value_parser = watching::seconds)]
+    timeout: f64,
+}
+
+/// The formats.
+#[derive(Debug, Clone, Copy, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Format {
+    Png,
+    Ply,
+    Npy,
+}
+
+impl Format {
+    fn of(path: &Path) -> Outcome<Format> {
+        let extension = path.extension().and_then(|extension| extension.to_str()).unwrap_or("");
+        match extension.to_ascii_lowercase().as_str() {
+            "png" => Ok(Format::Png),
+            "ply" => Ok(Format::Ply),
+            "npy" => Ok(Format::Npy),
+            _ => Err(Failure::Failed(format!(
+                "{}: the file's name ends in none of .png, .ply and .npy",
+                path.display()
+            ))),
+        }
+    }
+
+    fn save(self, content: &Content, path: &Path) -> Outcome {
+        match (self, content) {
+            (Format::Png, Content::Image(image)) => Ok(image.save_png(path)?),
+            (Format::Png, Content::Depth(depth)) => picture::save_depth(depth, path),
+            (Format::Ply, Content::Cloud(cloud)) => ply::save(cloud, path),
+            (Format::Ply, Content::Depth(depth)) => ply::save(&depth.to_point_cloud()?, path),
+            (Format::Npy, Content::Plain(bytes)) => npy::save(&as_tensor(bytes)?, path),
+            (Format::Npy, other) => other.tensor().map_or(Ok(()), |tensor| npy::save(tensor, path)),
+            _ => Err(Failure::Failed(format!(
+                "{}: what is sent is not of that kind; .npy always works",
+                path.display()
+            ))),
+        }
+    }
+}
+
+/// Bytes as an array. (A tensor has no dimension of length 0.)
+fn as_tensor(bytes: &[u8]) -> Outcome<Tensor> {
+    match bytes.len() {
+        0 => Ok(Tensor::new(&[1], DType::U8)?),
+        len => Ok(Tensor::from_slice(bytes, &[len])?),
+    }
+}
+
+impl Args {
+    pub(crate) fn run(&self, output: &Output) -> Outcome {
+        let format = Format::of(&self.file)?;
+        let name = topic::find(&self.topic)?.name;
+        let (sequence, content) = self.newest(&name)?;
+        format.save(&content, &self.file)?;
+        drop(content);
+        let bytes = std::fs::metadata(&self.file)?.len();
+        output.report(&Snap { topic: name, sequence, file: self.file.clone(), format, bytes })
+    }
+
+    /// The newest message, as soon as there is one that can be had.
+    fn newest(&self, name: &str) -> Outcome<(u64, Content)> {
+        let mut observer = Observer::new(name)?;
+        let start = Instant::now();
+        while start.elapsed().as_secs_f64() < self.timeout {
+            if let Some(seen) = observer.newest()?
+                && let Some(content) = observer.content(&seen)?
+            {
+                return Ok((seen.sequence, content));
+            }
+            thread::sleep(NAP);
+        }
+        let text = format!("nothing was to be had of `{name}` for {} s", self.timeout);
+        Err(Failure::Silence(text))
+    }
+}
+
+#[derive(Debug, Serialize)]
+struct Snap {
+    topic: String,
+    sequence: u64,
+    file: PathBuf,
+    format: Format,
+    bytes: u64,
+}
+
+impl Report for Snap {
+    fn write(&self, page: &mut Page) {
+        let (file, bytes) = (self.file.display(), unit::bytes(self.bytes));
+        page.line(format!("message #{} of {} is in {file} ({bytes})", self.sequence, self.topic));
+    }
+}

@@ -1,0 +1,111 @@
+//! What cannot be done is said in one line, and by a code.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+
+use super::Test;
+use crate::scene::{CENOTE, Done, Scene};
+
+pub(crate) const TESTS: &[Test] = &[
+    ("what_is_not_there_is_said_so", missing),
+    ("what_is_not_understood_is_said_so", nonsense),
+    ("where_there_is_no_permission_it_is_said_so", permission),
+    ("files_that_cannot_be_are_refused", files),
+    ("nobody_comes_is_said_so", silence),
+];
+
+/// One line, which has these words in it.
+fn one_line(done: &Done, code: i32, words: &[&str]) {
+    assert_eq!((done.code, done.stderr.lines().count()), (code, 1), "{done:?}");
+    assert!(done.stderr.starts_with("cenote: "), "{done:?}");
+    words.iter().for_each(|word| assert!(done.stderr.contains(word), "{word}: {done:?}"));
+}
+
+fn missing() {
+    let scene = Scene::new();
+    for command in ["info", "hz", "bw", "echo"] {
+        one_line(&scene.cenote(&["topic", command, "camera"]), 3, &["camera", "topic list"]);
+    }
+    one_line(&scene.cenote(&["topic", "snap", "camera", "x.png"]), 3, &["camera"]);
+    one_line(&scene.cenote(&["why", "camera"]), 3, &["camera"]);
+    for command in ["stat", "holders"] {
+        one_line(&scene.cenote(&["pool", command, "maps"]), 3, &["maps", "cenote ls"]);
+    }
+    for args in [&["ls"][..], &["topic", "list"], &["top"], &["gc"], &["pool", "stat"]] {
+        let done = Done::of(scene.command(CENOTE).args(args).env("CENOTE_NAMESPACE", "robot7"));
+        one_line(&done, 3, &["robot7"]);
+    }
+}
+
+fn nonsense() {
+    let scene = Scene::new();
+    for name in ["a b", "..", "", "-", "a//b"] {
+        let done = scene.cenote(&["topic", "info", "--", name]);
+        one_line(&done, 2, &["name"]);
+    }
+    let done = Done::of(scene.command(CENOTE).arg("ls").env("CENOTE_DIR", "relative"));
+    one_line(&done, 2, &["CENOTE_DIR", "absolute path"]);
+    let done = Done::of(scene.command(CENOTE).arg("ls").env("CENOTE_NAMESPACE", "a/b"));
+    one_line(&done, 2, &["CENOTE_NAMESPACE"]);
+    for args in [
+        &["nonsense"][..],
+        &["topic"],
+        &["topic", "hz"],
+        &["topic", "hz", "x", "-i", "0"],
+        &["topic", "hz", "x", "-i", "nan"],
+        &["topic", "pub", "x", "--rate", "0"],
+        &["topic", "pub", "x", "--size", "0x0"],
+        &["demo", "--seconds", "0"],
+        &["bench", "--size", "huge"],
+        &["completions", "cmd.exe"],
+    ] {
+        let done = scene.cenote(args);
+        assert!(done.code == 2 && !done.stderr.is_empty() && done.stdout.is_empty(), "{args:?}");
+    }
+}
+
+/// A user to whom the directory is closed: this one, unless it may do everything.
+fn permission() {
+    let scene = Scene::new();
+    let closed = scene.0.join("closed");
+    fs::create_dir(&closed).unwrap();
+    fs::set_permissions(&closed, fs::Permissions::from_mode(0o000)).unwrap();
+    fs::set_permissions(&scene.0, fs::Permissions::from_mode(0o755)).unwrap();
+    // Another user may not reach where it was built.
+    let program = scene.0.join("cenote");
+    fs::copy(CENOTE, &program).unwrap();
+    for args in
+        [&["ls"][..], &["topic", "list"], &["topic", "info", "x"], &["pool", "stat"], &["gc"]]
+    {
+        let mut command = scene.command(&program);
+        command.args(args).env("CENOTE_DIR", &closed);
+        if fs::read_dir(&closed).is_ok() {
+            command.uid(65534).gid(65534);
+        }
+        one_line(&Done::of(&mut command), 5, &["closed", "ermission denied"]);
+    }
+}
+
+fn files() {
+    let scene = Scene::new();
+    one_line(&scene.cenote(&["topic", "pub", "x", "missing.png"]), 1, &["missing.png"]);
+    one_line(&scene.cenote(&["topic", "pub", "x", "picture.gif"]), 1, &[".png and .npy"]);
+    one_line(&scene.cenote(&["topic", "snap", "x", "picture.gif"]), 1, &[".png, .ply and .npy"]);
+    for name in ["bad.png", "bad.npy"] {
+        fs::write(scene.0.join(name), "nonsense").unwrap();
+        one_line(&scene.cenote(&["topic", "pub", "x", &scene.path(name)]), 1, &[name]);
+    }
+    let _publisher = scene.publisher(&["camera", "--size", "16x16"]);
+    let nowhere = scene.path("no/such/dir/x.png");
+    one_line(&scene.cenote(&["topic", "snap", "camera", &nowhere]), 1, &["no/such/dir"]);
+}
+
+fn silence() {
+    let scene = Scene::new();
+    let args = ["topic", "pub", "x", "--wait", "2", "--timeout", "0.1"];
+    one_line(&scene.cenote(&args), 4, &["0 of 2 subscribers"]);
+    let _heap = scene.role("heap publisher");
+    let done = scene.cenote(&["topic", "hz", "heap", "-c", "1", "-i", "0.1"]);
+    one_line(&done, 4, &["nothing was sent"]);
+}

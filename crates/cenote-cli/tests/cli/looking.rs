@@ -1,0 +1,253 @@
+//! Commands that look.
+
+use std::process::Stdio;
+
+use serde_json::Value;
+
+use super::Test;
+use crate::scene::{CENOTE, Scene, eventually};
+
+pub(crate) const TESTS: &[Test] = &[
+    ("nothing_is_there_at_first_and_looking_leaves_nothing", nothing),
+    ("ls_and_topic_show_who_publishes_and_who_subscribes", publishes),
+    ("hz_and_bw_measure_a_publisher", measures),
+    ("echo_shows_messages_and_their_values", echo),
+    ("pool_shows_who_holds_what", pool),
+    ("why_says_zero_copy_or_why_not", why),
+    ("gc_removes_what_the_dead_left_and_nothing_else", gc),
+    ("doctor_finds_this_machine_fit", doctor),
+    ("top_prints_where_there_is_no_terminal", top),
+    ("bench_measures", bench),
+    ("who_reads_no_more_is_no_error", broken_pipe),
+    ("completions_and_manual_pages_are_there", manual),
+];
+
+const CAMERA: &[&str] = &["camera.rgb", "--size", "64x48", "--rate", "100"];
+
+fn nothing() {
+    let scene = Scene::new();
+    for args in [&["ls"][..], &["topic", "list"], &["pool", "stat"], &["pool", "holders"], &["gc"]]
+    {
+        let done = scene.cenote(args);
+        assert_eq!((done.code, &*done.stderr), (0, ""), "{args:?}");
+        assert!(!done.stdout.is_empty() && !done.stdout.contains('\x1b'), "{args:?}");
+    }
+    let listing = scene.json(&["ls"]);
+    assert!(listing["topics"].as_array().unwrap().is_empty());
+    assert!(listing["pools"].as_array().unwrap().is_empty());
+    assert_eq!(std::fs::read_dir(&scene.0).unwrap().count(), 0);
+}
+
+fn publishes() {
+    let scene = Scene::new();
+    let camera = scene.publisher(CAMERA);
+    let holder = scene.role("holder");
+    let listing = scene.json(&["ls"]);
+    let topic = &listing["topics"][0];
+    assert_eq!((&topic["name"], &topic["type"]), (&"camera.rgb".into(), &"Image".into()));
+    assert_eq!((&topic["publishers"], &topic["subscribers"]), (&1.into(), &1.into()));
+    assert_eq!(topic["published_by"][0]["pid"], camera.pid());
+    assert_eq!(topic["published_by"][0]["subscribers"][0]["pid"], holder.pid());
+    let pool = &listing["pools"][0];
+    assert_eq!((&pool["pid"], &pool["of_topic"]), (&camera.pid().into(), &true.into()));
+    let processes = pool["processes"].as_array().unwrap();
+    assert!(processes.iter().any(|process| process["pid"] == holder.pid()));
+    let text = scene.cenote(&["ls"]).stdout;
+    assert!(text.contains("camera.rgb") && text.contains(&holder.pid().to_string()), "{text}");
+
+    assert_eq!(scene.cenote(&["topic", "list", "-q"]).stdout, "camera.rgb\n");
+    assert_eq!(scene.json(&["topic", "list"])["topics"][0]["publishers"], 1);
+    for name in ["camera.rgb", "/camera/rgb"] {
+        let info = scene.json(&["topic", "info", name]);
+        assert_eq!(
+            (&info["name"], &info["publishers"][0]["depth"]),
+            (&"camera.rgb".into(), &16.into())
+        );
+    }
+    assert!(scene.cenote(&["topic", "info", "camera.rgb"]).stdout.contains("keeps 16 messages"));
+}
+
+fn measures() {
+    let scene = Scene::new();
+    let _camera = scene.publisher(CAMERA);
+    let readings = scene.json_lines(&["topic", "hz", "/camera/rgb", "-c", "2", "-i", "0.5"]);
+    assert_eq!(readings.len(), 2);
+    let reading = &readings[1];
+    let number = |name: &str| reading[name].as_f64().unwrap();
+    // Others may use the machine, but it cannot send more than it was asked to.
+    assert!(number("hz") > 1.0 && number("hz") < 120.0, "{reading}");
+    assert!(reading["latency"]["p50_us"].as_f64().unwrap() > 0.0, "{reading}");
+    assert!(reading["period_ms"]["mean"].as_f64().unwrap() > 1.0, "{reading}");
+    assert_eq!(number("bytes"), number("messages") * 64.0 * 48.0 * 3.0);
+    let text = scene.cenote(&["topic", "bw", "camera.rgb", "-c", "1", "-i", "0.3"]).stdout;
+    assert!(text.contains("9.22 kB each") && text.contains("/s"), "{text}");
+    assert!(scene.cenote(&["topic", "hz", "camera.rgb", "-c", "1"]).stdout.contains("latency"));
+    // Whoever looked has left, and never was a subscriber.
+    assert_eq!(
+        scene.json(&["topic", "info", "camera.rgb"])["publishers"][0]["subscribers"],
+        Value::Array(vec![])
+    );
+}
+
+fn echo() {
+    let scene = Scene::new();
+    let _camera = scene.publisher(CAMERA);
+    let echoed = scene.json_lines(&["topic", "echo", "camera.rgb", "-c", "3", "--values", "4"]);
+    let first = echoed[0]["sequence"].as_u64().unwrap();
+    for (echo, number) in echoed.iter().zip(first..) {
+        assert_eq!((&echo["sequence"], &echo["seq"]), (&number.into(), &number.into()));
+        assert_eq!(echo["shape"], serde_json::json!([48, 64, 3]));
+        assert_eq!(echo["values"].as_array().unwrap().len(), 4);
+    }
+    let text = scene.cenote(&["topic", "echo", "camera.rgb", "-c", "1"]).stdout;
+    assert!(text.contains("Image u8 [48, 64, 3]") && text.lines().count() == 1, "{text}");
+    let _heap = scene.role("heap publisher");
+    let done = scene.cenote(&["topic", "echo", "heap", "--timeout", "0.1"]);
+    assert_eq!(done.code, 4, "nothing new comes: {done:?}");
+}
+
+fn pool() {
+    let scene = Scene::new();
+    let owner = scene.role("owner");
+    let _camera = scene.publisher(CAMERA);
+    let holder = scene.role("holder");
+    let pools = scene.json(&["pool", "stat"]);
+    assert_eq!(pools["pools"].as_array().unwrap().len(), 2);
+    let maps = scene.json(&["pool", "stat", "maps"]);
+    let maps = &maps["pools"][0];
+    assert_eq!((&maps["pid"], &maps["of_topic"]), (&owner.pid().into(), &false.into()));
+    assert_eq!(
+        (&maps["stats"]["slots_in_use"], &maps["stats"]["attachers"]),
+        (&1.into(), &0.into())
+    );
+    assert!(maps["stats"]["bytes_reserved"].as_u64().unwrap() >= 1000);
+    // The picture that is held leaves the queue after a while.
+    eventually("the holder is seen to hold what is not queued any more", || {
+        let held = scene.json(&["pool", "holders", "/camera/rgb"]);
+        let processes = held["pools"][0]["processes"].as_array().unwrap().clone();
+        let holds = |process: &&Value| process["pid"] == holder.pid();
+        processes
+            .iter()
+            .find(holds)
+            .is_some_and(|process| process["slots"] == 1 && process["retired_slots"] == 1)
+    });
+    let text = scene.cenote(&["pool", "holders"]).stdout;
+    assert!(text.contains("maps") && text.contains("(owner)"), "{text}");
+    assert!(scene.cenote(&["pool", "stat"]).stdout.contains("camera.rgb (topic)"));
+    let why = scene.json(&["why", "camera.rgb"]);
+    assert_eq!(why["publishers"][0]["oldest_lease"]["pid"], holder.pid());
+}
+
+fn why() {
+    let scene = Scene::new();
+    let _camera = scene.publisher(CAMERA);
+    let heap = scene.role("heap publisher");
+    let why = scene.json(&["why", "camera.rgb"]);
+    assert_eq!(
+        (&why["zero_copy"], &why["publishers"][0]["copies"]),
+        (&true.into(), &Value::Array(vec![]))
+    );
+    let why = scene.json(&["why", "heap"]);
+    let publisher = &why["publishers"][0];
+    assert_eq!((&why["zero_copy"], &publisher["pid"]), (&false.into(), &heap.pid().into()));
+    let copied = &publisher["copies"][0];
+    assert_eq!(
+        (&copied["reason"], &copied["count"], &copied["bytes"]),
+        (&"heap".into(), &3.into(), &300.into())
+    );
+    assert_eq!(publisher["process_copies"][0]["reason"], "staged");
+    let text = scene.cenote(&["why", "heap"]).stdout;
+    assert!(text.starts_with("heap: not zero-copy\n") && text.contains("topic.image("), "{text}");
+}
+
+fn gc() {
+    let scene = Scene::new();
+    let dead = scene.publisher(CAMERA);
+    let _alive = scene.role("owner");
+    assert_eq!(scene.json(&["gc"])["removed"], Value::Array(vec![]));
+    dead.kill();
+    let done = scene.cenote(&["topic", "info", "camera.rgb"]);
+    assert_eq!((done.code, done.stderr.lines().count()), (3, 1));
+    assert!(done.stderr.contains("dead"), "{done:?}");
+    let removed = scene.json(&["gc"]);
+    let removed = removed["removed"].as_array().unwrap();
+    assert_eq!(removed.len(), 1);
+    assert!(removed[0].as_str().unwrap().contains("topics/camera.rgb/camera.rgb@"));
+    assert_eq!(scene.json(&["gc"])["removed"], Value::Array(vec![]));
+    assert_eq!(scene.json(&["pool", "stat"])["pools"].as_array().unwrap().len(), 1);
+}
+
+fn doctor() {
+    let scene = Scene::new();
+    let found = scene.json(&["doctor"]);
+    assert_eq!(found["healthy"], true);
+    let checks = found["checks"].as_array().unwrap();
+    let state = |name: &str| {
+        let check = checks.iter().find(|check| check["name"] == name);
+        check.unwrap_or_else(|| panic!("{name}"))["state"].as_str().unwrap().to_owned()
+    };
+    for name in ["shared memory", "sealing", "attaching", "directory"] {
+        assert_eq!(state(name), "works", "{name}");
+    }
+    for check in checks {
+        assert_eq!(check["state"] == "works", check["advice"].is_null(), "{check}");
+    }
+    for name in ["DMA heaps", "OpenGL", "file descriptors", "kernel"] {
+        state(name);
+    }
+}
+
+fn top() {
+    let scene = Scene::new();
+    let camera = scene.publisher(CAMERA);
+    let readings = scene.json_lines(&["top", "-c", "2", "-i", "0.3"]);
+    assert_eq!(readings.len(), 2);
+    let top = &readings[1];
+    assert_eq!(top["topics"][0]["name"], "camera.rgb");
+    assert!(top["topics"][0]["messages"].as_u64().unwrap() > 0, "{top}");
+    assert_eq!(top["pools"][0]["pid"], camera.pid());
+    assert_eq!(top["pools"][0]["leases"], 0);
+    assert!(top["bytes_reserved"].as_u64() > Some(0));
+    let text = scene.cenote(&["top", "-c", "1", "-i", "0.1"]).stdout;
+    assert!(text.contains("camera.rgb") && text.contains("memory:") && !text.contains('\x1b'));
+}
+
+fn bench() {
+    let scene = Scene::new();
+    let measured = scene.json(&["bench", "--seconds", "0.5", "--size", "64x48"]);
+    assert_eq!(measured["frame_bytes"], 64 * 48 * 3);
+    let results = measured["results"].as_array().unwrap();
+    assert_eq!(results.len(), 5);
+    for result in results {
+        assert!(result["times"].as_u64().unwrap() > 0, "{result}");
+        assert!(result["time"]["p50_us"].as_f64().unwrap() > 0.0, "{result}");
+    }
+    assert_eq!(std::fs::read_dir(&scene.0).unwrap().count(), 0, "it leaves nothing");
+}
+
+fn broken_pipe() {
+    let scene = Scene::new();
+    let _camera = scene.publisher(CAMERA);
+    let mut echo = scene
+        .command(CENOTE)
+        .args(["topic", "echo", "camera.rgb"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(echo.stdout.take());
+    let output = echo.wait_with_output().unwrap();
+    assert_eq!((output.status.code(), output.stderr.len()), (Some(0), 0));
+}
+
+fn manual() {
+    let scene = Scene::new();
+    for shell in ["bash", "zsh", "fish"] {
+        assert!(scene.cenote(&["completions", shell]).stdout.contains("topic"), "{shell}");
+    }
+    let page = scene.cenote(&["man"]).stdout;
+    assert!(page.contains(".TH cenote 1") && page.contains("doctor"));
+    assert_eq!(scene.cenote(&["man", "--out", &scene.path("man")]).code, 0);
+    let pages = std::fs::read_dir(scene.0.join("man")).unwrap().count();
+    assert!(pages > 15, "{pages}");
+}

@@ -1,0 +1,135 @@
+//! A directory in which processes meet, and the command run in it.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::role;
+
+/// As good as for ever in a test.
+const LONG: Duration = Duration::from_secs(60);
+
+pub(crate) const CENOTE: &str = env!("CARGO_BIN_EXE_cenote");
+
+/// Waits until something is true.
+pub(crate) fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !holds() {
+        assert!(start.elapsed() < LONG, "not after a minute: {what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// A directory of its own, removed in the end.
+pub(crate) struct Scene(pub(crate) PathBuf);
+
+impl Scene {
+    pub(crate) fn new() -> Scene {
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let dir = std::env::temp_dir().join(format!("cenote-cli-{}-{number}", std::process::id()));
+        fs::create_dir(&dir).unwrap();
+        Scene(dir)
+    }
+
+    /// A program that meets others here.
+    pub(crate) fn command(&self, program: impl AsRef<Path>) -> Command {
+        let mut command = Command::new(program.as_ref());
+        command.env("CENOTE_DIR", &self.0).env_remove("CENOTE_NAMESPACE").stdin(Stdio::null());
+        command
+    }
+
+    /// Runs the command to its end.
+    pub(crate) fn cenote(&self, args: &[&str]) -> Done {
+        Done::of(self.command(CENOTE).args(args))
+    }
+
+    /// Runs it, successfully, with `--json`, and reads what it says.
+    pub(crate) fn json(&self, args: &[&str]) -> Value {
+        let done = self.cenote(&[args, &["--json"]].concat());
+        assert_eq!((done.code, &*done.stderr), (0, ""), "{args:?}");
+        serde_json::from_str(&done.stdout).unwrap()
+    }
+
+    /// Runs it, successfully, with `--json`, and reads what it says line by line.
+    pub(crate) fn json_lines(&self, args: &[&str]) -> Vec<Value> {
+        let done = self.cenote(&[args, &["--json"]].concat());
+        assert_eq!((done.code, &*done.stderr), (0, ""), "{args:?}");
+        done.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+
+    /// A publisher that goes on until it is dropped.
+    pub(crate) fn publisher(&self, args: &[&str]) -> Background {
+        let mut command = self.command(CENOTE);
+        command.args(["topic", "pub"]).args(args).stdout(Stdio::null());
+        let publisher = Background(command.spawn().unwrap());
+        eventually("it sends", || {
+            let done = self.cenote(&["topic", "info", args[0], "--json"]);
+            let sent = |info: Value| info["publishers"][0]["sent"].as_u64();
+            serde_json::from_str(&done.stdout).ok().and_then(sent).is_some_and(|sent| sent > 0)
+        });
+        publisher
+    }
+
+    /// This program in a role, until it is dropped. It has said that it is ready.
+    pub(crate) fn role(&self, role: &str) -> Background {
+        let this = std::env::current_exe().unwrap();
+        let mut child =
+            self.command(this).env(role::ROLE, role).stdout(Stdio::piped()).spawn().unwrap();
+        role::await_ready(child.stdout.as_mut().unwrap());
+        Background(child)
+    }
+
+    pub(crate) fn path(&self, name: &str) -> String {
+        self.0.join(name).display().to_string()
+    }
+}
+
+impl Drop for Scene {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A process, until it is dropped.
+pub(crate) struct Background(pub(crate) Child);
+
+impl Background {
+    pub(crate) fn pid(&self) -> i64 {
+        self.0.id().into()
+    }
+
+    /// Kills it, as SIGKILL does.
+    pub(crate) fn kill(mut self) {
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+    }
+}
+
+impl Drop for Background {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// What a command came to.
+#[derive(Debug)]
+pub(crate) struct Done {
+    pub(crate) code: i32,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+}
+
+impl Done {
+    pub(crate) fn of(command: &mut Command) -> Done {
+        let output = command.output().unwrap();
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+        let code = output.status.code().unwrap_or(-1);
+        Done { code, stdout: text(output.stdout), stderr: text(output.stderr) }
+    }
+}

@@ -1,0 +1,183 @@
+//! What can go wrong with OpenGL.
+
+use std::fmt;
+use std::time::Duration;
+
+/// Any failure of OpenGL memory, or of what is done with it.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum GlError {
+    /// There is no OpenGL to be had on this machine.
+    #[error("OpenGL is not available: {missing}{}", because(.source.as_deref()))]
+    Missing {
+        /// What is not there.
+        missing: &'static str,
+        /// What the system said.
+        source: Option<Box<dyn std::error::Error + Send + Sync>>,
+    },
+
+    /// The driver has too old a version of OpenGL.
+    #[error("the driver has `{found}`; OpenGL ES 3.0 or OpenGL 3.3 is needed")]
+    TooOld {
+        /// The version that the driver tells.
+        found: Box<str>,
+    },
+
+    /// The context is gone, and the bytes of its buffers with it.
+    #[error("the OpenGL context is gone: {why}")]
+    Gone {
+        /// How that came about.
+        why: GlGone,
+    },
+
+    /// The context was closed, and goes when the maps that are alive have been dropped.
+    #[error("the OpenGL context is closed, but {maps} maps keep it alive; drop them")]
+    MapsAlive {
+        /// Maps that are alive.
+        maps: usize,
+    },
+
+    /// The thread of the context does nothing.
+    #[error("the thread of the OpenGL context did not come to {op} for {waited:?}: is it blocked?")]
+    NoAnswer {
+        /// What it was to do.
+        op: &'static str,
+        /// How long it was waited for.
+        waited: Duration,
+    },
+
+    /// The driver refused.
+    #[error("{op} failed: {code}")]
+    Refused {
+        /// What was attempted.
+        op: &'static str,
+        /// What the driver said.
+        code: GlCode,
+    },
+
+    /// The buffer is mapped, and this driver cannot use it meanwhile.
+    #[error(
+        "the tensor is mapped, and without persistent maps the driver cannot use it; drop the maps"
+    )]
+    Mapped,
+
+    /// The driver has lost the contents of a buffer that was mapped.
+    #[error("the driver lost what was written to the buffer while it was mapped; write it again")]
+    ContentLost,
+
+    /// A buffer of more bytes than OpenGL's numbers can say.
+    #[error("an OpenGL buffer has at most {max} bytes, not {len}")]
+    TooLarge {
+        /// The bytes asked for.
+        len: usize,
+        /// The most there can be.
+        max: i32,
+    },
+
+    /// A tensor or texture of another context.
+    #[error("it belongs to another OpenGL context")]
+    OtherContext,
+
+    /// A tensor that cannot be a texture.
+    #[error(
+        "a tensor of {dtype} with shape {shape:?} and byte strides {strides:?} is no texture: {rule}"
+    )]
+    NotTexels {
+        /// Its dtype.
+        dtype: &'static str,
+        /// Its shape.
+        shape: super::Dims,
+        /// Its byte strides.
+        strides: Box<[isize]>,
+        /// The rule it breaks.
+        rule: &'static str,
+    },
+
+    /// A texture that this driver does not have, or not of this size, or cannot read back.
+    #[error("the driver cannot {op} a texture of {width}x{height} with {channels} x {dtype}")]
+    Texture {
+        /// What was attempted.
+        op: &'static str,
+        /// The width.
+        width: usize,
+        /// The height.
+        height: usize,
+        /// Values of a texel.
+        channels: usize,
+        /// The dtype of the values.
+        dtype: &'static str,
+    },
+
+    /// A tensor and a texture that ought to be alike.
+    #[error("the texture is {texture}, the tensor {tensor}")]
+    Unlike {
+        /// Size, channels and dtype of the texture.
+        texture: Box<str>,
+        /// Size, channels and dtype of the tensor.
+        tensor: Box<str>,
+    },
+
+    /// A DMA-BUF image that breaks a rule.
+    #[error("the DMA-BUF cannot be a texture: {rule}")]
+    BadDmaBuf {
+        /// The rule.
+        rule: &'static str,
+    },
+}
+
+fn because(source: Option<&(dyn std::error::Error + Send + Sync)>) -> String {
+    source.map(|source| format!(": {source}")).unwrap_or_default()
+}
+
+/// How a context went.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum GlGone {
+    /// It was closed.
+    #[error("it was closed")]
+    Closed,
+    /// Its thread takes no work any more.
+    #[error("its thread has ended")]
+    Thread,
+    /// The driver has reset it.
+    #[error("the driver has reset it")]
+    Lost,
+    /// This process was forked from the one that has it.
+    #[error("it belongs to the process that this one was forked from")]
+    Forked,
+}
+
+/// A code of `glGetError` or `eglGetError`.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct GlCode(pub u32);
+
+/// What the standards call the codes. (A driver may have others.)
+const NAMES: [(u32, &str); 12] = [
+    (0x0500, "GL_INVALID_ENUM"),
+    (0x0501, "GL_INVALID_VALUE"),
+    (0x0502, "GL_INVALID_OPERATION"),
+    (0x0505, "GL_OUT_OF_MEMORY"),
+    (0x0506, "GL_INVALID_FRAMEBUFFER_OPERATION"),
+    (0x0507, "GL_CONTEXT_LOST"),
+    (0x3002, "EGL_BAD_ACCESS"),
+    (0x3003, "EGL_BAD_ALLOC"),
+    (0x3004, "EGL_BAD_ATTRIBUTE"),
+    (0x3008, "EGL_BAD_DISPLAY"),
+    (0x3009, "EGL_BAD_MATCH"),
+    (0x300c, "EGL_BAD_PARAMETER"),
+];
+
+impl fmt::Display for GlCode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match NAMES.iter().find(|(code, _)| *code == self.0) {
+            Some((_, name)) => f.write_str(name),
+            None => write!(f, "error {:#06x}", self.0),
+        }
+    }
+}
+
+impl fmt::Debug for GlCode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "GlCode({self})")
+    }
+}

@@ -1,0 +1,34 @@
+//! OpenGL: a context, the thread that it lives on, and how others have work done there.
+//!
+//! ```text
+//! GlContext ── Core ── GlThread: ours (headless.rs, with egl.rs), or the application's
+//!                ├──── functions and facts of the driver (driver.rs)
+//!                ├──── gate: how many maps are alive, and whether it is closed (gate.rs)
+//!                └──── objects: what was made there and not deleted yet (objects.rs)
+//! ```
+//!
+//! OpenGL calls are made on the context's thread and nowhere else. Everybody else hands work over
+//! and waits for it. On the thread itself work is done at once, so nobody waits for himself, and no
+//! lock is held while anybody waits.
+//!
+//! What lives in a buffer is in `memory/pbo.rs`, what is done with textures in `texture.rs`.
+
+mod context;
+mod core;
+mod driver;
+mod egl;
+pub(crate) mod fence;
+mod gate;
+mod headless;
+mod imports;
+pub(crate) mod objects;
+mod state;
+mod thread;
+
+pub use context::{GlContext, GlInfo, GlStats};
+pub(crate) use core::{Core, Shared};
+pub(crate) use driver::Driver;
+pub(crate) use egl::DmaBufAttributes;
+pub(crate) use gate::Inside;
+pub(crate) use state::{PERSISTENT, Saved};
+pub use thread::{GlThread, GlWork};

@@ -1,0 +1,77 @@
+//! Fences: when the driver has done what it was told to.
+
+#![allow(unsafe_code, reason = "OpenGL is a C interface")]
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use glow::HasContext;
+
+use crate::error::GlError;
+use crate::gl::objects::{Object, Owned};
+use crate::gl::{Core, Driver, Shared};
+
+/// One wait, in nanoseconds: what glow's argument can hold.
+const STEP: i32 = 1_000_000_000;
+
+/// So many steps, and the driver is taken for stuck.
+const STEPS: u32 = 30;
+
+/// Everything that the context was told to do until the fence was made.
+#[derive(Debug)]
+pub(crate) struct Fence {
+    address: usize,
+    _owned: Owned,
+}
+
+fn sync(address: usize) -> glow::NativeFence {
+    glow::NativeFence(std::ptr::with_exposed_provenance_mut(address))
+}
+
+pub(super) fn delete(driver: &Driver, address: usize) {
+    // SAFETY: called on the context's thread; the fence came from `Fence::new`, and goes once.
+    unsafe { driver.gl.delete_sync(sync(address)) };
+}
+
+impl Fence {
+    /// Called on the context's thread.
+    pub(crate) fn new(core: &Arc<Core>) -> Result<Fence, GlError> {
+        let driver = &core.shared().driver;
+        let gl = &driver.gl;
+        // SAFETY: called on the context's thread, with the only condition there is.
+        let made = unsafe { gl.fence_sync(glow::SYNC_GPU_COMMANDS_COMPLETE, 0) };
+        let address = made.map_or(0, |fence| fence.0.expose_provenance());
+        if address == 0 {
+            driver.check("glFenceSync")?;
+            return Err(GlError::Refused { op: "glFenceSync", code: crate::error::GlCode(0) });
+        }
+        // SAFETY: called on the context's thread. What is not flushed might never be done.
+        unsafe { gl.flush() };
+        Ok(Fence { address, _owned: Owned::new(core, Object::Fence(address)) })
+    }
+
+    /// Waits until it is all done. Called on the context's thread.
+    pub(crate) fn wait(&self, core: &Shared) -> Result<(), GlError> {
+        for _ in 0..STEPS {
+            // SAFETY: called on the context's thread; the fence is alive until `self` is dropped.
+            let done = unsafe {
+                let flush = glow::SYNC_FLUSH_COMMANDS_BIT;
+                core.driver.gl.client_wait_sync(sync(self.address), flush, STEP)
+            };
+            match done {
+                glow::ALREADY_SIGNALED | glow::CONDITION_SATISFIED => {
+                    core.fences_waited.fetch_add(1, Ordering::Relaxed);
+                    return Ok(());
+                }
+                glow::TIMEOUT_EXPIRED => {}
+                _ => {
+                    core.driver.check("glClientWaitSync")?;
+                    break;
+                }
+            }
+        }
+        let waited = Duration::from_secs(STEPS.into());
+        Err(GlError::NoAnswer { op: "finish what the GPU was told", waited })
+    }
+}

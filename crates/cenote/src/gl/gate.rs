@@ -1,0 +1,69 @@
+//! Counts the maps of a context's memory, and keeps new ones out when it is closed.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// The bit that says closed; the others count.
+const CLOSED: usize = 1 << (usize::BITS - 1);
+
+/// Open, with some inside; or closed, and to be left.
+#[derive(Debug, Default)]
+pub(crate) struct Gate(AtomicUsize);
+
+impl Gate {
+    /// Goes in, unless it is closed.
+    pub(super) fn enter(&self) -> bool {
+        // Acquire: whoever finds it closed sees what was done before.
+        self.0.fetch_add(1, Ordering::Acquire) & CLOSED == 0
+    }
+
+    /// Leaves; also to be called after [`enter`](Gate::enter) has refused. True for the last one to
+    /// leave a closed gate.
+    pub(super) fn leave(&self) -> bool {
+        // Release, so that the last one, which acquires, comes after all that the others did inside.
+        self.0.fetch_sub(1, Ordering::AcqRel) == CLOSED + 1
+    }
+
+    /// Closes it. How many are inside: they may stay as long as they want.
+    pub(super) fn close(&self) -> usize {
+        self.0.fetch_or(CLOSED, Ordering::AcqRel) & !CLOSED
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        self.0.load(Ordering::Acquire) & CLOSED != 0
+    }
+
+    /// How many are inside.
+    pub(super) fn inside(&self) -> usize {
+        self.0.load(Ordering::Acquire) & !CLOSED
+    }
+}
+
+/// Somebody who is inside the gate of a context, until dropped.
+#[derive(Debug)]
+pub(crate) struct Inside<'a>(pub(super) &'a super::Core);
+
+impl Drop for Inside<'_> {
+    fn drop(&mut self) {
+        self.0.leave();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_closed_gate_lets_nobody_in_and_the_last_one_out_knows() {
+        let gate = Gate::default();
+        assert!(gate.enter() && gate.enter());
+        assert_eq!(gate.close(), 2);
+        assert!(gate.is_closed() && !gate.enter());
+        assert!(!gate.leave(), "two others are inside");
+        assert!(!gate.leave());
+        assert_eq!(gate.inside(), 1);
+        assert!(gate.leave());
+        assert_eq!(gate.close(), 0);
+        assert!(!gate.enter());
+        assert!(gate.leave(), "nobody is inside");
+    }
+}

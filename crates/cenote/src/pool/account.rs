@@ -1,0 +1,292 @@
+//! What a pool's owner tells whoever asks: how the pool is doing, and who is attached.
+//!
+//! Nobody who looks takes part: it is one question on a connection of its own. The owner answers on
+//! its service thread, and what it tells is input to the asker.
+
+use std::io;
+use std::os::fd::AsFd;
+use std::time::Duration;
+
+use bytemuck::{Pod, Zeroable};
+
+use crate::copies::{self, Copies};
+use crate::error::{Holder, Result};
+use crate::memory::select::Wish;
+use crate::os::fork::GuardedSocket;
+use crate::os::packet;
+use crate::os::peer::Peer;
+use crate::os::unix;
+use crate::pool::place::{Entry, Place};
+use crate::pool::stats::PoolStats;
+use crate::pool::wire::{Kind, Named, Packet};
+
+/// How long an owner may take to answer. One that is stopped is listed without an account.
+const ANSWER: Duration = Duration::from_millis(200);
+
+/// The most processes that are told of: what fits a packet.
+const MAX_TOLD: usize = 512;
+
+/// A pool, as [`pools`] finds it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PoolInfo {
+    /// The name; that of the topic if it is a publisher's.
+    pub name: String,
+    /// Whether it is the pool of a topic's publisher.
+    pub of_topic: bool,
+    /// The number that descriptors know it by.
+    pub uid: u64,
+    /// Its owner's process id; 0 if that cannot be seen from here.
+    pub pid: i32,
+    /// Its owner's program.
+    pub program: String,
+    /// What its owner tells. `None` if it does not answer: it may be stopped, or not let us in.
+    pub account: Option<PoolAccount>,
+}
+
+/// What the owner of a pool tells.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PoolAccount {
+    /// How the pool is doing.
+    pub stats: PoolStats,
+    /// The owner and everybody who is attached, with what they hold if anything; those first that hold
+    /// most of what the owner has let go of. At most 512 are told of.
+    pub processes: Vec<Holder>,
+    /// All copies of tensor bytes in the owner's process so far, by reason.
+    pub copies: Vec<Copies>,
+}
+
+/// All pools of this namespace that have an owner, those of topics' publishers included.
+///
+/// ```
+/// # let dir = std::env::temp_dir().join(format!("cenote-pools-doc-{}", std::process::id()));
+/// # std::fs::create_dir_all(&dir)?; unsafe { std::env::set_var("CENOTE_DIR", &dir) };
+/// use cenote::{TensorPool, TensorPoolConfig};
+///
+/// let pool = TensorPool::new("camera", TensorPoolConfig::small())?;
+/// for pool in cenote::pools()? {
+///     println!("{} belongs to {} ({})", pool.name, pool.program, pool.pid);
+/// }
+/// # drop(pool); std::fs::remove_dir_all(&dir)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn pools() -> Result<Vec<PoolInfo>> {
+    let mut found = Vec::new();
+    for place in Place::all()? {
+        found.extend(place.entries()?.iter().filter_map(|entry| look_at(&place, entry)));
+    }
+    found.sort_by(|a, b| (&a.name, a.uid).cmp(&(&b.name, b.uid)));
+    Ok(found)
+}
+
+/// Asks the owner of a pool; `None` if it is not there.
+fn look_at(place: &Place, entry: &Entry) -> Option<PoolInfo> {
+    let (pid, program, account) = match place.connect(entry) {
+        Ok(connection) => {
+            let peer = Peer::of(connection.as_fd()).ok().filter(|peer| !peer.has_ended())?;
+            (peer.pid, peer.program(), ask(&connection))
+        }
+        Err(error) if is_gone(&error) => return None,
+        Err(_) => (0, "unknown".to_owned(), None),
+    };
+    let (name, of_topic) = (entry.name.clone(), place.is_of_topic());
+    Some(PoolInfo { name, of_topic, uid: entry.uid, pid, program, account })
+}
+
+fn is_gone(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound)
+}
+
+fn ask(connection: &GuardedSocket) -> Option<PoolAccount> {
+    let question = Packet::new(Kind::Ask);
+    packet::send(connection.as_fd(), bytemuck::bytes_of(&question), &[]).ok()?;
+    unix::wait_readable(connection, ANSWER).ok().filter(|ready| *ready)?;
+    let mut bytes = vec![0; size_of::<Head>() + MAX_TOLD * size_of::<Line>()];
+    let (len, _) = packet::recv(connection.as_fd(), &mut bytes).ok()?;
+    read(&bytes[..len])
+}
+
+/// How many reasons for copies a packet tells of.
+const REASONS: usize = 16;
+
+/// In the order of their bits.
+const WISHES: [Wish; 3] = [Wish::HugePages, Wish::Prefault, Wish::Lock];
+
+/// The numbers of [`PoolStats`], and what was copied.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Pod, Zeroable)]
+struct Head {
+    packet: Packet,
+    slots_in_use: u64,
+    retired: u64,
+    max_slots: u64,
+    bytes_in_use: u64,
+    bytes_reserved: u64,
+    pool_size: u64,
+    peak_bytes: u64,
+    waste_bytes: u64,
+    segments: u64,
+    attachers: u64,
+    allocations: u64,
+    failures: u64,
+    bytes_copied: u64,
+    socket_watched: u32,
+    /// One bit for each of [`WISHES`].
+    not_granted: u32,
+    /// How often and how much, by reason.
+    copies: [[u64; 2]; REASONS],
+}
+
+/// One process.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Pod, Zeroable)]
+struct Line {
+    slots: u64,
+    retired_slots: u64,
+    longest_ns: u64,
+    who: Named,
+}
+
+/// The answer of an owner, as it is sent.
+pub(super) fn answer(stats: &PoolStats, processes: &[Holder]) -> Vec<u8> {
+    let mut bytes = bytemuck::bytes_of(&Head::new(stats)).to_vec();
+    for process in processes.iter().take(MAX_TOLD) {
+        bytes.extend_from_slice(bytemuck::bytes_of(&Line::new(process)));
+    }
+    bytes
+}
+
+/// What a stranger says.
+fn read(bytes: &[u8]) -> Option<PoolAccount> {
+    let (head, lines) = bytes.split_at_checked(size_of::<Head>())?;
+    let (Kind::Account, _) = Packet::parse(head).ok()? else { return None };
+    let head: Head = bytemuck::pod_read_unaligned(head);
+    let lines = lines.chunks_exact(size_of::<Line>()).map(bytemuck::pod_read_unaligned);
+    let processes = lines.map(|line: Line| line.process()).collect();
+    Some(PoolAccount { stats: head.stats(), processes, copies: head.copies() })
+}
+
+impl Head {
+    fn new(stats: &PoolStats) -> Head {
+        let mut copied = [[0; 2]; REASONS];
+        for (line, copies) in copied.iter_mut().zip(copies::copies()) {
+            *line = [copies.count, copies.bytes];
+        }
+        let bit = |wish| u32::from(stats.not_granted.contains(wish));
+        let not_granted = WISHES.iter().enumerate().map(|(at, wish)| bit(wish) << at).sum();
+        Head {
+            packet: Packet::new(Kind::Account),
+            slots_in_use: stats.slots_in_use as u64,
+            retired: stats.retired as u64,
+            max_slots: stats.max_slots as u64,
+            bytes_in_use: stats.bytes_in_use as u64,
+            bytes_reserved: stats.bytes_reserved as u64,
+            pool_size: stats.pool_size as u64,
+            peak_bytes: stats.peak_bytes as u64,
+            waste_bytes: stats.waste_bytes as u64,
+            segments: stats.segments as u64,
+            attachers: stats.attachers as u64,
+            allocations: stats.allocations,
+            failures: stats.failures,
+            bytes_copied: stats.bytes_copied,
+            socket_watched: stats.socket_watched.into(),
+            not_granted,
+            copies: copied,
+        }
+    }
+
+    fn stats(&self) -> PoolStats {
+        let size = |word| usize::try_from(word).unwrap_or(usize::MAX);
+        let granted = |at: usize| self.not_granted & (1 << at) == 0;
+        let wishes = WISHES.into_iter().enumerate().filter(|(at, _)| !granted(*at));
+        PoolStats {
+            slots_in_use: size(self.slots_in_use),
+            retired: size(self.retired),
+            max_slots: size(self.max_slots),
+            bytes_in_use: size(self.bytes_in_use),
+            bytes_reserved: size(self.bytes_reserved),
+            pool_size: size(self.pool_size),
+            peak_bytes: size(self.peak_bytes),
+            waste_bytes: size(self.waste_bytes),
+            segments: size(self.segments),
+            attachers: size(self.attachers),
+            socket_watched: self.socket_watched != 0,
+            allocations: self.allocations,
+            failures: self.failures,
+            bytes_copied: self.bytes_copied,
+            not_granted: wishes.map(|(_, wish)| wish).collect(),
+        }
+    }
+
+    fn copies(&self) -> Vec<Copies> {
+        let told = copies::REASONS.into_iter().zip(self.copies);
+        told.map(|(reason, [count, bytes])| Copies { reason, count, bytes }).collect()
+    }
+}
+
+impl Line {
+    fn new(process: &Holder) -> Line {
+        Line {
+            slots: process.slots as u64,
+            retired_slots: process.retired_slots as u64,
+            longest_ns: u64::try_from(process.longest.as_nanos()).unwrap_or(u64::MAX),
+            who: Named::new(process.pid, &process.program),
+        }
+    }
+
+    fn process(&self) -> Holder {
+        let size = |word| usize::try_from(word).unwrap_or(usize::MAX);
+        Holder {
+            pid: self.who.pid,
+            program: self.who.program(),
+            slots: size(self.slots),
+            retired_slots: size(self.retired_slots),
+            longest: Duration::from_nanos(self.longest_ns),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample() -> (PoolStats, Vec<Holder>) {
+        let head = Head {
+            slots_in_use: 3,
+            bytes_in_use: 4096,
+            not_granted: 0b101,
+            socket_watched: 1,
+            failures: u64::MAX,
+            ..Head::zeroed()
+        };
+        let holder = Holder {
+            pid: 7,
+            program: "camera".into(),
+            slots: 2,
+            retired_slots: 1,
+            longest: Duration::from_millis(1500),
+        };
+        (head.stats(), vec![holder])
+    }
+
+    #[test]
+    fn an_account_comes_back_as_it_was_given() {
+        let (stats, processes) = sample();
+        let account = read(&answer(&stats, &processes)).unwrap();
+        assert_eq!((account.stats, account.processes), (stats, processes));
+        assert_eq!(account.copies.len(), copies::REASONS.len());
+    }
+
+    #[test]
+    fn what_is_cut_or_of_another_kind_is_no_account() {
+        let (stats, processes) = sample();
+        let bytes = answer(&stats, &processes);
+        assert_eq!(read(&bytes[..size_of::<Head>() - 1]), None);
+        assert_eq!(read(bytemuck::bytes_of(&Packet::new(Kind::Account))), None);
+        let other = Head { packet: Packet::new(Kind::Told), ..Head::zeroed() };
+        assert_eq!(read(bytemuck::bytes_of(&other)), None);
+        let half = read(&bytes[..bytes.len() - 1]).unwrap();
+        assert!(half.processes.is_empty(), "a line that is cut is none");
+    }
+}

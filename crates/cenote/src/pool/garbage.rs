@@ -1,0 +1,31 @@
+//! Removing what dead owners left behind.
+
+use std::path::PathBuf;
+
+use crate::error::Result;
+use crate::pool::place::Place;
+
+/// Removes the sockets of dead owners from this namespace, and tells which.
+///
+/// Nobody needs this: whoever comes across such a socket removes it. What belongs to the living is
+/// left alone, and so are directories.
+///
+/// ```
+/// # let dir = std::env::temp_dir().join(format!("cenote-gc-doc-{}", std::process::id()));
+/// # std::fs::create_dir_all(&dir)?; unsafe { std::env::set_var("CENOTE_DIR", &dir) };
+/// for path in cenote::remove_dead()? {
+///     println!("removed {}", path.display());
+/// }
+/// # std::fs::remove_dir_all(&dir)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn remove_dead() -> Result<Vec<PathBuf>> {
+    let mut removed = Vec::new();
+    for place in Place::all()? {
+        let _locked = place.lock()?;
+        removed.extend(place.remove_hidden()?);
+        removed.extend(place.remove_all_dead()?);
+    }
+    removed.sort();
+    Ok(removed)
+}

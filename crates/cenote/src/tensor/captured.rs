@@ -1,0 +1,68 @@
+//! Tensors that a camera fills.
+
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+use crate::format::PixelFormat;
+use crate::layout::Layout;
+use crate::memory::TensorMemory;
+use crate::memory::select::{Origin, Selection};
+use crate::memory::storage::{Protection, Storage};
+use crate::os::dmabuf::DmaBuf;
+use crate::region::{Access, Kept, Map, Region};
+use crate::tensor::Tensor;
+use crate::tensor::buffer::Handle;
+use crate::tensor::image::image_layout;
+
+impl Tensor {
+    /// The bytes of a buffer that a driver has filled, and leaves alone until `loan` is dropped: with
+    /// the last holder, here or elsewhere.
+    #[allow(unsafe_code, reason = "frames of a camera share mappings, one after another")]
+    pub(crate) fn captured(map: Arc<Map>, loan: Kept) -> Result<Tensor> {
+        let (dma, len) = (map.dmabuf().cloned(), map.len());
+        // SAFETY: only to read, and the driver does not write the buffer before it is given back,
+        // which dropping the loan does. The storage drops that after the region.
+        let region = unsafe { Region::part(map, 0..len, Access::Read) };
+        let region = region.ok_or(Error::OutOfBuffer { start: 0, end: len as i128, len })?;
+        let storage = Storage {
+            memory: TensorMemory::Dma,
+            stable: false,
+            protection: Protection::Convention,
+            dma,
+            kept: Some(loan),
+            ..Storage::heap(region, None)
+        };
+        let selection = Selection::given(TensorMemory::Dma, Origin::Captured);
+        let layout = Layout::contiguous(&[len], DType::U8.size())?;
+        Tensor::over(Handle::new(storage, selection), layout, DType::U8)
+    }
+
+    /// The image that lies at the start of the buffer.
+    pub(crate) fn as_image(
+        &self,
+        (width, height): (usize, usize),
+        format: PixelFormat,
+        stride: usize,
+    ) -> Result<Tensor> {
+        let shape = format.shape(width, height)?;
+        let layout = image_layout(format, &shape, height, stride, 0)?;
+        self.reinterpreted(layout, format.dtype())?.with_format(format)
+    }
+
+    /// The bytes of the whole buffer.
+    pub(crate) fn room(&self) -> usize {
+        self.buffer.storage().region.len()
+    }
+
+    /// Whether no device reads or writes it.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.buffer.dmabuf("DMA-BUF").is_ok_and(DmaBuf::is_idle)
+    }
+
+    /// Has `use_it` give the DMA-BUF to a driver, which returns it.
+    pub(crate) fn lend_dmabuf<R>(&self, use_it: impl FnOnce(BorrowedFd<'_>) -> R) -> Result<R> {
+        Ok(use_it(self.buffer.dmabuf("DMA-BUF")?.as_fd()))
+    }
+}

@@ -1,0 +1,356 @@
+//! Looking at a topic without taking part.
+//!
+//! A publisher that is asked who subscribes also shows its ring (`listing.rs`). An observer maps it
+//! read-only, and that is all: it has no row, so nobody waits for it, wakes it or counts it. It sees what
+//! the ring says of a message without leasing it. Only [`Observer::content`] attaches to the pool and takes
+//! a lease, as anybody who has a descriptor may.
+
+use std::fmt;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::cloud::PointCloud;
+use crate::depth::DepthImage;
+use crate::domain::Domain;
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+use crate::format::PixelFormat;
+use crate::image::Image;
+use crate::meta::{Header, Meta};
+use crate::os::peer::Peer;
+use crate::pool::attach;
+use crate::pool::files;
+use crate::pool::place::{Entry, Place};
+use crate::tensor::Tensor;
+use crate::tensor::buffer::Handle;
+use crate::tensor::mould::Mould;
+use crate::tensor::packed::Packed;
+use crate::tensor::pool::{self, Known};
+use crate::topic::listing;
+use crate::topic::name::TopicName;
+use crate::topic::ring::{Found, Shape, Shipped};
+use crate::topic::signature::Signature;
+use crate::topic::spot::Ring;
+
+/// How often the directory is looked at for publishers that came or went.
+const LOOK_AGAIN: Duration = Duration::from_millis(50);
+
+/// How long a segment may be on its way.
+const SEGMENT: Duration = Duration::from_millis(200);
+
+/// How often a message that is overwritten meanwhile is followed by a look at another.
+const TRIES: usize = 64;
+
+/// Looks at what is sent under a name, and is not seen: no publisher waits for it or sends it anything,
+/// whatever its policy.
+///
+/// ```
+/// # let dir = std::env::temp_dir().join(format!("cenote-observer-doc-{}", std::process::id()));
+/// # std::fs::create_dir_all(&dir)?; unsafe { std::env::set_var("CENOTE_DIR", &dir) };
+/// use cenote::{Content, Observer, Topic};
+///
+/// let topic: Topic<[f32; 2]> = Topic::new("speed")?;
+/// topic.advertise()?;
+/// let mut observer = Observer::new("speed")?;
+/// topic.send(&[1.0, 2.0])?;
+/// let seen = observer.look()?.expect("what was just sent");
+/// assert_eq!((seen.sequence, seen.nbytes), (0, 8));
+/// assert!(matches!(observer.content(&seen)?, Some(Content::Plain(bytes)) if bytes.len() == 8));
+/// # drop(topic); std::fs::remove_dir_all(&dir)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct Observer {
+    topic: TopicName,
+    watched: Vec<Watched>,
+    /// When the directory was last looked at.
+    looked: Option<Instant>,
+    missed: u64,
+}
+
+/// One publisher.
+#[derive(Debug)]
+struct Watched {
+    uid: u64,
+    peer: Peer,
+    signature: Signature,
+    ring: Ring,
+    /// The sequence of the message to look at next.
+    cursor: u64,
+}
+
+/// What the ring says of a message. Its tensor may be gone by now.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Sighting {
+    /// The publisher, by the number that it and its pool are known by.
+    pub publisher: u64,
+    /// The publisher's process id; 0 if it cannot be seen from here.
+    pub pid: i32,
+    /// How many messages the publisher had sent before.
+    pub sequence: u64,
+    /// The type of the message.
+    pub carries: String,
+    /// The bytes of the tensor, or of the plain data.
+    pub nbytes: usize,
+    /// What the elements of the tensor are.
+    pub dtype: Option<DType>,
+    /// The shape of the tensor; of plain data, empty.
+    pub shape: Vec<usize>,
+    /// The pixel format of the tensor.
+    pub format: Option<PixelFormat>,
+    /// Where and when it was recorded, if the message says so.
+    pub header: Option<Header>,
+    /// The message as it is in the ring.
+    words: Vec<u64>,
+}
+
+/// A message that an [`Observer`] took a lease on, for as long as this is there.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+#[allow(clippy::large_enum_variant, reason = "one at a time, for a person to look at")]
+pub enum Content {
+    /// Plain data, as bytes.
+    Plain(Vec<u8>),
+    /// A tensor.
+    Tensor(Tensor),
+    /// An image.
+    Image(Image),
+    /// A point cloud.
+    Cloud(PointCloud),
+    /// A depth image.
+    Depth(DepthImage),
+}
+
+impl Observer {
+    /// Begins to look at a topic, of which there need not be anything yet.
+    pub fn new(topic: &str) -> Result<Observer> {
+        let mut observer = Observer {
+            topic: TopicName::new(topic)?,
+            watched: Vec::new(),
+            looked: None,
+            missed: 0,
+        };
+        observer.find_publishers()?;
+        Ok(observer)
+    }
+
+    /// How many publishers are looked at.
+    pub fn publishers(&self) -> usize {
+        self.watched.len()
+    }
+
+    /// How many messages were gone before they were looked at.
+    pub fn missed(&self) -> u64 {
+        self.missed
+    }
+
+    /// The next message, if there is one: of those that were sent since the observer was made, and of
+    /// publishers that came later all that are there. Never waits for messages.
+    pub fn look(&mut self) -> Result<Option<Sighting>> {
+        if self.looked.is_none_or(|looked| looked.elapsed() >= LOOK_AGAIN) {
+            self.find_publishers()?;
+        }
+        for watched in &mut self.watched {
+            let found = watched.next(&mut self.missed)?;
+            if found.is_some() {
+                return Ok(found);
+            }
+        }
+        Ok(None)
+    }
+
+    /// The newest message of some publisher, whether or not it was seen before.
+    pub fn newest(&mut self) -> Result<Option<Sighting>> {
+        self.find_publishers()?;
+        for watched in &self.watched {
+            let head = watched.ring.reader().head();
+            if head == watched.ring.first {
+                continue;
+            }
+            if let Some(found) = watched.read(head.wrapping_sub(1))? {
+                return Ok(Some(found));
+            }
+        }
+        Ok(None)
+    }
+
+    /// What was seen, with its bytes: takes a lease. `None` if it is gone.
+    pub fn content(&self, seen: &Sighting) -> Result<Option<Content>> {
+        if seen.dtype.is_none() {
+            let bytes: &[u8] = bytemuck::cast_slice(&seen.words);
+            return Ok(Some(Content::Plain(bytes[..seen.nbytes].to_vec())));
+        }
+        let mut mould = Mould::new(seen.publisher);
+        let packed = mould.read(&seen.words)?;
+        let buffer = match lease(&packed) {
+            Err(Error::Stale { .. } | Error::NoSuchPool { .. }) => return Ok(None),
+            leased => leased?,
+        };
+        let mut tensor = None;
+        mould.cast(buffer, &mut tensor)?;
+        tensor.map(|tensor| Content::of(tensor, &packed)).transpose()
+    }
+
+    /// Looks who came, and forgets who went without leaving anything unseen.
+    fn find_publishers(&mut self) -> Result<()> {
+        let first_look = self.looked.replace(Instant::now()).is_none();
+        self.watched.retain(|watched| !watched.has_ended());
+        let Some(place) = Place::find(&self.topic.directory())? else { return Ok(()) };
+        for entry in place.entries()? {
+            if !self.watched.iter().any(|watched| watched.uid == entry.uid) {
+                self.watched.extend(Watched::meet(&place, &entry, first_look));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Watched {
+    /// Asks a publisher for its ring. What it says is checked; one that says nonsense is not there.
+    fn meet(place: &Place, entry: &Entry, from_now_on: bool) -> Option<Watched> {
+        let (peer, told) = listing::ask(place, entry)?;
+        let told = told?;
+        let size = |size| usize::try_from(size).unwrap_or(usize::MAX);
+        let shape = Shape::new(size(told.head.depth), size(told.head.payload))?;
+        let words = files::open_header(&told.ring?, shape.words()).ok()?;
+        let ring = Ring { words, shape, first: told.head.first };
+        let reader = ring.reader();
+        let cursor = if from_now_on { reader.head() } else { reader.oldest(ring.first) };
+        Some(Watched { uid: entry.uid, peer, signature: told.head.signature, ring, cursor })
+    }
+
+    /// The next message. A publisher that is quicker than this does not keep it for ever.
+    fn next(&mut self, missed: &mut u64) -> Result<Option<Sighting>> {
+        for _ in 0..TRIES {
+            if self.ring.reader().peek(self.cursor) == Found::Nothing {
+                return Ok(None);
+            }
+            let sequence = self.cursor;
+            match self.read(sequence) {
+                Ok(None) => self.catch_up(missed),
+                found => {
+                    self.cursor = sequence.wrapping_add(1);
+                    return found;
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// Goes on to the oldest message that may still be there. A head that says nonsense is not believed.
+    fn catch_up(&mut self, missed: &mut u64) {
+        let behind = self.ring.reader().oldest(self.ring.first).wrapping_sub(self.cursor);
+        let lost = if behind > 1 && behind < u64::MAX / 2 { behind } else { 1 };
+        self.cursor = self.cursor.wrapping_add(lost);
+        *missed = missed.saturating_add(lost);
+    }
+
+    /// Message `sequence`, if it is there.
+    fn read(&self, sequence: u64) -> Result<Option<Sighting>> {
+        let mut words = vec![0; self.ring.shape.payload()];
+        let Found::Message(len) = self.ring.reader().read::<Shipped>(sequence, &mut words) else {
+            return Ok(None);
+        };
+        words.truncate(len);
+        self.sight(sequence.wrapping_sub(self.ring.first), words).map(Some)
+    }
+
+    fn sight(&self, sequence: u64, words: Vec<u64>) -> Result<Sighting> {
+        let mut seen = Sighting {
+            publisher: self.uid,
+            pid: self.peer.pid,
+            sequence,
+            carries: self.signature.to_string(),
+            nbytes: size_of_val(words.as_slice()),
+            dtype: None,
+            shape: Vec::new(),
+            format: None,
+            header: None,
+            words,
+        };
+        if self.signature.is_tensor() {
+            seen.unpack()?;
+        } else if let Ok(size) = usize::try_from(self.signature.size()) {
+            seen.nbytes = seen.nbytes.min(size);
+        }
+        Ok(seen)
+    }
+
+    /// Whether nothing will come that is not there yet.
+    fn has_ended(&self) -> bool {
+        let reader = self.ring.reader();
+        let ended = self.peer.has_ended() || reader.is_closed();
+        ended && reader.peek(self.cursor) == Found::Nothing
+    }
+}
+
+impl Sighting {
+    /// Reads what the words say of a tensor.
+    fn unpack(&mut self) -> Result<()> {
+        let mut mould = Mould::new(self.publisher);
+        let packed = mould.read(&self.words)?;
+        let (dtype, layout, format) = mould.tensor();
+        (self.dtype, self.format) = (Some(dtype), format);
+        (self.nbytes, self.shape) = (layout.nbytes(), layout.shape().to_vec());
+        if packed.kind != Tensor::KIND {
+            let meta = Meta::from_words(packed.meta)?;
+            self.header = Some(Header::read(&mut meta.reader())?);
+        }
+        Ok(())
+    }
+}
+
+impl Content {
+    fn of(tensor: Tensor, packed: &Packed<'_>) -> Result<Content> {
+        let meta = Meta::from_words(packed.meta)?;
+        Ok(match packed.kind {
+            Image::KIND => Content::Image(Image::from_parts(tensor, &meta)?),
+            PointCloud::KIND => Content::Cloud(PointCloud::from_parts(tensor, &meta)?),
+            DepthImage::KIND => Content::Depth(DepthImage::from_parts(tensor, &meta)?),
+            _ => Content::Tensor(tensor),
+        })
+    }
+
+    /// The tensor that has the bytes, if it is not plain data.
+    pub fn tensor(&self) -> Option<&Tensor> {
+        match self {
+            Content::Plain(_) => None,
+            Content::Tensor(tensor) => Some(tensor),
+            Content::Image(image) => Some(image.tensor()),
+            Content::Cloud(cloud) => Some(cloud.tensor()),
+            Content::Depth(depth) => Some(depth.tensor()),
+        }
+    }
+}
+
+impl fmt::Display for Sighting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} #{}", self.carries, self.sequence)?;
+        match self.dtype {
+            Some(dtype) => write!(f, " {dtype} {:?}", self.shape),
+            None => write!(f, " {} bytes", self.nbytes),
+        }
+    }
+}
+
+/// A lease by serial, whoever owns the pool. A segment may still be on its way.
+fn lease(packed: &Packed<'_>) -> Result<Handle> {
+    let known = match pool::find(packed.pool) {
+        Some(known) => known,
+        None => {
+            let attachment = attach::by_uid(packed.pool)?;
+            pool::remember(&attachment);
+            Known::Attached(attachment)
+        }
+    };
+    let start = Instant::now();
+    loop {
+        match pool::lease_packed(&known, packed, None, || true) {
+            Err(Error::NoSuchSegment { .. }) if start.elapsed() < SEGMENT && known.is_alive() => {
+                thread::sleep(Duration::from_millis(1));
+            }
+            done => return done,
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! What is no camera, what a camera cannot do, and what cannot be captured into.
+
+use std::time::Duration;
+
+use cenote::{
+    Camera, CameraConfig, DType, Error, PixelFormat, Result, Tensor, TensorMemory, TensorPool,
+    TensorPoolConfig,
+};
+
+use super::{CAMERAS, Test, frames, lent, small};
+use crate::stranger::unique;
+
+pub(super) const TESTS: &[Test] = &[
+    ("what_is_no_camera_is_refused", what_is_no_camera_is_refused),
+    ("what_a_camera_does_not_have_is_refused", what_a_camera_does_not_have_is_refused),
+    ("senseless_configurations_are_refused", senseless_configurations_are_refused),
+    ("a_camera_that_is_in_use_is_refused", a_camera_that_is_in_use_is_refused),
+    ("buffers_that_cannot_be_filled_are_refused", buffers_that_cannot_be_filled_are_refused),
+    ("an_allocation_that_fails_is_an_error", an_allocation_that_fails_is_an_error),
+    ("no_time_is_no_error", no_time_is_no_error),
+];
+
+fn what_is_no_camera_is_refused() {
+    for path in ["/dev/null", "/dev/udmabuf", "/proc/self/exe", "/dev/dma_heap/system"] {
+        let error = Camera::open(path, small()).unwrap_err();
+        assert!(
+            matches!(error, Error::NotACamera { .. } | Error::Camera { .. }),
+            "{path}: {error}"
+        );
+        assert!(error.to_string().contains(path), "{error}");
+    }
+    for path in ["/dev/video77", "/dev", ""] {
+        let error = Camera::open(path, small()).unwrap_err();
+        assert!(matches!(error, Error::Camera { .. }), "{path}: {error}");
+    }
+}
+
+fn what_a_camera_does_not_have_is_refused() {
+    for path in CAMERAS {
+        for config in [
+            CameraConfig { width: 321, ..small() },
+            CameraConfig { height: 4000, ..small() },
+            CameraConfig { format: PixelFormat::Depth16, ..small() },
+        ] {
+            let error = Camera::open(path, config).unwrap_err();
+            assert!(matches!(error, Error::CameraFormat { .. }), "{error}");
+        }
+        let unknown = CameraConfig { format: PixelFormat::PlanarRgb, ..small() };
+        let error = Camera::open(path, unknown).unwrap_err();
+        assert!(matches!(error, Error::BadConfig { field: "format", .. }), "{error}");
+    }
+}
+
+fn senseless_configurations_are_refused() {
+    for (expected, config) in [
+        ("width", CameraConfig { width: 0, ..small() }),
+        ("width", CameraConfig { width: 1 << 20, ..small() }),
+        ("height", CameraConfig { height: 0, ..small() }),
+        ("height", CameraConfig { height: usize::MAX, ..small() }),
+        ("buffers", CameraConfig { buffers: 1, ..small() }),
+        ("buffers", CameraConfig { buffers: 33, ..small() }),
+    ] {
+        let error = Camera::open(CAMERAS[0], config).unwrap_err();
+        let told = matches!(error, Error::BadConfig { field, .. } if field == expected);
+        assert!(told, "{expected}: {error}");
+    }
+    let huge = CameraConfig { width: usize::MAX, ..small() };
+    assert!(Camera::open(CAMERAS[0], huge).is_err());
+}
+
+fn a_camera_that_is_in_use_is_refused() {
+    let first = lent(CAMERAS[0]);
+    let error = Camera::open(CAMERAS[0], small()).unwrap_err();
+    assert!(error.to_string().contains("busy"), "{error}");
+    drop(first);
+    drop(lent(CAMERAS[0]));
+}
+
+fn refusal(alloc: impl FnMut(usize) -> Result<Tensor> + Send + 'static) -> Error {
+    Camera::open_into(CAMERAS[0], small(), alloc).unwrap_err()
+}
+
+fn buffers_that_cannot_be_filled_are_refused() {
+    let on = |memory| Tensor::options().memory(memory);
+    for memory in [TensorMemory::Mem, TensorMemory::Shm] {
+        let error = refusal(move |bytes| on(memory).create(&[bytes], DType::U8));
+        assert!(matches!(error, Error::NoFd { .. }), "{error}");
+    }
+    let dma = move |len: usize| on(TensorMemory::Dma).create(&[len], DType::U8);
+    let rule = |error: Error| match error {
+        Error::CameraBuffer { rule } => rule,
+        other => panic!("{other}"),
+    };
+    let mut others = Vec::new();
+    assert!(rule(refusal(move |bytes| dma(bytes - 1))).contains("room"));
+    assert!(rule(refusal(move |bytes| dma(bytes + 64)?.narrow(0, 64, bytes))).contains("start"));
+    let shared = move |bytes| {
+        let tensor = dma(bytes)?;
+        others.push(tensor.clone());
+        Ok(tensor)
+    };
+    assert!(rule(refusal(shared)).contains("nobody"));
+
+    // Tensors of an ordinary pool share a DMA-BUF: only the first starts where that does.
+    let config = TensorPoolConfig {
+        memory: TensorMemory::Dma,
+        unprotected: true,
+        ..TensorPoolConfig::small()
+    };
+    let pool = TensorPool::new(unique(), config).unwrap();
+    assert!(rule(refusal(move |bytes| pool.alloc(&[bytes], DType::U8))).contains("start"));
+}
+
+fn an_allocation_that_fails_is_an_error() {
+    let pool = frames(true, 4);
+    let mut left = 3;
+    let error = refusal(move |bytes| match left {
+        0 => Err(Error::Released),
+        _ => {
+            left -= 1;
+            pool.alloc(&[bytes], DType::U8)
+        }
+    });
+    assert!(matches!(error, Error::Released), "{error}");
+}
+
+fn no_time_is_no_error() {
+    let mut camera = lent(CAMERAS[0]);
+    // Frames come more slowly than they are taken here.
+    let taken = (0..1000).take_while(|_| camera.capture(Duration::ZERO).unwrap().is_some()).count();
+    assert!(taken < 1000);
+}

@@ -1,0 +1,89 @@
+//! Frames that other processes see, without a copy; one of those is killed half-way.
+
+use std::collections::HashSet;
+
+use cenote::{Camera, Image, Topic, TopicConfig};
+
+use super::{CAMERAS, LONG, Test, digest, frames, into, lent, next};
+use crate::stranger::process::{Peer, serve};
+use crate::stranger::unique;
+
+pub(super) const TESTS: &[Test] = &[
+    ("a_hundred_frames_of_the_drivers_reach_two_processes", of_the_drivers),
+    ("a_hundred_frames_of_our_own_reach_two_processes", of_our_own),
+    ("frames_of_a_protected_pool_reach_two_processes", of_a_protected_pool),
+];
+
+const FRAMES: usize = 100;
+
+/// The child: answers with the next frame, and holds the last two.
+pub(super) fn view(name: &str) {
+    let topic: Topic<Image> = Topic::new(name).unwrap();
+    topic.subscribe().unwrap();
+    let mut held: [Option<Image>; 2] = [None, None];
+    serve(|words| match *words {
+        ["ready"] => "ok".into(),
+        ["next"] => {
+            let frame = topic.recv_timeout(LONG).unwrap().expect("a frame");
+            let still = held[1].as_ref().map_or(0, digest);
+            let tensor = frame.tensor();
+            let said = format!(
+                "{} {} {} {} {still}",
+                frame.seq(),
+                digest(&frame),
+                tensor.memory(),
+                tensor.protection()
+            );
+            held.rotate_left(1);
+            held[1] = Some(frame);
+            said
+        }
+        _ => panic!("{words:?}"),
+    });
+}
+
+fn of_the_drivers() {
+    show(&mut lent(CAMERAS[0]), FRAMES, "dma convention");
+}
+
+fn of_our_own() {
+    let pool = frames(true, 24);
+    show(&mut into(CAMERAS[0], &pool), FRAMES, "dma convention");
+}
+
+fn of_a_protected_pool() {
+    let pool = frames(false, 24);
+    show(&mut into(CAMERAS[1], &pool), 20, "shm kernel");
+}
+
+/// Sends frames to two others, which must see them as they are here. The second is killed half-way.
+fn show(camera: &mut Camera, count: usize, expected: &str) {
+    let name = unique();
+    let config = TopicConfig { depth: 2, ignore_own: true, ..TopicConfig::default() };
+    let topic: Topic<Image> = Topic::with_config(&name, config).unwrap();
+    topic.advertise().unwrap();
+    let mut viewers: Vec<Peer> = (0..2).map(|_| Peer::start(&name)).collect();
+    viewers.iter_mut().for_each(|viewer| assert_eq!(viewer.ask("ready"), "ok"));
+    assert_eq!(topic.wait_for_subscribers(2, LONG).unwrap(), 2);
+
+    let (mut last, mut seen) = (0, HashSet::new());
+    for number in 0..count {
+        if number == count / 2 {
+            // It holds two frames, which come back all the same.
+            viewers.pop().unwrap().kill();
+        }
+        let frame = next(camera);
+        let here = digest(&frame);
+        topic.send(&frame).unwrap();
+        // The frame before is held there, and must be as it was.
+        let said = format!("{} {here} {expected} {last}", frame.seq());
+        for viewer in &mut viewers {
+            assert_eq!(viewer.ask("next"), said, "frame {number}");
+        }
+        last = here;
+        seen.insert(here);
+    }
+    assert!(seen.len() > count / 10, "the picture has a clock in it: {}", seen.len());
+    assert_eq!(topic.stats().copies, [], "nothing was copied");
+    assert_eq!(topic.stats().sent, count as u64);
+}

@@ -1,0 +1,172 @@
+//! Pools of DMA-BUFs.
+#![allow(unsafe_code, reason = "lending a buffer to a device")]
+
+use std::time::Duration;
+
+use cenote::{
+    DType, Error, Protection, Tensor, TensorDescriptor, TensorMemory, TensorPool, TensorPoolConfig,
+    Unavailable,
+};
+
+use super::fence::Work;
+use super::{Role, Test, from_heap};
+use crate::stranger::process::{Peer, serve};
+use crate::stranger::{all_are, eventually, filled, hex, unhex, unique};
+
+pub(super) const TESTS: &[Test] = &[
+    ("pools_are_protected_unless_asked_otherwise", pools_are_protected_unless_asked_otherwise),
+    ("others_see_a_pool_without_a_copy", others_see_a_pool_without_a_copy),
+    ("tensors_of_a_pool_tell_where_they_lie", tensors_of_a_pool_tell_where_they_lie),
+    ("slots_are_reused_when_fences_are_done", slots_are_reused_when_fences_are_done),
+    ("a_slot_that_is_busy_does_not_hide_the_others", a_slot_that_is_busy_does_not_hide_the_others),
+    ("lent_slots_are_waited_for_too", lent_slots_are_waited_for_too),
+    ("a_pool_without_protected_memory_is_an_error", a_pool_without_protected_memory_is_an_error),
+    ("a_pool_can_be_scrubbed_and_trimmed", a_pool_can_be_scrubbed_and_trimmed),
+];
+
+pub(super) const ROLES: &[Role] = &[("attach", attach)];
+
+fn config(unprotected: bool) -> TensorPoolConfig {
+    TensorPoolConfig {
+        memory: TensorMemory::Dma,
+        unprotected,
+        growth: 1 << 20,
+        pool_size: 16 << 20,
+        ..TensorPoolConfig::small()
+    }
+}
+
+fn pool(unprotected: bool) -> TensorPool {
+    TensorPool::new(unique(), config(unprotected)).unwrap()
+}
+
+/// One segment for each slot.
+fn pages(max_slots: usize) -> TensorPool {
+    let config = TensorPoolConfig { max_slots, growth: 1, ..config(true) };
+    TensorPool::new(unique(), config).unwrap()
+}
+
+fn pools_are_protected_unless_asked_otherwise() {
+    for (unprotected, protection) in [(false, Protection::Kernel), (true, Protection::Convention)] {
+        let pool = pool(unprotected);
+        let mut tensor = pool.alloc(&[100, 100], DType::U8).unwrap();
+        assert_eq!((tensor.memory(), tensor.protection()), (TensorMemory::Dma, protection));
+        tensor.map_mut().unwrap().as_mut_slice::<u8>().unwrap().fill(3);
+        assert!(all_are(&tensor, 3));
+    }
+}
+
+fn attach(_: &[&str]) {
+    let mut held = Vec::new();
+    serve(|words| {
+        let descriptor = TensorDescriptor::from_bytes(&unhex(words[0])).unwrap();
+        let tensor = Tensor::from_descriptor(&descriptor).unwrap();
+        let first = tensor.map().unwrap().get::<u8>(&[0]).unwrap();
+        let all = all_are(&tensor, first);
+        let dmabuf = tensor.dmabuf_clone().is_ok();
+        let said = format!("{} {} {first} {all} {dmabuf}", tensor.memory(), tensor.protection());
+        held.push(tensor);
+        said
+    });
+}
+
+fn others_see_a_pool_without_a_copy() {
+    for (unprotected, expected) in [(false, "shm kernel"), (true, "dma convention")] {
+        let pool = pool(unprotected);
+        let mut peer = Peer::start("attach");
+        for value in 1..20 {
+            let tensor = filled(&pool, 100_000, value);
+            let answer = peer.ask(&hex(tensor.descriptor().unwrap().as_bytes()));
+            assert_eq!(answer, format!("{expected} {value} true {unprotected}"));
+            drop(tensor);
+        }
+        assert_eq!(pool.stats().unwrap().retired, 19, "the child holds them");
+        peer.kill();
+        eventually("its leases end with it", || pool.stats().unwrap().retired == 0);
+    }
+}
+
+fn tensors_of_a_pool_tell_where_they_lie() {
+    let pool = pool(true);
+    let [first, second] = [filled(&pool, 5000, 1), filled(&pool, 5000, 2)];
+    let [one, two] = [first.dmabuf_offset().unwrap(), second.dmabuf_offset().unwrap()];
+    assert_ne!(one, two);
+    // Whoever imports the buffer finds the bytes there.
+    let len = one.max(two) + 5000;
+    let whole = Tensor::from_fd(first.dmabuf_clone().unwrap(), &[len], DType::U8).unwrap();
+    for (at, value) in [(one, 1), (two, 2)] {
+        assert!(all_are(&whole.narrow(0, at, 5000).unwrap(), value));
+    }
+}
+
+fn slots_are_reused_when_fences_are_done() {
+    for unprotected in [true, false] {
+        let config = TensorPoolConfig { max_slots: 1, ..config(unprotected) };
+        let pool = TensorPool::new(unique(), config).unwrap();
+        let tensor = filled(&pool, 4096, 1);
+        let work = Work::on(tensor.dmabuf().unwrap());
+        drop(tensor);
+        for _ in 0..3 {
+            let error = pool.alloc(&[4096], DType::U8).unwrap_err();
+            assert!(matches!(error, Error::PoolFull { .. }), "{error}");
+        }
+        assert_eq!(pool.stats().unwrap().retired, 1);
+        work.done();
+        drop(pool.alloc(&[4096], DType::U8).unwrap());
+    }
+}
+
+fn a_slot_that_is_busy_does_not_hide_the_others() {
+    let pool = pages(2);
+    let (busy, idle) = (filled(&pool, 4096, 1), filled(&pool, 4096, 2));
+    let work = Work::on(busy.dmabuf().unwrap());
+    idle.descriptor().unwrap();
+    drop((busy, idle));
+    let again = pool.alloc(&[4096], DType::U8).unwrap();
+    assert!(all_are(&again, 2), "the one that no device is at");
+    let wait = Duration::from_millis(20);
+    assert!(pool.alloc_timeout(&[4096], DType::U8, wait).is_err());
+    std::thread::scope(|scope| {
+        let waits = scope.spawn(|| pool.alloc_timeout(&[4096], DType::U8, Duration::from_secs(20)));
+        work.done();
+        waits.join().unwrap().unwrap();
+    });
+}
+
+fn lent_slots_are_waited_for_too() {
+    let pool = pages(1);
+    let mut tensor = pool.alloc(&[4096], DType::U8).unwrap();
+    // SAFETY: nobody maps it from here on.
+    let work = Work::on(unsafe { tensor.dmabuf_mut() }.unwrap());
+    drop(tensor);
+    assert!(pool.alloc(&[4096], DType::U8).is_err());
+    work.done();
+    assert!(pool.alloc(&[4096], DType::U8).is_ok());
+}
+
+fn a_pool_without_protected_memory_is_an_error() {
+    from_heap("system", || {
+        let error = pool(false).alloc(&[10], DType::U8).unwrap_err();
+        assert!(
+            matches!(error, Error::Unavailable { memory: "dma", why: Unavailable::Unprotected }),
+            "{error}"
+        );
+        assert!(pool(true).alloc(&[10], DType::U8).is_ok());
+    });
+}
+
+fn a_pool_can_be_scrubbed_and_trimmed() {
+    for unprotected in [false, true] {
+        let config = TensorPoolConfig { scrub: true, max_slots: 1, ..config(unprotected) };
+        let pool = TensorPool::new(unique(), config).unwrap();
+        let tensor = filled(&pool, 4096, 9);
+        tensor.descriptor().unwrap();
+        drop(tensor);
+        let again = pool.alloc_timeout(&[4096], DType::U8, Duration::from_secs(20)).unwrap();
+        assert!(all_are(&again, 0));
+        drop(again);
+        eventually("it can be trimmed", || {
+            pool.trim().unwrap() > 0 || pool.stats().unwrap().segments == 0
+        });
+    }
+}

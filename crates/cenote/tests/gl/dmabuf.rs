@@ -1,0 +1,202 @@
+//! DMA-BUFs as textures. What needs one runs in the VM of `scripts/test vm` only.
+
+use std::os::fd::AsFd;
+
+use cenote::{
+    DType, DmaBufImage, Error, FourCc, GlContext, GlError, PixelFormat, PlaneDescriptor, Tensor,
+    TensorMemory,
+};
+
+use super::{Test, context, noise};
+
+/// The tests that need DMA-BUFs, and a driver that imports them.
+pub(super) const VM: &[(&str, Test)] = &[
+    ("a_tensor_is_a_texture_without_a_copy", a_tensor_is_a_texture_without_a_copy),
+    ("a_texture_is_imported_once_and_goes_with_its_buffer", imported_once),
+    ("what_only_shaders_read_is_an_external_texture", external),
+    ("planes_that_are_not_there_are_refused", planes_that_are_not_there_are_refused),
+];
+
+fn shared(len: usize) -> Tensor {
+    Tensor::options().memory(TensorMemory::Shm).create(&[len], DType::U8).unwrap()
+}
+
+fn rgba(width: usize, height: usize, fd: impl AsFd) -> DmaBufImage {
+    let plane = PlaneDescriptor::new(fd).unwrap().with_stride(width * 4);
+    DmaBufImage::new(width, height, FourCc::new(b"AB24")).plane(plane)
+}
+
+fn bad(result: cenote::Result<cenote::GlTexture>) -> &'static str {
+    match result {
+        Err(Error::Gl(GlError::BadDmaBuf { rule })) => rule,
+        other => panic!("not refused: {other:?}"),
+    }
+}
+
+pub(super) fn what_is_no_dma_buf_is_refused() {
+    let gl = context();
+    let memfd = shared(64 * 64 * 4).clone_fd().unwrap();
+    assert!(bad(gl.import(&rgba(64, 64, &memfd))).contains("no DMA-BUF"));
+    let file = std::fs::File::open("/proc/self/exe").unwrap();
+    assert!(bad(gl.import(&rgba(64, 64, &file))).contains("no DMA-BUF"));
+    assert!(bad(gl.import(&rgba(0, 64, &memfd))).contains("no pixels"));
+    let none = DmaBufImage::new(64, 64, FourCc::new(b"AB24"));
+    assert!(bad(gl.import(&none)).contains("no plane"));
+    let strideless = none.plane(PlaneDescriptor::new(&memfd).unwrap());
+    assert!(bad(gl.import(&strideless)).contains("no stride"));
+    assert!(bad(gl.import(&rgba(usize::MAX / 8, 64, &memfd))).contains("31 bits"));
+    let heap = Tensor::from_vec(vec![0u8; 64], &[4, 4, 4]).unwrap();
+    assert!(matches!(gl.texture_of(&heap), Err(Error::NoFd { memory: "mem", .. })));
+    let pbo = gl.tensor(&[4, 4, 4], DType::U8).unwrap();
+    assert!(matches!(gl.texture_of(&pbo), Err(Error::NoFd { memory: "pbo", .. })));
+}
+
+pub(super) fn descriptors_are_not_leaked() {
+    super::wrong::child("dmabuf-errors", &[]);
+}
+
+pub(super) fn errors() {
+    let gl = GlContext::headless().unwrap();
+    let memfd = shared(64 * 64 * 4).clone_fd().unwrap();
+    let open = || std::fs::read_dir("/proc/self/fd").unwrap().count();
+    let before = open();
+    for _ in 0..50 {
+        assert!(gl.import(&rgba(64, 64, &memfd)).is_err());
+    }
+    assert_eq!((open(), gl.stats().images), (before, 0));
+}
+
+fn dma(width: usize, height: usize, format: PixelFormat) -> Tensor {
+    Tensor::options().memory(TensorMemory::Dma).image(width, height, format).unwrap()
+}
+
+fn fill(tensor: &mut Tensor) -> Vec<u8> {
+    let expected = noise(tensor.nbytes());
+    let mut rest = &expected[..];
+    tensor.map_mut().unwrap().for_each_run(|run| {
+        let (head, tail) = rest.split_at(run.len());
+        run.copy_from_slice(head);
+        rest = tail;
+    });
+    expected
+}
+
+fn read(texture: &cenote::GlTexture) -> Vec<u8> {
+    let gl = texture.context();
+    let mut back = gl.image(texture.width(), texture.height(), PixelFormat::Rgba8).unwrap();
+    texture.read(&mut back).unwrap();
+    back.to_vec::<u8>().unwrap()
+}
+
+fn a_tensor_is_a_texture_without_a_copy() {
+    let gl = context();
+    assert!(gl.info().dma_buf_import, "{:?}", gl.info());
+    let before = cenote::copies();
+    // A width whose rows are padded.
+    let mut frame = dma(100, 60, PixelFormat::Rgba8);
+    let expected = fill(&mut frame);
+    let texture = gl.texture_of(&frame).unwrap();
+    assert_eq!((texture.width(), texture.height()), (100, 60));
+    assert!(read(&texture) == expected, "the texture shows something else");
+    let uploads = |copies: &[cenote::Copies]| {
+        let moved = [cenote::CopyReason::Upload, cenote::CopyReason::Staged];
+        copies
+            .iter()
+            .filter(|copies| moved.contains(&copies.reason))
+            .map(|copies| copies.count)
+            .sum::<u64>()
+    };
+    assert_eq!(uploads(&cenote::copies()), uploads(&before));
+
+    // A part of it, too: it begins elsewhere.
+    let region = frame.roi(16, 8, 32, 16).unwrap();
+    let part = gl.texture_of(&region).unwrap();
+    assert_eq!(read(&part), region.to_vec::<u8>().unwrap());
+    // Colours are colours, whatever their order in memory.
+    let mut blue = dma(16, 16, PixelFormat::Bgra8);
+    blue.map_mut().unwrap().for_each_run(|run| {
+        run.chunks_mut(4).for_each(|pixel| pixel.copy_from_slice(&[255, 0, 0, 255]));
+    });
+    assert_eq!(read(&gl.texture_of(&blue).unwrap())[..4], [0, 0, 255, 255]);
+}
+
+fn imported_once() {
+    let gl = GlContext::headless().unwrap();
+    let mut frame = dma(64, 64, PixelFormat::Rgba8);
+    let first = fill(&mut frame);
+    let texture = gl.texture_of(&frame).unwrap();
+    let name = texture.name();
+    drop(texture);
+    for _ in 0..10 {
+        assert_eq!(gl.texture_of(&frame).unwrap().name(), name);
+        assert_eq!(gl.texture_of(&frame.clone()).unwrap().name(), name);
+    }
+    assert_eq!((gl.stats().images, gl.stats().textures), (1, 1));
+    assert_eq!(read(&gl.texture_of(&frame).unwrap()), first);
+    // The same memory: what is written later is seen, without another import.
+    frame.map_mut().unwrap().for_each_run(|run| run.fill(77));
+    assert!(read(&gl.texture_of(&frame).unwrap()).iter().all(|&byte| byte == 77));
+    let region = frame.roi(0, 0, 32, 32).unwrap();
+    assert_ne!(gl.texture_of(&region).unwrap().name(), name);
+    assert_eq!(gl.stats().images, 2);
+    let other = dma(64, 64, PixelFormat::Rgba8);
+    gl.texture_of(&other).unwrap();
+    assert_eq!(gl.stats().images, 3);
+
+    drop(frame);
+    gl.finish().unwrap();
+    assert_eq!(gl.stats().images, 3, "a view is alive");
+    drop(region);
+    gl.finish().unwrap();
+    assert_eq!((gl.stats().images, gl.stats().textures), (1, 1), "the buffer is gone");
+    // A texture that somebody has outlives the buffer, and keeps its memory.
+    let kept = gl.texture_of(&other).unwrap();
+    drop(other);
+    gl.finish().unwrap();
+    assert_eq!((gl.stats().images, read(&kept)), (1, vec![0; 64 * 64 * 4]));
+    drop(kept);
+    gl.finish().unwrap();
+    assert_eq!((gl.stats().images, gl.stats().textures), (0, 0));
+}
+
+fn external() {
+    let gl = GlContext::headless().unwrap();
+    let frame = dma(64, 64, PixelFormat::Nv12);
+    match gl.texture_of(&frame) {
+        Ok(texture) => {
+            assert_eq!(texture.target(), 0x8d65);
+            let mut back = gl.image(64, 64, PixelFormat::Rgba8).unwrap();
+            let refused = texture.read(&mut back);
+            assert!(matches!(refused, Err(Error::Gl(GlError::Texture { op: "read back", .. }))));
+            assert_eq!(gl.stats().images, 1);
+        }
+        // Not every driver has it.
+        Err(Error::Gl(GlError::Refused { .. })) => {}
+        Err(other) => panic!("{other}"),
+    }
+    drop(frame);
+    gl.finish().unwrap();
+    let stats = gl.stats();
+    assert_eq!((stats.images, stats.textures), (0, 0), "{stats:?}");
+}
+
+fn planes_that_are_not_there_are_refused() {
+    let gl = context();
+    let frame = dma(64, 64, PixelFormat::Rgba8);
+    let fd = frame.dmabuf_clone().unwrap();
+    let plane = || PlaneDescriptor::new(&fd).unwrap();
+    let image =
+        |width, height, fourcc: &[u8; 4]| DmaBufImage::new(width, height, FourCc::new(fourcc));
+    gl.import(&rgba(64, 64, &fd)).unwrap();
+    assert!(bad(gl.import(&rgba(64, 4096, &fd))).contains("beyond the end"));
+    let late = image(64, 64, b"AB24").plane(plane().with_stride(256).with_offset(4096));
+    assert!(bad(gl.import(&late)).contains("beyond the end"));
+    let narrow = image(64, 64, b"AB24").plane(plane().with_stride(252));
+    assert!(bad(gl.import(&narrow)).contains("shorter than the row"));
+    let unknown = image(64, 64, b"ZZZZ").plane(plane().with_stride(256));
+    assert!(bad(gl.import(&unknown)).contains("format"));
+    let half = image(64, 64, b"NV12").plane(plane().with_stride(64));
+    assert!(matches!(gl.import(&half), Err(Error::PlaneCount { expected: 2, given: 1, .. })));
+    let tiled = rgba(64, 64, &fd).modifier(0x0100_0000_0000_0001);
+    assert!(gl.import(&tiled).is_err(), "llvmpipe has no tiles");
+}

@@ -1,0 +1,152 @@
+//! Nothing is left behind: descriptors, mappings, threads, objects. Looked at in a process of its own,
+//! for other tests have theirs.
+
+use std::fs;
+
+use cenote::{DType, Error, GlContext, GlError, GlStats, PixelFormat, UnifiedBuffer};
+
+use super::wrong::child;
+
+/// What allocators may keep for themselves: two rounds of what is used here. A leak of one frame a round
+/// would exceed it.
+const SLACK: usize = 96 << 20;
+
+#[derive(Debug, Clone, Copy)]
+struct Residue {
+    fds: usize,
+    threads: usize,
+    /// Memory that is this process's alone, in bytes.
+    memory: usize,
+}
+
+fn now() -> Residue {
+    let status = fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).unwrap();
+    let kilobytes: usize = line.trim().trim_end_matches(" kB").parse().unwrap();
+    let fds = fs::read_dir("/proc/self/fd").unwrap().count();
+    Residue { fds, threads: threads(), memory: kilobytes << 10 }
+}
+
+#[track_caller]
+fn assert_as(before: Residue, when: &str) {
+    let now = now();
+    assert_eq!((now.fds, now.threads), (before.fds, before.threads), "{when}");
+    assert!(now.memory < before.memory + SLACK, "{when}: {before:?}, now {now:?}");
+}
+
+fn threads() -> usize {
+    let named = |task: std::io::Result<fs::DirEntry>| {
+        let name = fs::read_to_string(task.ok()?.path().join("comm")).ok()?;
+        (name.trim() == "cenote-gl").then_some(())
+    };
+    fs::read_dir("/proc/self/task").unwrap().filter_map(named).count()
+}
+
+/// Once, so that what stays for good (the library, its display) is there before the first look.
+fn warm_up() -> Residue {
+    let gl = GlContext::headless().unwrap();
+    use_all(&gl);
+    gl.close().unwrap();
+    drop(gl);
+    now()
+}
+
+/// Everything there is: 9 MB each, so that a leak is seen.
+fn use_all(gl: &GlContext) {
+    let mut frame = gl.image(1920, 1200, PixelFormat::Rgba8).unwrap();
+    frame.map_mut().unwrap().as_mut_slice::<u8>().unwrap().fill(5);
+    let texture = gl.upload(&frame).unwrap();
+    texture.read(&mut frame).unwrap();
+    frame.map().unwrap();
+    gl.upload(&frame).unwrap();
+    let mut unified = UnifiedBuffer::new(&[9 << 20], DType::U8).unwrap();
+    unified.set_device(std::sync::Arc::new(gl.clone())).unwrap();
+    unified.host_mut::<u8>().unwrap().fill(1);
+    unified.sync().unwrap();
+    let stats = gl.stats();
+    assert!(stats.buffers == 2 && stats.textures >= 1 && stats.fences == 1, "{stats:?}");
+}
+
+fn objects(stats: GlStats) -> usize {
+    stats.buffers + stats.textures + stats.fences + stats.images + stats.maps
+}
+
+pub(super) fn nothing_is_left_behind() {
+    child("residue-objects", &[]);
+}
+
+pub(super) fn objects_and_closed_contexts() {
+    let before = warm_up();
+    let gl = GlContext::headless().unwrap();
+    let running = now();
+    assert_eq!(running.threads, before.threads + 1);
+    for _ in 0..20 {
+        use_all(&gl);
+        gl.finish().unwrap();
+        assert_eq!(objects(gl.stats()), 0, "{:?}", gl.stats());
+    }
+    assert_as(running, "twenty rounds later");
+    gl.close().unwrap();
+    assert_eq!(gl.stats().framebuffers, 0);
+    drop(gl);
+    assert_as(before, "closed");
+    for _ in 0..20 {
+        let gl = GlContext::headless().unwrap();
+        let frame = gl.image(1920, 1200, PixelFormat::Rgba8).unwrap();
+        let map = frame.map().unwrap();
+        assert!(gl.close().is_err());
+        drop(map);
+        drop((frame, gl));
+    }
+    assert_as(before, "twenty contexts later");
+}
+
+pub(super) fn a_context_ends_with_its_last_holder() {
+    child("residue-holders", &[]);
+}
+
+pub(super) fn holders() {
+    let before = warm_up();
+    let gl = GlContext::headless().unwrap();
+    let tensor = gl.tensor(&[16, 16], DType::U8).unwrap();
+    let texture = gl.upload(&tensor).unwrap();
+    drop(gl);
+    assert_eq!(tensor.to_vec::<u8>().unwrap(), [0; 256], "a tensor keeps its context");
+    let map = tensor.map().unwrap();
+    drop(texture);
+    assert_eq!(now().threads, before.threads + 1);
+    assert_eq!(map.as_bytes().unwrap().len(), 256);
+    drop(map);
+    drop(tensor);
+    assert_as(before, "the last holder waits for the end");
+}
+
+pub(super) fn errors_leave_nothing_behind() {
+    child("residue-errors", &[]);
+}
+
+pub(super) fn errors() {
+    let before = warm_up();
+    let gl = GlContext::headless().unwrap();
+    let running = now();
+    for _ in 0..20 {
+        let tensor = gl.tensor(&[4, 4, 4], DType::U8).unwrap();
+        let refused = gl.texture((1 << 20, 1 << 20), DType::U8, 4);
+        assert!(matches!(refused, Err(Error::Gl(GlError::Texture { .. }))));
+        assert!(gl.upload(&tensor.transpose()).is_err());
+        assert!(gl.tensor(&[1 << 50], DType::U8).is_err());
+        assert!(gl.options().alignment(128).create(&[4], DType::U8).is_err());
+        let mut other = gl.tensor(&[4, 4, 3], DType::F32).unwrap();
+        let texture = gl.upload(&other).unwrap();
+        // Some drivers read it, others refuse.
+        let _ = texture.read(&mut other);
+        let mut wrong = gl.tensor(&[2, 2], DType::U8).unwrap();
+        assert!(texture.read(&mut wrong).is_err());
+        assert!(gl.read_framebuffer(12345, (0, 0), &mut wrong).is_err());
+    }
+    gl.finish().unwrap();
+    assert_eq!(objects(gl.stats()), 0, "{:?}", gl.stats());
+    assert_as(running, "twenty errors of each later");
+    drop(gl);
+    assert_as(before, "ended");
+}

@@ -1,0 +1,151 @@
+//! Topics between users.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use cenote::{DType, PoolAccess, Tensor, TensorPool, TensorPoolConfig, Topic, TopicConfig};
+
+use super::user::{GROUP, NOBODY, as_nobody};
+use super::{Test, command, directory};
+use crate::stranger::process::{Peer, ROLE, reply, serve};
+use crate::stranger::{all_are, filled};
+
+pub(crate) const TESTS: &[Test] = &[
+    ("members_of_a_group_receive_what_a_topic_allocated", group),
+    ("another_user_receives_nothing", another),
+    ("a_topic_outlives_the_directory_of_another_user", removed),
+];
+
+pub(crate) const TOPIC: &str = "topic";
+const NAME: &str = "camera.rgb";
+const LONG: Duration = Duration::from_secs(20);
+
+/// A child with a topic, told what to do line by line.
+pub(crate) fn child() {
+    let mut topic: Option<Topic<Tensor>> = None;
+    serve(|words| {
+        let mut start = |access| {
+            let pool = TensorPoolConfig { access, ..TensorPoolConfig::small() };
+            let config = TopicConfig { pool, ignore_own: true, ..TopicConfig::default() };
+            topic = Some(Topic::with_config(NAME, config).unwrap());
+            "ok".to_owned()
+        };
+        match *words {
+            ["group", gid] => start(PoolAccess::Group(gid.parse().unwrap())),
+            ["own"] => start(PoolAccess::SameUser),
+            _ => answer(topic.as_ref().unwrap(), words),
+        }
+    });
+}
+
+fn answer(topic: &Topic<Tensor>, words: &[&str]) -> String {
+    match *words {
+        ["advertise"] => reply(topic.advertise()),
+        ["subscribe"] => reply(topic.subscribe()),
+        ["subscribers"] => topic.wait_for_subscribers(1, LONG).unwrap().to_string(),
+        ["send", value] => {
+            let tensor = filled(topic.pool().unwrap(), 1000, value.parse().unwrap());
+            reply(topic.send(&tensor))
+        }
+        ["send-from-process", value] => {
+            let mut tensor = TensorPool::of_process().unwrap().alloc(&[1000], DType::U8).unwrap();
+            let value: u8 = value.parse().unwrap();
+            tensor.map_mut().unwrap().as_mut_slice::<u8>().unwrap().fill(value);
+            reply(topic.send(&tensor))
+        }
+        ["take", value] => {
+            let value = value.parse().unwrap();
+            match topic.recv_timeout(LONG) {
+                Ok(found) => found.is_some_and(|tensor| all_are(&tensor, value)).to_string(),
+                Err(error) => error.to_string(),
+            }
+        }
+        ["publishers"] => topic.stats().publishers.to_string(),
+        ["loss"] => loop {
+            assert!(topic.recv().is_none());
+            if let Some(loss) = topic.last_loss() {
+                return format!("{} {loss}", topic.missed());
+            }
+        },
+        _ => panic!("{words:?}"),
+    }
+}
+
+fn in_role(dir: &Path) -> Command {
+    let mut command = command(dir);
+    command.env(ROLE, TOPIC);
+    command
+}
+
+/// A publisher of root's, for a group.
+fn publisher(dir: &Path) -> Peer {
+    let mut publisher = Peer::run(&mut in_role(dir));
+    assert_eq!(publisher.ask(&format!("group {GROUP}")), "ok");
+    assert_eq!(publisher.ask("advertise"), "ok");
+    publisher
+}
+
+fn member(dir: &Path) -> Peer {
+    let mut member = Peer::run(as_nobody(&mut in_role(dir), NOBODY, &[GROUP]));
+    assert_eq!(member.ask("own"), "ok");
+    member
+}
+
+fn group() {
+    let dir = directory("topic-group", 0o755);
+    let (mut publisher, mut member) = (publisher(&dir), member(&dir));
+    assert_eq!(member.ask("subscribe"), "ok");
+    assert_eq!(publisher.ask("subscribers"), "1");
+    for value in ["1", "2", "3"] {
+        assert_eq!(publisher.ask(&format!("send {value}")), "ok");
+        assert_eq!(member.ask(&format!("take {value}")), "true");
+    }
+    // That pool is for the same user: it is not lent, and what lies there is missed, with the reason.
+    assert_eq!(publisher.ask("send-from-process 4"), "ok");
+    let loss = member.ask("loss");
+    assert!(loss.starts_with("1 "), "{loss}");
+    assert_eq!(publisher.ask("send 5"), "ok");
+    assert_eq!(member.ask("take 5"), "true");
+    // The directory is its owner's.
+    assert_ne!(member.ask("advertise"), "ok");
+    member.finish();
+    assert_eq!(publisher.ask("send 6"), "ok");
+}
+
+fn another() {
+    let dir = directory("topic-another", 0o755);
+    let mut publisher = Peer::run(&mut in_role(&dir));
+    assert_eq!((publisher.ask("own"), publisher.ask("advertise")), ("ok".into(), "ok".into()));
+    let mut other = member(&dir);
+    assert_ne!(other.ask("subscribe"), "ok", "the directory is closed");
+    // Were every door open, the kernel still tells who it is.
+    for path in ["", "default", "default/topics", "default/topics/camera.rgb"] {
+        std::fs::set_permissions(dir.join(path), PermissionsExt::from_mode(0o777)).unwrap();
+    }
+    for socket in std::fs::read_dir(dir.join("default/topics/camera.rgb")).unwrap() {
+        let path = socket.unwrap().path();
+        std::fs::set_permissions(path, PermissionsExt::from_mode(0o777)).unwrap();
+    }
+    assert_eq!(other.ask("subscribe"), "ok");
+    assert_eq!((publisher.ask("send 1"), other.ask("publishers")), ("ok".into(), "0".into()));
+    let mut same = Peer::run(&mut in_role(&dir));
+    assert_eq!((same.ask("own"), same.ask("subscribe")), ("ok".into(), "ok".into()));
+    assert_eq!(publisher.ask("subscribers"), "1");
+    assert_eq!((publisher.ask("send 2"), same.ask("take 2")), ("ok".into(), "true".into()));
+    other.finish();
+}
+
+/// The last publisher takes the directory along, which others may not make anew. The next one makes it.
+fn removed() {
+    let dir = directory("topic-removed", 0o755);
+    let first = publisher(&dir);
+    let mut member = member(&dir);
+    assert_eq!(member.ask("subscribe"), "ok");
+    assert!(first.finish().success());
+    let mut second = publisher(&dir);
+    assert_eq!(second.ask("subscribers"), "1");
+    assert_eq!((second.ask("send 7"), member.ask("take 7")), ("ok".into(), "true".into()));
+    member.finish();
+}

@@ -1,0 +1,171 @@
+//! Tensors of other pools of a publisher's process: they are lent to its subscribers before they are sent.
+
+use cenote::{Tensor, TensorPool, TensorPoolConfig};
+
+use super::sample::{Sample, filled};
+use super::talk::{LONG, copies, show, subscriber, take, topic};
+use super::{Role, Test};
+use crate::stranger::process::{Peer, reply, serve};
+use crate::stranger::{eventually, unique};
+
+pub(crate) const TESTS: &[Test] = &[
+    ("what_lies_in_other_pools_of_a_killed_publisher_arrives", killed),
+    ("a_late_joiner_has_what_lies_in_other_pools_of_a_killed_publisher", late),
+    ("a_killed_subscriber_gives_back_slots_of_pools_that_were_lent", given_back),
+    ("a_subscriber_that_lives_gives_back_slots_of_pools_that_were_lent", reused),
+    ("pools_beyond_those_that_are_lent_are_attached_to", many_pools),
+    ("one_pool_is_lent_by_way_of_many_topics", many_topics),
+    ("two_topics_that_lend_to_each_other", mutual),
+    ("what_lies_in_pools_that_were_closed_since_arrives", closed),
+];
+
+pub(crate) const ROLES: &[Role] = &[("lender", lender)];
+
+/// The pools that are lent to one attacher.
+const MAX_LENT: usize = 32;
+
+/// Sends what lies in one of its pools, by number, on each of its topics.
+fn lender(words: &[&str]) {
+    let count = |at: usize| words[at].parse::<usize>().unwrap();
+    let pools: Vec<TensorPool> = (0..count(1)).map(|_| pool()).collect();
+    let topics: Vec<_> = (0..count(2))
+        .map(|n| topic::<Tensor>(&format!("{}.{n}", words[0]), "ignore_own"))
+        .collect();
+    topics.iter().for_each(|topic| topic.advertise().unwrap());
+    serve(|words| match *words {
+        ["subscribers"] => {
+            topics.iter().for_each(|one| assert_eq!(one.wait_for_subscribers(1, LONG).unwrap(), 1));
+            "ok".into()
+        }
+        ["send", pool, number] => {
+            let pool = &pools[pool.parse::<usize>().unwrap()];
+            let tensor = filled(pool, number.parse().unwrap()).unwrap();
+            reply(topics.iter().try_for_each(|topic| topic.send(&tensor)))
+        }
+        ["copies"] => copies(&topics[0]),
+        _ => panic!("{words:?}"),
+    });
+}
+
+fn pool() -> TensorPool {
+    TensorPool::new(unique(), TensorPoolConfig::small()).unwrap()
+}
+
+/// The name of the topics of a lender, and the lender.
+fn start(pools: usize, topics: usize) -> (String, Peer) {
+    let name = unique();
+    let lender = Peer::start(&format!("lender {name} {pools} {topics}"));
+    (name, lender)
+}
+
+fn killed() {
+    let (name, mut lender) = start(3, 1);
+    let topic = topic::<Tensor>(&format!("{name}.0"), "");
+    topic.subscribe().unwrap();
+    assert_eq!(lender.ask("subscribers"), "ok");
+    for number in 0..6 {
+        assert_eq!(lender.ask(&format!("send {} {number}", number % 3)), "ok");
+    }
+    assert_eq!(lender.ask("copies"), "0");
+    lender.kill();
+    assert_eq!((take(&topic, 6), topic.missed()), ((0..6).collect(), 0));
+}
+
+fn late() {
+    let (name, mut lender) = start(2, 1);
+    for number in 0..4 {
+        assert_eq!(lender.ask(&format!("send {} {number}", number % 2)), "ok");
+    }
+    let topic = topic::<Tensor>(&format!("{name}.0"), "history=4");
+    topic.subscribe().unwrap();
+    assert_eq!(lender.ask("subscribers"), "ok");
+    lender.kill();
+    assert_eq!((take(&topic, 4), topic.missed()), (vec![0, 1, 2, 3], 0));
+}
+
+fn given_back() {
+    let (pool, name) = (pool(), unique());
+    let publisher = topic::<Tensor>(&name, "depth=1,ignore_own");
+    publisher.advertise().unwrap();
+    let mut reader = subscriber("tensor", &name, "");
+    for number in 0..3 {
+        publisher.send(&filled(&pool, number).unwrap()).unwrap();
+        assert_eq!(reader.ask("keep"), "ok");
+    }
+    let stats = || pool.stats().unwrap();
+    // The queue has the last, and all are the reader's.
+    assert_eq!((stats().retired, stats().slots_in_use, stats().attachers), (2, 1, 1));
+    assert_eq!(reader.ask("kept"), "0 1 2");
+    reader.kill();
+    eventually("its row is dropped", || stats().attachers == 0);
+    assert_eq!(stats().retired, 0);
+}
+
+fn reused() {
+    let (name, config) = (unique(), TensorPoolConfig { max_slots: 4, ..TensorPoolConfig::small() });
+    let pool = TensorPool::new(unique(), config).unwrap();
+    let publisher = topic::<Tensor>(&name, "depth=1,ignore_own");
+    publisher.advertise().unwrap();
+    let mut reader = subscriber("tensor", &name, "");
+    for number in 0..100 {
+        publisher.send(&filled(&pool, number).unwrap()).unwrap();
+        assert_eq!(reader.ask("take 1"), show(&[number]));
+    }
+    assert_eq!((publisher.stats().copies, pool.stats().unwrap().attachers), (vec![], 1));
+}
+
+fn many_pools() {
+    let (name, mut lender) = start(MAX_LENT + 2, 1);
+    let topic = topic::<Tensor>(&format!("{name}.0"), "");
+    topic.subscribe().unwrap();
+    assert_eq!(lender.ask("subscribers"), "ok");
+    for number in 0..MAX_LENT + 2 {
+        assert_eq!(lender.ask(&format!("send {number} {number}")), "ok");
+        assert_eq!(take(&topic, 1), [number as u64]);
+    }
+    assert_eq!(topic.missed(), 0);
+    lender.kill();
+}
+
+/// More than one process may have connections.
+fn many_topics() {
+    let (name, mut lender) = start(1, 70);
+    let topics: Vec<_> = (0..70).map(|n| topic::<Tensor>(&format!("{name}.{n}"), "")).collect();
+    topics.iter().for_each(|topic| topic.subscribe().unwrap());
+    assert_eq!(lender.ask("subscribers"), "ok");
+    assert_eq!(lender.ask("send 0 7"), "ok");
+    for topic in &topics {
+        assert_eq!((take(topic, 1), topic.missed()), (vec![7], 0));
+    }
+    lender.kill();
+}
+
+fn mutual() {
+    let (one, other) = (topic::<Tensor>(&unique(), "ignore_own"), topic(&unique(), "ignore_own"));
+    let (mut of_one, mut of_other) =
+        (subscriber("tensor", one.name(), ""), subscriber("tensor", other.name(), ""));
+    for number in 0..20 {
+        other.send(&Tensor::of(&one, number).unwrap()).unwrap();
+        one.send(&Tensor::of(&other, number).unwrap()).unwrap();
+        assert_eq!(of_one.ask("take 1"), show(&[number]));
+        assert_eq!(of_other.ask("take 1"), show(&[number]));
+    }
+    // Each has its own subscriber, and the other's.
+    let attachers =
+        |topic: &cenote::Topic<Tensor>| topic.pool().unwrap().stats().unwrap().attachers;
+    assert_eq!((attachers(&one), attachers(&other)), (2, 2));
+}
+
+fn closed() {
+    let publisher = topic::<Tensor>(&unique(), "ignore_own");
+    publisher.advertise().unwrap();
+    let mut reader = subscriber("tensor", publisher.name(), "");
+    for number in 0..20 {
+        let pool = pool();
+        publisher.send(&filled(&pool, number).unwrap()).unwrap();
+        drop(pool);
+        // It stays for as long as somebody may need it.
+        assert_eq!(reader.ask("take 1"), show(&[number]));
+    }
+    assert_eq!(publisher.stats().copies, []);
+}

@@ -1,0 +1,170 @@
+//! Looking at topics and pools without taking part.
+
+use std::time::Duration;
+
+use cenote::{
+    Content, CopyReason, DType, Image, Observer, PixelFormat, PoolAccount, PoolInfo, PublisherInfo,
+    StagedBecause, Tensor, TensorMemory, Topic, pools, topics,
+};
+
+use super::Test;
+use super::talk::{publisher, send, subscriber, topic};
+use crate::stranger::{eventually, unique};
+
+pub(crate) const TESTS: &[Test] = &[
+    ("an_observer_sees_all_that_is_sent_and_nobody_sees_it", sees_all),
+    ("no_policy_waits_for_an_observer", slows_nobody),
+    ("an_observer_leases_only_what_it_asks_for", leases),
+    ("an_observer_goes_on_when_publishers_come_and_die", publishers_change),
+    ("publishers_tell_what_they_copied_and_why", copies),
+    ("owners_tell_who_is_attached_and_holds_what", accounts),
+];
+
+/// What a publisher tells, however long it takes.
+fn info(name: &str) -> PublisherInfo {
+    let mut info = None;
+    eventually("it answers", || {
+        let found = topics().unwrap().into_iter().find(|topic| topic.name == name).unwrap();
+        info = found.publishers.into_iter().next().filter(|found| found.carries.is_some());
+        info.is_some()
+    });
+    info.unwrap()
+}
+
+fn pool_of(name: &str) -> PoolInfo {
+    pools().unwrap().into_iter().find(|pool| pool.name == name).unwrap()
+}
+
+/// What the owner of a pool tells, however long it takes.
+fn account_of(name: &str) -> PoolAccount {
+    let mut account = None;
+    eventually("it answers", || {
+        account = pool_of(name).account;
+        account.is_some()
+    });
+    account.unwrap()
+}
+
+fn sees_all() {
+    let name = unique();
+    let topic: Topic<Image> = topic(&name, "depth=4,ignore_own");
+    topic.advertise().unwrap();
+    let mut observer = Observer::new(&name).unwrap();
+    assert_eq!(observer.publishers(), 1);
+    for number in 0..3 {
+        let mut image = topic.image(8, 4, PixelFormat::Rgb8).unwrap();
+        image.set_stamp_ns(100 + number);
+        topic.send(&image).unwrap();
+        let seen = observer.look().unwrap().unwrap();
+        assert_eq!((seen.sequence, seen.nbytes, &*seen.shape), (number, 96, &[4, 8, 3][..]));
+        assert_eq!((seen.dtype, seen.format), (Some(DType::U8), Some(PixelFormat::Rgb8)));
+        assert_eq!(seen.header.unwrap().stamp_ns, 100 + number);
+        assert_eq!(seen.carries, "Image");
+    }
+    assert!(observer.look().unwrap().is_none());
+    assert_eq!(topic.stats().subscribers, 0);
+    assert_eq!(topic.pool().unwrap().stats().unwrap().attachers, 0);
+    assert_eq!(topic.wait_for_subscribers(1, Duration::ZERO).unwrap(), 0);
+    assert!(info(&name).subscribers.is_empty());
+}
+
+fn slows_nobody() {
+    for policy in ["wait", "reject"] {
+        let name = unique();
+        let topic: Topic<u64> = topic(&name, &format!("depth=2,{policy},ignore_own"));
+        topic.advertise().unwrap();
+        let mut observer = Observer::new(&name).unwrap();
+        (0..100).for_each(|number| topic.send(&number).unwrap());
+        let seen: Vec<u64> =
+            std::iter::from_fn(|| observer.look().unwrap()).map(|seen| seen.sequence).collect();
+        assert_eq!((seen, observer.missed()), (vec![98, 99], 98));
+    }
+}
+
+fn leases() {
+    let name = unique();
+    let topic: Topic<Tensor> = topic(&name, "depth=1,slots=8,ignore_own");
+    topic.advertise().unwrap();
+    let mut observer = Observer::new(&name).unwrap();
+    let send = |value: u8| {
+        let mut tensor = topic.alloc_tensor(&[64], DType::U8).unwrap();
+        tensor.map_mut().unwrap().as_mut_slice::<u8>().unwrap().fill(value);
+        topic.send(&tensor).unwrap();
+    };
+    send(1);
+    let first = observer.look().unwrap().unwrap();
+    let newest = observer.newest().unwrap().unwrap();
+    assert_eq!((first.sequence, newest.sequence), (0, 0), "newest does not mind what was seen");
+    let kept = observer.content(&first).unwrap().unwrap();
+    // The first stays as it is while it is held, and the ring goes on.
+    (2..20).for_each(send);
+    let tensor = kept.tensor().unwrap();
+    assert_eq!(tensor.map().unwrap().as_slice::<u8>().unwrap(), [1; 64]);
+    let seen = observer.look().unwrap().unwrap();
+    drop(kept);
+    (20..40).for_each(send);
+    assert!(observer.content(&seen).unwrap().is_none(), "it was not leased, so it is gone");
+    let newest = observer.newest().unwrap().unwrap();
+    let Some(Content::Tensor(tensor)) = observer.content(&newest).unwrap() else { panic!() };
+    assert_eq!(tensor.map().unwrap().as_slice::<u8>().unwrap(), [39; 64]);
+}
+
+fn publishers_change() {
+    let name = unique();
+    let mut observer = Observer::new(&name).unwrap();
+    assert_eq!((observer.publishers(), observer.look().unwrap().is_none()), (0, true));
+    let mut first = publisher("tensor", &name, "");
+    assert_eq!(first.ask("send 0 3"), "ok");
+    let mut seen = Vec::new();
+    eventually("all of a later publisher are seen", || {
+        seen.extend(observer.look().unwrap());
+        seen.len() == 3
+    });
+    first.kill();
+    assert!(observer.content(&seen[0]).unwrap().is_none(), "its owner is dead");
+    let mut second = publisher("tensor", &name, "");
+    assert_eq!(second.ask("send 0 1"), "ok");
+    eventually("the next one is seen", || observer.look().unwrap().is_some());
+    assert_eq!(observer.publishers(), 1);
+}
+
+fn copies() {
+    let name = unique();
+    let topic: Topic<Tensor> = topic(&name, "depth=4,ignore_own");
+    send(&topic, 0).unwrap();
+    assert_eq!((info(&name).copies, info(&name).depth, info(&name).waits), (vec![], 4, false));
+    let heap = Tensor::options().memory(TensorMemory::Mem).create(&[100], DType::U8).unwrap();
+    topic.send(&heap).unwrap();
+    let told = info(&name);
+    assert_eq!((told.copies.len(), told.copies[0].count, told.copies[0].bytes), (1, 1, 100));
+    assert_eq!(told.copies[0].reason, StagedBecause::Heap);
+    assert_eq!((told.sent, told.uid), (2, topic.pool().unwrap().uid()));
+    let account = account_of(&name);
+    let staged = account.copies.iter().find(|copies| copies.reason == CopyReason::Staged).unwrap();
+    assert!(staged.bytes >= 100, "of this process, in which other tests run");
+    assert_eq!(account.stats.bytes_copied, 100);
+}
+
+fn accounts() {
+    let name = unique();
+    let mut owner = publisher("tensor", &name, "depth=2");
+    let mut holder = subscriber("tensor", &name, "");
+    let (owner_pid, holder_pid) = (owner.pid().cast_signed(), holder.pid().cast_signed());
+    assert_eq!(owner.ask("subscribers 1"), "1");
+    assert_eq!(owner.ask("send 0 1"), "ok");
+    assert_eq!(holder.ask("keep"), "ok");
+    assert_eq!(owner.ask("send 1 9"), "ok");
+    let pool = pool_of(&name);
+    assert!(pool.of_topic && pool.pid == owner_pid && !pool.program.is_empty());
+    let account = account_of(&name);
+    assert_eq!((account.stats.attachers, account.stats.retired), (1, 1));
+    let attached = account.processes.iter().find(|process| process.pid == holder_pid).unwrap();
+    assert_eq!((attached.slots, attached.retired_slots), (1, 1));
+    assert!(account.processes.iter().any(|process| process.pid == owner_pid));
+    assert_eq!(account.processes.len(), 2);
+    // One that is stopped does not answer, and is listed all the same.
+    owner.signal(libc::SIGSTOP);
+    eventually("it does not answer", || pool_of(&name).account.is_none());
+    owner.signal(libc::SIGCONT);
+    eventually("it answers again", || pool_of(&name).account.is_some());
+}
