@@ -87,6 +87,7 @@ impl Camera {
         for (y, row) in map.as_mut_slice::<u16>()?.chunks_exact_mut(width).enumerate() {
             row.fill((1000 + nearer + y as u64 % 4096) as u16);
         }
+        drop(map);
         let centre = |side: usize| f64::from(u32::try_from(side / 2).unwrap_or(0));
         let (cx, cy) = (centre(width), centre(height));
         depth.set_intrinsics(Intrinsics { fx: 500.0, fy: 500.0, cx, cy })?;
@@ -103,6 +104,7 @@ impl Camera {
             let angle = (at as f32 + (number % 360) as f32) * std::f32::consts::TAU / 360.0;
             point.copy_from_slice(&[angle.cos(), angle.sin(), at as f32 / POINTS as f32]);
         }
+        drop(map);
         cloud.set_seq(number);
         Ok(cloud)
     }
