@@ -11,7 +11,8 @@ import cenote
 import numpy
 import pytest
 
-GUIDE = pathlib.Path(__file__).parents[3] / "guide" / "python.md"
+ROOT = pathlib.Path(__file__).parents[3]
+PAGES = [ROOT / "README.md", ROOT / "guide" / "python.md"]
 
 
 def documented():
@@ -53,8 +54,9 @@ def test_signatures_can_be_read():
 
 
 def blocks(programs):
-    """The examples of the guide; programs are those that processes start from, and say so."""
-    found = re.findall(r"^(<!-- a program -->\n)?```python\n(.*?)^```", GUIDE.read_text(), re.DOTALL | re.MULTILINE)
+    """The examples of README and guide; programs are those that processes start from, and say so."""
+    text = "".join(page.read_text() for page in PAGES)
+    found = re.findall(r"^(<!-- a program -->\n)?```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
     wanted = [block for mark, block in found if bool(mark) == programs]
     assert wanted
     return wanted
@@ -64,7 +66,7 @@ def test_the_guide(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     names = {"__name__": "guide"}
     for block in blocks(programs=False):
-        exec(compile(block, str(GUIDE), "exec"), names)
+        exec(compile(block, "guide", "exec"), names)
 
 
 def test_programs_of_the_guide(tmp_path):

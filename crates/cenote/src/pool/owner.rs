@@ -302,8 +302,10 @@ impl<S: Spared> Owner<S> {
         named(holders)
     }
 
-    /// This process and everybody who is attached, with what they hold if anything.
+    /// This process and everybody who is attached, with what they hold if anything: for others, to whom this process is one like the rest.
     pub(super) fn processes(&self) -> Vec<Holder> {
+        self.unready();
+        self.state().look(self.serials());
         let mut found = self.swept(SWEEP_TELLING).processes();
         found.iter_mut().for_each(|process| process.program = peer::program(process.pid));
         found

@@ -341,30 +341,18 @@ impl<S> State<S> {
     /// Who holds how many slots, those first that hold most of what the owner let go of. Their programs
     /// are still to be [named], which takes too long for the lock.
     pub(super) fn holders(&self) -> Vec<Holder> {
-        let program = |peer: Option<&Peer>| match peer {
-            Some(_) => String::new(),
-            None => "this process".to_owned(),
-        };
-        self.look_at_rows(|holder, peer| {
-            (holder.slots > 0).then(|| Holder { program: program(peer), ..holder })
-        })
+        let mut found = self.processes();
+        found.retain(|holder| holder.slots > 0);
+        found
     }
 
     /// This process and everybody who is attached, in the same order, with what they hold if anything.
-    /// Their programs are not looked up, for that takes system calls.
     pub(super) fn processes(&self) -> Vec<Holder> {
-        self.look_at_rows(|holder, _| Some(holder))
-    }
-
-    fn look_at_rows(&self, tell: impl Fn(Holder, Option<&Peer>) -> Option<Holder>) -> Vec<Holder> {
         let now = coarse_now();
         let peers: HashMap<RowId, &Peer> =
             self.attachers.attached().map(|(row, attacher)| (row, &attacher.peer)).collect();
-        let look = |(id, row)| {
-            let peer = peers.get(&id).copied();
-            tell(self.holder(row, peer.map(|peer| peer.pid), now), peer)
-        };
-        let mut found: Vec<Holder> = self.rows.iter().filter_map(look).collect();
+        let holder = |(id, row)| self.holder(row, peers.get(&id).copied(), now);
+        let mut found: Vec<Holder> = self.rows.iter().map(holder).collect();
         found.sort_by_key(|holder| Reverse((holder.retired_slots, holder.slots)));
         found
     }
@@ -374,8 +362,8 @@ impl<S> State<S> {
         self.allocator.in_use().chain(self.adopted.in_use())
     }
 
-    /// What is held in one row; that of this process has no other's pid.
-    fn holder(&self, row: &Row, pid: Option<i32>, now: Duration) -> Holder {
+    /// What is held in one row; that of this process has no peer.
+    fn holder(&self, row: &Row, peer: Option<&Peer>, now: Duration) -> Holder {
         let retired = self.retired.iter().filter(|slot| rows::holds(row, *slot));
         let ages = retired.map(|slot| now.saturating_sub(self.retired_at[slot as usize]));
         let (retired_slots, longest) =
@@ -384,8 +372,11 @@ impl<S> State<S> {
             Row::Own(_) => self.own_slots() + retired_slots,
             Row::Peer(_) => self.in_use().filter(|slot| rows::holds(row, *slot)).count(),
         };
-        let pid = pid.unwrap_or_else(|| std::process::id().cast_signed());
-        Holder { pid, program: String::new(), slots, retired_slots, longest }
+        let (pid, program) = match peer {
+            Some(peer) => (peer.pid, String::new()),
+            None => (std::process::id().cast_signed(), "this process".to_owned()),
+        };
+        Holder { pid, program, slots, retired_slots, longest }
     }
 
     /// Drops the rows of attachers that are gone, though the service thread has not heard yet.
