@@ -103,12 +103,17 @@ fn class(error: &Error) -> &'static str {
         | Error::CloudFull { .. }
         | Error::BadIntrinsics { .. }
         | Error::BufferFull { .. }
-        | Error::TransferLen { .. } => "ArgumentError",
+        | Error::TransferLen { .. }
+        | Error::EmptyImage { .. }
+        | Error::NoIntrinsics
+        | Error::DepthRange { .. } => "ArgumentError",
         Error::NoSuchAxis { .. }
         | Error::OutOfRange { .. }
         | Error::BadIndex { .. }
         | Error::NoSuchPlane { .. }
-        | Error::NoSuchPixel { .. } => "OutOfRange",
+        | Error::NoSuchPixel { .. }
+        | Error::NoSuchPoint { .. }
+        | Error::NoSuchRoi { .. } => "OutOfRange",
         Error::WrongDType { .. }
         | Error::UnknownDType { .. }
         | Error::ItemSize { .. }
@@ -121,7 +126,7 @@ fn class(error: &Error) -> &'static str {
         Error::Stale { .. } => "Stale",
         Error::PoolExists { .. } => "PoolExists",
         Error::NoAnswer { .. } | Error::SlowSubscriber { .. } => "Timeout",
-        Error::Forked { .. } => "Forked",
+        Error::Forked { .. } | Error::ForkedTopic { .. } => "Forked",
         Error::Disconnected { .. }
         | Error::Connect { .. }
         | Error::AttachRefused { .. }
