@@ -1,4 +1,4 @@
-//! numpy arrays over a tensor's memory, and tensors over that of arrays.
+//! numpy arrays over memory of the core, and tensors over that of arrays.
 #![allow(unsafe_code, reason = "numpy's C interface takes pointers")]
 
 use std::ffi::c_int;
@@ -26,25 +26,54 @@ pub(crate) fn array<'py>(
 ) -> Result<Bound<'py, PyUntypedArray>> {
     let descr = dtype::descr(py, tensor.dtype())?;
     let export = Export::new(tensor, wanted)?;
+    let (address, writable) = (export.address(), export.is_writable());
+    let place = Place { address, shape: tensor.shape(), strides: tensor.strides(), writable };
+    // SAFETY: the layout of a tensor lies inside its buffer, which the export keeps, and has been
+    // asked for whether it may be written.
+    unsafe { over(descr, place, Bound::new(py, Memory(export))?.into_any()) }
+}
+
+/// Where the elements of an array are.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Place<'a> {
+    /// The first element.
+    pub(crate) address: *mut u8,
+    pub(crate) shape: &'a [usize],
+    /// In bytes, as many as there are dimensions.
+    pub(crate) strides: &'a [isize],
+    pub(crate) writable: bool,
+}
+
+/// The array of the elements at a place, which keeps `base`.
+///
+/// # Safety
+/// While `base` is alive, the elements of this dtype that shape and strides lead to from the address
+/// can be read, and written if the place says so.
+pub(crate) unsafe fn over<'py>(
+    descr: &Bound<'py, PyArrayDescr>,
+    place: Place<'_>,
+    base: Bound<'py, PyAny>,
+) -> Result<Bound<'py, PyUntypedArray>> {
+    let py = descr.py();
     let mut dims = [0 as npy_intp; MAX_DIMS];
     let mut strides = [0 as npy_intp; MAX_DIMS];
-    let sizes = dims.iter_mut().zip(tensor.shape());
+    let sizes = dims.iter_mut().zip(place.shape);
     sizes.for_each(|(to, &from)| *to = from.cast_signed());
-    strides.iter_mut().zip(tensor.strides()).for_each(|(to, &from)| *to = from);
-    let flags = if export.is_writable() { NPY_ARRAY_WRITEABLE } else { 0 };
-    let (address, base) = (export.address(), Bound::new(py, Memory(export))?);
-    // SAFETY: numpy takes over a reference to the dtype. Shape and strides are a layout's, which
-    // lies inside the buffer at `address`; they are at least as long as the number of dimensions
-    // says, which is at most MAX_DIMS. The memory is writable if the flag says so.
+    strides.iter_mut().zip(place.strides).for_each(|(to, &from)| *to = from);
+    let flags = if place.writable { NPY_ARRAY_WRITEABLE } else { 0 };
+    let count = place.shape.len().min(MAX_DIMS);
+    // SAFETY: numpy takes over a reference to the dtype. Shape and strides lead to elements, as the
+    // caller promises; they are at least as long as the number of dimensions says. The memory is
+    // writable if the flag says so.
     let made = unsafe {
         PY_ARRAY_API.PyArray_NewFromDescr(
             py,
             PyUntypedArray::type_object_raw(py),
             descr.clone().into_ptr().cast(),
-            c_int::try_from(tensor.ndim()).unwrap_or_default(),
+            c_int::try_from(count).unwrap_or_default(),
             dims.as_mut_ptr(),
             strides.as_mut_ptr(),
-            address.cast(),
+            place.address.cast(),
             flags,
             std::ptr::null_mut(),
         )
@@ -59,6 +88,27 @@ pub(crate) fn array<'py>(
         return Err(PyErr::fetch(py).into());
     }
     Ok(made.cast_into::<PyUntypedArray>().map_err(PyErr::from)?)
+}
+
+/// What `__array__` returns: the array, or one of the dtype asked for, copied as `copy` says.
+pub(crate) fn converted<'py>(
+    array: Bound<'py, PyUntypedArray>,
+    dtype: Option<&Bound<'py, PyAny>>,
+    copy: Option<bool>,
+) -> Result<Bound<'py, PyAny>> {
+    let other = match dtype.filter(|dtype| !dtype.is_none()) {
+        Some(dtype) => {
+            let asked = PyArrayDescr::new(array.py(), dtype)?;
+            (!asked.eq(array.dtype())?).then_some(asked)
+        }
+        None => None,
+    };
+    match (other, copy) {
+        (Some(_), Some(false)) => Err(PyValueError::new_err("another dtype takes a copy").into()),
+        (Some(dtype), _) => Ok(call::method(&array, "astype", (dtype,))?),
+        (None, Some(true)) => Ok(call::method(&array, "copy", ())?),
+        (None, _) => Ok(array.into_any()),
+    }
 }
 
 /// The tensor over an array's memory, to be read, without a copy. It keeps the array.
@@ -84,25 +134,4 @@ pub(crate) fn to_array<'py>(given: &Bound<'py, PyAny>) -> Result<Bound<'py, PyUn
     let asarray = ASARRAY.import(given.py(), "numpy", "asarray")?;
     let array = call::call(asarray, (given,), None)?;
     Ok(array.cast_into().map_err(PyErr::from)?)
-}
-
-/// What `__array__` is asked for: an array, perhaps of another dtype or copied.
-pub(crate) fn converted<'py>(
-    array: Bound<'py, PyAny>,
-    dtype: Option<&Bound<'py, PyAny>>,
-    copy: Option<bool>,
-) -> Result<Bound<'py, PyAny>> {
-    let other = match dtype.filter(|dtype| !dtype.is_none()) {
-        Some(dtype) => {
-            let asked = PyArrayDescr::new(array.py(), dtype)?;
-            (!asked.eq(array.getattr("dtype")?)?).then_some(asked)
-        }
-        None => None,
-    };
-    match (other, copy) {
-        (Some(_), Some(false)) => Err(PyValueError::new_err("another dtype takes a copy").into()),
-        (Some(dtype), _) => Ok(call::method(&array, "astype", (dtype,))?),
-        (None, Some(true)) => Ok(call::method(&array, "copy", ())?),
-        (None, _) => Ok(array),
-    }
 }

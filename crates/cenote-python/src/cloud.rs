@@ -209,7 +209,8 @@ impl PointCloud {
         dtype: Option<&Bound<'py, PyAny>>,
         copy: Option<bool>,
     ) -> Result<Bound<'py, PyAny>> {
-        array::converted(self.numpy(py)?, dtype, copy)
+        let array = self.numpy(py)?.cast_into().map_err(PyErr::from)?;
+        array::converted(array, dtype, copy)
     }
 
     /// The old array interface, where a tensor has the same elements.

@@ -1,6 +1,9 @@
 //! Dtypes as Python knows them: numpy's, their names, and bfloat16 of `ml_dtypes`.
 
+use std::ffi::c_int;
+
 use cenote::DType;
+use numpy::npyffi::NPY_TYPES;
 use numpy::{PyArrayDescr, PyArrayDescrMethods};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -31,6 +34,9 @@ fn descr_of<'py>(given: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyArrayDescr>
 
 /// The dtype that numpy's stands for.
 pub(crate) fn from_descr(descr: &Bound<'_, PyArrayDescr>) -> Result<DType> {
+    if let Some(dtype) = own(descr) {
+        return Ok(dtype);
+    }
     let name = descr.getattr("name")?;
     let name = name.cast::<PyString>().map_err(PyErr::from)?.to_str()?;
     if descr.is_native_byteorder() == Some(false) {
@@ -38,6 +44,32 @@ pub(crate) fn from_descr(descr: &Bound<'_, PyArrayDescr>) -> Result<DType> {
         return Err(raise("DTypeError", message, None));
     }
     Ok(name.parse()?)
+}
+
+/// One of numpy's own dtypes in the byte order of this machine, told without asking Python code for
+/// its name.
+fn own(descr: &Bound<'_, PyArrayDescr>) -> Option<DType> {
+    if descr.num() >= NPY_TYPES::NPY_USERDEF as c_int || descr.is_native_byteorder() == Some(false)
+    {
+        return None;
+    }
+    Some(match (descr.kind(), descr.itemsize()) {
+        (b'f', 2) => DType::F16,
+        (b'f', 4) => DType::F32,
+        (b'f', 8) => DType::F64,
+        (b'i', 1) => DType::I8,
+        (b'i', 2) => DType::I16,
+        (b'i', 4) => DType::I32,
+        (b'i', 8) => DType::I64,
+        (b'u', 1) => DType::U8,
+        (b'u', 2) => DType::U16,
+        (b'u', 4) => DType::U32,
+        (b'u', 8) => DType::U64,
+        (b'b', 1) => DType::Bool,
+        (b'c', 8) => DType::Complex64,
+        (b'c', 16) => DType::Complex128,
+        _ => return None,
+    })
 }
 
 /// numpy's dtype. bfloat16 needs the package `ml_dtypes`.

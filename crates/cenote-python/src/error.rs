@@ -106,7 +106,10 @@ fn class(error: &Error) -> &'static str {
         | Error::TransferLen { .. }
         | Error::EmptyImage { .. }
         | Error::NoIntrinsics
-        | Error::DepthRange { .. } => "ArgumentError",
+        | Error::DepthRange { .. }
+        | Error::Released
+        | Error::OtherPool
+        | Error::Unwritten => "ArgumentError",
         Error::NoSuchAxis { .. }
         | Error::OutOfRange { .. }
         | Error::BadIndex { .. }
@@ -119,7 +122,7 @@ fn class(error: &Error) -> &'static str {
         | Error::ItemSize { .. }
         | Error::FormatDType { .. }
         | Error::DepthDType { .. } => "DTypeError",
-        Error::NotWritable { .. } | Error::Lent => "ReadOnlyError",
+        Error::NotWritable { .. } | Error::Lent | Error::ViewsAlive { .. } => "ReadOnlyError",
         Error::OutOfMemory { .. } => "OutOfMemory",
         Error::PoolFull { .. } | Error::TooManyLeases { .. } => "PoolFull",
         Error::NoSuchPool { .. } | Error::NoSuchField { .. } => "NotFound",

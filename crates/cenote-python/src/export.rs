@@ -4,7 +4,7 @@
 //! the pointer may be used. One that can be written is a loan: as long as it is alive the tensor is
 //! not published, so nobody in another process reads what is being written.
 
-use cenote::{Loan, NotWritable, Tensor};
+use cenote::{Loan, NotWritable, Tensor, TensorMemory};
 use pyo3::prelude::*;
 
 use crate::error::Result;
@@ -48,9 +48,11 @@ impl Export {
     }
 }
 
-/// Whether a tensor can still be written: it is of this process, and was never sent.
+/// Whether a tensor can still be written: it is of this process, was never sent, and is in memory that
+/// can be lent.
 pub(crate) fn may_write(tensor: &Tensor) -> bool {
-    matches!(tensor.not_writable(), None | Some(NotWritable::Shared))
+    let lendable = matches!(tensor.memory(), TensorMemory::Mem | TensorMemory::Shm);
+    lendable && matches!(tensor.not_writable(), None | Some(NotWritable::Shared))
 }
 
 /// The base of an array: what is behind its memory.

@@ -4,6 +4,7 @@
 //! ```text
 //!   error, call, copies, dtype, shape, timeout, index  →  export  →  buffer_protocol, dlpack, array
 //!     →  library  →  tensor  →  transit  →  pool  →  domain  →  image, cloud, depth  →  departure, topic
+//!     →  tensor  →  unified_buffer  →  memory_pool
 //! ```
 //!
 //! Whatever Python sees of a tensor's memory goes through `export`: it keeps the memory alive, and
@@ -25,12 +26,14 @@ mod export;
 mod image;
 mod index;
 mod library;
+mod memory_pool;
 mod pool;
 mod shape;
 mod tensor;
 mod timeout;
 mod topic;
 mod transit;
+mod unified_buffer;
 
 use pyo3::prelude::*;
 
@@ -48,6 +51,8 @@ mod _cenote {
     #[pymodule_export]
     use crate::image::Image;
     #[pymodule_export]
+    use crate::memory_pool::{MemoryPool, get_memory_pool};
+    #[pymodule_export]
     use crate::pool::TensorPool;
     #[pymodule_export]
     use crate::tensor::Tensor;
@@ -55,6 +60,8 @@ mod _cenote {
     use crate::topic::Topic;
     #[pymodule_export]
     use crate::transit::{_arrived, _linger, in_transit};
+    #[pymodule_export]
+    use crate::unified_buffer::UnifiedBuffer;
 
     use super::*;
 

@@ -331,7 +331,7 @@ impl Tensor {
         dtype: Option<&Bound<'py, PyAny>>,
         copy: Option<bool>,
     ) -> Result<Bound<'py, PyAny>> {
-        array::converted(array(py, &self.0, Wanted::Either)?.into_any(), dtype, copy)
+        array::converted(array(py, &self.0, Wanted::Either)?, dtype, copy)
     }
 
     /// The old array interface. What is made of it cannot write: use `numpy()` for that.

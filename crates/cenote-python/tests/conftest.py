@@ -3,6 +3,7 @@
 import itertools
 import os
 import shutil
+import signal
 import tempfile
 
 import pytest
@@ -12,6 +13,9 @@ _dir = tempfile.mkdtemp(prefix="cenote-test-")
 os.environ["CENOTE_DIR"] = _dir
 _owner = os.getpid()
 _numbers = itertools.count()
+
+# A shell has what it runs in the background ignore Ctrl-C, and children inherit that.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_sessionfinish():

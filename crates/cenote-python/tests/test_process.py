@@ -1,6 +1,7 @@
 """Other processes, which come and go, or are killed."""
 
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -21,6 +22,8 @@ class Child:
         self.pid = self.process.pid
 
     def line(self):
+        # A child that says nothing must not keep us waiting for ever.
+        assert select.select([self.process.stdout], [], [], 120)[0], "the child says nothing"
         line = self.process.stdout.readline()
         assert line, f"the child ended: {self.process.wait()}"
         return line.strip()

@@ -58,6 +58,22 @@ async def awaiting(topic: cenote.Topic[cenote.DepthImage]) -> None:
         assert_type(depth, cenote.DepthImage)
 
 
+def buffers(pool: cenote.MemoryPool) -> None:
+    buffer = pool.acquire((1024,), dtype=np.float32, pinned=True)
+    assert_type(buffer, cenote.UnifiedBuffer)
+    assert_type(buffer.host, npt.NDArray[Any])
+    buffer.host[:] = 1
+    buffer.device = [1, 2, 3]
+    buffer.copy_from(np.zeros(1024))
+    buffer.copy_to(cenote.Tensor((1024,)))
+    np.asarray(buffer)
+    pool.release(buffer)
+    with cenote.get_memory_pool().pooled((3, 4), "uint8") as other:
+        assert_type(other, cenote.UnifiedBuffer)
+    assert_type(pool.stats()["cache_hits"], int)
+    pool.max_retained_bytes = 1 << 20
+
+
 def errors() -> None:
     try:
         cenote.TensorPool.open("nobody")
@@ -69,3 +85,4 @@ def errors() -> None:
 
 tensors("no pool")  # type: ignore[arg-type]
 cenote.Tensor((1,), memory=3)  # type: ignore[arg-type]
+cenote.get_memory_pool().release(3)  # type: ignore[arg-type]

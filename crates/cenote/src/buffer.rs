@@ -27,6 +27,7 @@ mod gate;
 mod given_back;
 #[cfg(all(target_os = "linux", feature = "gl"))]
 mod gl;
+mod host;
 mod ledger;
 #[cfg(all(test, loom))]
 mod loom_tests;
@@ -44,11 +45,12 @@ mod store;
 mod typed;
 mod unified;
 
-pub use device::{DeviceAllocator, DeviceMemory, HostDevice};
+pub use device::{DeviceAllocator, DeviceMemory, DeviceView, HostDevice};
 pub use given_back::GivenBack;
+pub use host::{HostLoan, HostView};
 pub use memory_pool::{MemoryPool, MemoryPoolStats};
 pub use pool::{BufferPool, BufferPoolOptions, Scope};
 pub use settings::Shortage;
 pub use stats::BufferStats;
 pub use typed::{Buffer, UninitBuffer};
-pub use unified::{HostView, SyncState, UnifiedBuffer};
+pub use unified::{SyncState, UnifiedBuffer};

@@ -1,5 +1,6 @@
 //! `MemoryPool` and `UnifiedBuffer`.
 #![allow(clippy::unwrap_used, reason = "a panic fails the test")]
+#![allow(unsafe_code, reason = "writes what was lent by pointer")]
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -339,6 +340,86 @@ fn without_a_device_the_host_stands_in() {
     let device = buffer.device_mut().unwrap();
     device.host_bytes().unwrap()[..4].copy_from_slice(&2.5_f32.to_ne_bytes());
     assert_eq!(buffer.host::<f32>().unwrap(), [2.5, 1.5, 1.5, 1.5]);
+}
+
+#[test]
+fn while_the_host_side_is_lent_no_write_goes_unnoticed() {
+    let mut buffer = UnifiedBuffer::new(&[4], DType::U8).unwrap();
+    let loan = buffer.lend().unwrap();
+    assert_eq!((loan.len(), buffer.state()), (4, SyncState::HostOnly));
+    for value in 1..4 {
+        // SAFETY: the four bytes that were lent, and nobody looks.
+        unsafe { loan.as_ptr().write_bytes(value, 4) };
+        assert_eq!(*buffer.device_view().unwrap().unwrap(), [value; 4]);
+        assert_eq!(buffer.state(), SyncState::HostDirty);
+    }
+    assert!(buffer.is_lent());
+    assert!(matches!(buffer.host_mut::<u8>(), Err(Error::Lent)));
+    assert!(matches!(buffer.view(), Err(Error::Lent)));
+    assert!(matches!(buffer.device_mut(), Err(Error::Lent)));
+    assert_eq!(buffer.host::<u8>().unwrap(), [3; 4]);
+
+    // It may have been written after the last upload.
+    drop(loan);
+    assert_eq!((buffer.is_lent(), buffer.state()), (false, SyncState::HostDirty));
+    buffer.device().unwrap();
+    assert_eq!(buffer.state(), SyncState::InStep);
+    let view = buffer.view().unwrap();
+    assert!(matches!(buffer.lend(), Err(Error::ViewsAlive { views: 1 })));
+    assert_eq!((buffer.state(), *view == [3; 4]), (SyncState::InStep, true));
+}
+
+#[test]
+fn what_is_lent_is_released_but_not_used_again_before_it_comes_back() {
+    let pool = MemoryPool::new().unwrap();
+    let mut buffer = pool.acquire(&[4], DType::U8).unwrap();
+    let loans = [buffer.lend().unwrap(), buffer.lend().unwrap()];
+    pool.release(&mut buffer).unwrap();
+    assert!(matches!(buffer.lend(), Err(Error::Released)));
+    let mut other = pool.acquire(&[4], DType::U8).unwrap();
+    other.host_mut::<u8>().unwrap().fill(2);
+    // SAFETY: the four bytes that were lent, and nobody looks.
+    unsafe { loans[0].as_ptr().write_bytes(9, 4) };
+    assert_eq!(other.host::<u8>().unwrap(), [2; 4]);
+
+    pool.clear();
+    let (place, stats) = (loans[1].as_ptr(), pool.stats());
+    assert_eq!((stats.live, stats.pool_size, stats.total_released), (2, 0, 0));
+    drop(loans);
+    assert_eq!((pool.stats().live, pool.pool_size()), (1, 1));
+    assert_eq!(pool.acquire(&[4], DType::U8).unwrap().lend().unwrap().as_ptr(), place);
+}
+
+#[test]
+fn what_was_lent_is_zeroed_where_zeros_are_due() {
+    let pool = MemoryPool::new().unwrap();
+    let loan = pool.acquire(&[64], DType::U8).unwrap().lend().unwrap();
+    // SAFETY: the bytes that were lent, and nobody looks.
+    unsafe { loan.as_ptr().write_bytes(255, 64) };
+    drop(loan);
+    let mut truth = pool.acquire(&[64], DType::Bool).unwrap();
+    assert_eq!((truth.host_mut::<bool>().unwrap(), pool.stats().hits), (&mut [false; 64][..], 1));
+}
+
+#[test]
+fn views_of_the_device_side_show_what_it_was() {
+    let mut buffer = UnifiedBuffer::new(&[4], DType::U8).unwrap();
+    assert!(matches!(buffer.device_view(), Err(Error::Unwritten)));
+    buffer.host_mut::<u8>().unwrap().fill(1);
+    let first = buffer.device_view().unwrap().unwrap();
+    buffer.host_mut::<u8>().unwrap().fill(2);
+    let second = buffer.device_view().unwrap().unwrap();
+    let device = buffer.device_mut().unwrap().host_bytes().unwrap();
+    assert_eq!(device, [2; 4]);
+    device[0] = 3;
+    let third = buffer.device_view().unwrap().unwrap();
+    assert_eq!(buffer.host::<u8>().unwrap(), [3, 2, 2, 2]);
+    buffer.release().unwrap();
+    assert_eq!((&*first, &*second, &*third), (&[1; 4][..], &[2; 4][..], &[3, 2, 2, 2][..]));
+
+    let (mut far, _) = on_fake();
+    far.host_mut::<u8>().unwrap().fill(1);
+    assert!(far.device_view().unwrap().is_none());
 }
 
 // ---- a model --------------------------------------------------------------------------------------

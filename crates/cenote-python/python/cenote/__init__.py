@@ -18,6 +18,8 @@ Image, PointCloud, DepthImage
 Tensor      an array in memory that other processes can see; numpy, jax, torch and whatever knows DLPack or
             buffers use it without a copy
 TensorPool  allocates tensors in nanoseconds, and tells who holds them
+MemoryPool  buffers of this process that are used again; ``get_memory_pool()`` is the one that all code shares
+UnifiedBuffer  an array with a host side and a device side, copied when the side that is behind is used
 copies      what was copied so far, and why
 in_transit  what was put into queues of ``multiprocessing`` and not taken out yet
 
@@ -35,12 +37,15 @@ from . import _multiprocessing as _multiprocessing
 from ._cenote import (
     DepthImage,
     Image,
+    MemoryPool,
     PointCloud,
     Tensor,
     TensorPool,
     Topic,
+    UnifiedBuffer,
     __version__,
     copies,
+    get_memory_pool,
     in_transit,
 )
 from ._errors import (
@@ -68,6 +73,7 @@ __all__ = [
     "Error",
     "Forked",
     "Image",
+    "MemoryPool",
     "NotFound",
     "OsError",
     "OutOfMemory",
@@ -83,7 +89,9 @@ __all__ = [
     "Timeout",
     "Topic",
     "TypeMismatch",
+    "UnifiedBuffer",
     "__version__",
     "copies",
+    "get_memory_pool",
     "in_transit",
 ]

@@ -1,6 +1,8 @@
 //! Devices: whatever holds the other side of a [`UnifiedBuffer`](super::UnifiedBuffer).
 
 use std::fmt;
+use std::ops::Deref;
+use std::sync::Arc;
 
 use super::typed::Buffer;
 use crate::error::{Error, Result};
@@ -39,6 +41,34 @@ pub trait DeviceMemory: fmt::Debug + Send + Sync {
     /// The bytes, where the host can reach them.
     fn host_bytes(&mut self) -> Option<&mut [u8]> {
         None
+    }
+
+    /// The bytes, to be read, where the host can reach them and the device does not write them unless
+    /// [`upload`](DeviceMemory::upload) or [`host_bytes`](DeviceMemory::host_bytes) is called.
+    fn as_host_bytes(&self) -> Option<&[u8]> {
+        None
+    }
+}
+
+/// A share of the device side of a [`UnifiedBuffer`](super::UnifiedBuffer): its bytes, which do not
+/// change while this lives.
+#[derive(Debug, Clone)]
+pub struct DeviceView {
+    memory: Arc<dyn DeviceMemory>,
+}
+
+impl DeviceView {
+    pub(super) fn new(memory: &Arc<dyn DeviceMemory>) -> Option<DeviceView> {
+        memory.as_host_bytes()?;
+        Some(DeviceView { memory: Arc::clone(memory) })
+    }
+}
+
+impl Deref for DeviceView {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        self.memory.as_host_bytes().unwrap_or_default()
     }
 }
 
@@ -87,6 +117,10 @@ impl DeviceMemory for HostMemory {
 
     fn host_bytes(&mut self) -> Option<&mut [u8]> {
         Some(&mut self.0)
+    }
+
+    fn as_host_bytes(&self) -> Option<&[u8]> {
+        Some(&self.0)
     }
 }
 

@@ -38,8 +38,8 @@ const MAX_BUFFER_BYTES: usize = 1 << 30;
 ///
 /// What is retained is limited three times: in bytes, as every [`BufferPool`] is
 /// (`CENOTE_BUFFER_POOL_MAX_RETAINED_BYTES`, 100 MiB if that is not set), in buffers, and in the size
-/// of one buffer.
-#[derive(Debug)]
+/// of one buffer. Clones are handles to the same pool.
+#[derive(Debug, Clone)]
 pub struct MemoryPool {
     pool: BufferPool,
     /// Tells the buffers of different pools apart.
@@ -60,6 +60,20 @@ pub struct MemoryPoolStats {
     pub hits: u64,
     /// Buffers handed out that were new.
     pub misses: u64,
+    /// Buffers that are in use.
+    pub live: usize,
+    /// Bytes of the memory in use.
+    pub live_bytes: usize,
+    /// Bytes of the memory that waits to be used again.
+    pub retained_bytes: usize,
+    /// The most bytes that were in use and waiting together at any time.
+    pub peak_bytes: usize,
+    /// Buffers that waited and were freed to make room for others, or for a lower limit.
+    pub evictions: u64,
+    /// Buffers that came back and were freed because a limit forbids to retain them.
+    pub rejects: u64,
+    /// Buffers that waited and were freed because nobody used them for a while.
+    pub decays: u64,
 }
 
 impl MemoryPool {
@@ -120,11 +134,12 @@ impl MemoryPool {
 
     /// Takes a buffer back. From now on every use of it is an error, [`Released`]; so is releasing
     /// it again. While [views](UnifiedBuffer::view) of it are alive nothing happens, and the error
-    /// says how many.
+    /// says how many. While [loans](UnifiedBuffer::lend) of it are alive it is released, and its
+    /// memory comes back with the last of them.
     ///
     /// [`Released`]: crate::Error::Released
     pub fn release(&self, buffer: &mut UnifiedBuffer) -> Result<()> {
-        buffer.release(self.number)
+        buffer.release_to(self.number)
     }
 
     /// Frees all buffers that wait to be used again.
@@ -142,6 +157,13 @@ impl MemoryPool {
             total_released: total_acquired - stats.live as u64,
             hits: stats.hits,
             misses: stats.misses,
+            live: stats.live,
+            live_bytes: stats.live_bytes,
+            retained_bytes: stats.retained_bytes,
+            peak_bytes: stats.peak_bytes,
+            evictions: stats.evictions,
+            rejects: stats.rejects,
+            decays: stats.decays,
         }
     }
 

@@ -12,6 +12,7 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 use std::ops::{Deref, DerefMut};
+use std::ptr::NonNull;
 use std::slice;
 use std::sync::Arc;
 
@@ -195,6 +196,12 @@ impl Buffer<u8> {
         let fill = if zeroed { Fill::Zero } else { Fill::Stale };
         // Every byte is a valid `u8`, and these were all written at some time.
         Ok(Buffer { raw: block_for::<u8>(store, len, fill)?, len, elements: PhantomData })
+    }
+
+    /// The first byte, for code that writes by pointer. Whoever writes has borrowed the buffer
+    /// mutably once before.
+    pub(super) fn start(&self) -> NonNull<u8> {
+        self.raw.start()
     }
 
     /// Zero bytes in memory that is no pool's. There is at least one.

@@ -1,14 +1,14 @@
 //! Buffers with two sides, one on the host and one on a device.
 //!
 //! Nobody can write a side without the buffer knowing: writing takes a mutable borrow, which is
-//! where the side is marked. (Views of the host side are read-only, and nothing is written while
-//! there are any.)
+//! where the side is marked, or a loan, and while there are any the host side stays marked. (Views
+//! are read-only, and what they show is not written while there are any.)
 
 use std::fmt;
-use std::ops::Deref;
 use std::sync::Arc;
 
-use super::device::{DeviceAllocator, DeviceMemory, HostDevice};
+use super::device::{DeviceAllocator, DeviceMemory, DeviceView, HostDevice};
+use super::host::{Host, HostLoan, HostView};
 use super::memory_pool::MemoryPool;
 use super::typed::Buffer;
 use crate::copies::{self, CopyReason};
@@ -47,20 +47,6 @@ impl SyncState {
     }
 }
 
-/// The host bytes, with what was done to them that the pool must not get back.
-struct Host {
-    bytes: Buffer<u8>,
-    pinned: bool,
-}
-
-impl Drop for Host {
-    fn drop(&mut self) {
-        if self.pinned {
-            self.bytes.unpin();
-        }
-    }
-}
-
 /// Elements on the host and on a device, copied between them when a side is used that is behind.
 ///
 /// ```
@@ -77,8 +63,10 @@ impl Drop for Host {
 pub struct UnifiedBuffer {
     /// None once it was released.
     host: Option<Arc<Host>>,
+    /// Whether other holders of the host side, if there are any, are loans and not views.
+    lent: bool,
     /// None until the device side is first used.
-    memory: Option<Box<dyn DeviceMemory>>,
+    memory: Option<Arc<dyn DeviceMemory>>,
     device: Arc<dyn DeviceAllocator>,
     layout: Layout,
     dtype: DType,
@@ -102,6 +90,7 @@ impl UnifiedBuffer {
     ) -> UnifiedBuffer {
         UnifiedBuffer {
             host: Some(Arc::new(Host { bytes, pinned: false })),
+            lent: false,
             memory: None,
             device: Arc::new(HostDevice),
             layout,
@@ -133,6 +122,11 @@ impl UnifiedBuffer {
     /// The length of each dimension.
     pub fn shape(&self) -> &[usize] {
         self.layout.shape()
+    }
+
+    /// The shape, and where its elements lie in either side.
+    pub fn layout(&self) -> &Layout {
+        &self.layout
     }
 
     /// What its elements are.
@@ -193,6 +187,7 @@ impl UnifiedBuffer {
         &mut self,
         cast: impl FnOnce(&mut [u8]) -> Result<&mut V>,
     ) -> Result<&mut V> {
+        self.not_lent()?;
         if self.state != SyncState::Uninitialized {
             self.update_host()?;
         }
@@ -206,8 +201,31 @@ impl UnifiedBuffer {
     /// A share of the host side, for reading. While there are any the host side cannot be written,
     /// and the buffer cannot be released.
     pub fn view(&mut self) -> Result<HostView> {
+        self.not_lent()?;
         self.update_host()?;
         Ok(HostView { host: Arc::clone(self.shared()?), dtype: self.dtype })
+    }
+
+    /// Lends the host side to code that writes by pointer. Any number of loans can be alive. While
+    /// there are any the host side counts as the newer one, so that every use of the device side
+    /// uploads; neither side can be borrowed to be written; and there are no [views](Self::view).
+    pub fn lend(&mut self) -> Result<HostLoan> {
+        if !self.is_lent() {
+            self.host_bytes_mut()?;
+            self.lent = true;
+        }
+        Ok(HostLoan::new(self.shared()?))
+    }
+
+    /// Whether a loan of the host side is alive.
+    pub fn is_lent(&mut self) -> bool {
+        let shared = |host: &mut Arc<Host>| Arc::get_mut(host).is_none();
+        self.lent = self.lent && self.host.as_mut().is_some_and(shared);
+        self.lent
+    }
+
+    fn not_lent(&mut self) -> Result<()> {
+        if self.is_lent() { Err(Error::Lent) } else { Ok(()) }
     }
 
     /// The device side, uploaded if the host side is newer. It is for reading: what is written
@@ -215,22 +233,42 @@ impl UnifiedBuffer {
     /// [`device_mut`](UnifiedBuffer::device_mut).
     pub fn device(&mut self) -> Result<&dyn DeviceMemory> {
         self.update_device()?;
-        Ok(self.device_memory()?)
+        self.memory.as_deref().ok_or(Error::Unwritten)
+    }
+
+    /// A share of the device side, uploaded if the host side is newer, for reading where the host can
+    /// reach it; none where it cannot. What is uploaded or written while there are any goes to new
+    /// memory of the device.
+    pub fn device_view(&mut self) -> Result<Option<DeviceView>> {
+        self.update_device()?;
+        Ok(self.memory.as_ref().and_then(DeviceView::new))
     }
 
     /// The device side, to be written: from now on it is the newer one.
     pub fn device_mut(&mut self) -> Result<&mut dyn DeviceMemory> {
         self.shared()?;
+        self.not_lent()?;
         if self.state != SyncState::Uninitialized {
             self.update_device()?;
+            self.leave_views()?;
         }
         let state = match self.state {
             SyncState::Uninitialized | SyncState::DeviceOnly => SyncState::DeviceOnly,
             _ => SyncState::DeviceDirty,
         };
-        self.device_memory()?;
+        let memory = own_memory(&mut self.memory, &*self.device, self.layout.nbytes())?;
         self.state = state;
-        self.device_memory()
+        Ok(memory)
+    }
+
+    /// Leaves the device side to its views, if it has any, and goes on with a copy.
+    fn leave_views(&mut self) -> Result<()> {
+        if self.memory.as_mut().is_some_and(|memory| Arc::get_mut(memory).is_none()) {
+            self.update_host()?;
+            self.state = SyncState::HostDirty;
+            self.update_device()?;
+        }
+        Ok(())
     }
 
     /// Brings the side that is behind up to date.
@@ -246,7 +284,10 @@ impl UnifiedBuffer {
         }
         let host = unshared(&mut self.host)?;
         let memory = self.memory.as_mut().ok_or(Error::Unwritten)?;
-        memory.download(host)?;
+        match Arc::get_mut(memory) {
+            Some(memory) => memory.download(host)?,
+            None => read(&**memory, host)?,
+        }
         copies::count(CopyReason::Download, host.len());
         self.state = SyncState::InStep;
         Ok(())
@@ -257,10 +298,18 @@ impl UnifiedBuffer {
         if !self.state.device_is_behind() {
             return Ok(());
         }
-        let host = Arc::clone(self.shared()?);
-        self.device_memory()?.upload(&host.bytes)?;
+        // Before, because a loan may be dropped, but not made, meanwhile.
+        let lent = self.is_lent();
+        self.upload()?;
+        self.state = if lent { SyncState::HostDirty } else { SyncState::InStep };
+        Ok(())
+    }
+
+    fn upload(&mut self) -> Result<()> {
+        let host = self.host.as_ref().ok_or(Error::Released)?;
+        let memory = own_memory(&mut self.memory, &*self.device, self.layout.nbytes())?;
+        memory.upload(&host.bytes)?;
         copies::count(CopyReason::Upload, host.bytes.len());
-        self.state = SyncState::InStep;
         Ok(())
     }
 
@@ -273,33 +322,48 @@ impl UnifiedBuffer {
         self.host.as_ref().ok_or(Error::Released)
     }
 
-    fn device_memory(&mut self) -> Result<&mut dyn DeviceMemory> {
-        if self.memory.is_none() {
-            self.memory = Some(self.device.allocate(self.layout.nbytes())?);
-        }
-        let memory = self.memory.as_mut().ok_or(Error::Unwritten)?;
-        Ok(memory.as_mut())
-    }
-
-    /// Gives both sides up, unless somebody looks at the host side.
-    pub(super) fn release(&mut self, pool: u64) -> Result<()> {
+    /// Gives it back to its pool, as [`MemoryPool::release`] does.
+    pub fn release(&mut self) -> Result<()> {
         let host = self.host.take().ok_or(Error::Released)?;
-        if self.pool != pool {
+        if let Err(host) = Arc::try_unwrap(host)
+            && !self.lent
+        {
+            let views = views(&host);
             self.host = Some(host);
-            return Err(Error::OtherPool);
-        }
-        match Arc::try_unwrap(host) {
-            Ok(host) => drop(host),
-            Err(host) => {
-                let views = views(&host);
-                self.host = Some(host);
-                return Err(Error::ViewsAlive { views });
-            }
+            return Err(Error::ViewsAlive { views });
         }
         self.memory = None;
         self.state = SyncState::Uninitialized;
         Ok(())
     }
+
+    /// Like [`release`](UnifiedBuffer::release), if it is of this pool.
+    pub(super) fn release_to(&mut self, pool: u64) -> Result<()> {
+        self.shared()?;
+        if self.pool == pool { self.release() } else { Err(Error::OtherPool) }
+    }
+}
+
+/// The device memory of a buffer, to be written. What views have a share in stays as it is.
+fn own_memory<'a>(
+    memory: &'a mut Option<Arc<dyn DeviceMemory>>,
+    device: &dyn DeviceAllocator,
+    bytes: usize,
+) -> Result<&'a mut (dyn DeviceMemory + 'static)> {
+    if memory.as_mut().is_none_or(|memory| Arc::get_mut(memory).is_none()) {
+        *memory = Some(device.allocate(bytes)?.into());
+    }
+    memory.as_mut().and_then(Arc::get_mut).ok_or(Error::Unwritten)
+}
+
+/// Downloads from device memory that views have a share in: they do because the host can reach it.
+fn read(memory: &dyn DeviceMemory, host: &mut [u8]) -> Result<()> {
+    let bytes = memory.as_host_bytes().unwrap_or_default();
+    if bytes.len() != host.len() {
+        return Err(Error::TransferLen { device: bytes.len(), host: host.len() });
+    }
+    host.copy_from_slice(bytes);
+    Ok(())
 }
 
 /// The views of a host side that the buffer cannot have for itself. One may be dropped meanwhile.
@@ -322,34 +386,5 @@ impl fmt::Debug for UnifiedBuffer {
             .field("state", &self.state)
             .field("device", &self.device)
             .finish_non_exhaustive()
-    }
-}
-
-/// A share of the host side of a [`UnifiedBuffer`]: its bytes, which do not change while this lives.
-#[derive(Clone)]
-pub struct HostView {
-    host: Arc<Host>,
-    dtype: DType,
-}
-
-impl HostView {
-    /// The elements in row-major order.
-    pub fn as_slice<T: Element>(&self) -> Result<&[T]> {
-        check_dtype::<T>(self.dtype)?;
-        cast(self)
-    }
-}
-
-impl Deref for HostView {
-    type Target = [u8];
-
-    fn deref(&self) -> &[u8] {
-        &self.host.bytes
-    }
-}
-
-impl fmt::Debug for HostView {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "HostView<{}>({} bytes)", self.dtype, self.len())
     }
 }

@@ -110,6 +110,9 @@ pub enum NotWritable {
     /// The memory belongs to somebody else.
     #[error("its memory belongs to somebody else")]
     Foreign,
+    /// Devices use its memory, which has to be mapped for each access by the CPU.
+    #[error("devices use its memory, which has to be mapped for each access")]
+    Device,
 }
 
 /// Why a pool has no room.

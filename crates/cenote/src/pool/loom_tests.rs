@@ -128,6 +128,22 @@ impl<O: Orderings> Owner<O> {
         }
     }
 
+    /// The same, but looks later.
+    fn put_off(&mut self) {
+        self.shared.entry.store(0, Ordering::Relaxed);
+        self.retired.put_off(SLOT);
+    }
+
+    fn look(&mut self) {
+        let shared = &self.shared;
+        let looked = |_, free| {
+            if free {
+                reuse(shared)
+            }
+        };
+        self.retired.look(&shared.serials, &self.rows, looked);
+    }
+
     fn sweep(&mut self) {
         let shared = &self.shared;
         self.retired.sweep(1, &shared.serials, &self.rows, |_| reuse(shared));
@@ -187,6 +203,22 @@ fn one_reader<O: Orderings + 'static>(act: fn(&Reader<O>)) {
 fn two_threads_of_one_process_share_a_row() {
     two_readers::<Shipped>(true, Reader::by_serial);
     two_readers::<Shipped>(true, Reader::by_entry);
+}
+
+/// A slot that was put off can still be leased by its serial, until it is looked at.
+#[test]
+fn an_owner_that_looks_later() {
+    for act in [Reader::<Shipped>::by_serial, Reader::by_entry] {
+        model(move || {
+            let (shared, row) = (Shared::new(), Row::new());
+            let reader = Reader::new(&shared, &row).spawn(act);
+            let mut owner = Owner::<Shipped>::new(&shared, &[&row]);
+            owner.put_off();
+            owner.look();
+            reader.join().unwrap();
+            owner.expect_reused();
+        });
+    }
 }
 
 #[test]

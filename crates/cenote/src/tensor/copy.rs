@@ -64,7 +64,7 @@ impl Tensor {
     /// # Ok::<(), cenote::Error>(())
     /// ```
     pub fn to_memory(&self, memory: TensorMemory) -> Result<Tensor> {
-        self.copied_to(TensorOptions::new().memory(memory), CopyReason::CopiedOut)
+        self.copied_to(memory, CopyReason::CopiedOut)
     }
 
     /// Write access: to these very bytes where [`map_mut`](Tensor::map_mut) allows it, else to a
@@ -92,10 +92,14 @@ impl Tensor {
     }
 
     fn copied(&self, reason: CopyReason) -> Result<Tensor> {
-        self.copied_to(TensorOptions::new().memory_of(self), reason)
+        self.copied_with(TensorOptions::new().memory_of(self), reason)
     }
 
-    fn copied_to(&self, options: TensorOptions, reason: CopyReason) -> Result<Tensor> {
+    fn copied_to(&self, memory: TensorMemory, reason: CopyReason) -> Result<Tensor> {
+        self.copied_with(TensorOptions::new().memory(memory), reason)
+    }
+
+    fn copied_with(&self, options: TensorOptions, reason: CopyReason) -> Result<Tensor> {
         let stride = self.effective_row_stride().filter(|_| reason == CopyReason::MakeMut);
         let options = if stride.is_none() { options.row_alignment(1) } else { options };
         let copy = match (self.format, self.image_size()) {

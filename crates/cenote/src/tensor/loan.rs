@@ -40,8 +40,7 @@ impl Loan {
     /// be read, and written if the loan [is to write](Loan::is_writable), until it is dropped; by one
     /// thread at a time, and while nobody has them [mapped](Tensor::map).
     pub fn as_ptr(&self) -> *mut u8 {
-        let start = self.tensor.buffer.storage().region.start();
-        start.as_ptr().wrapping_add(self.tensor.layout.offset())
+        self.tensor.as_ptr().cast_mut()
     }
 
     /// Whether the bytes may be written.
@@ -67,26 +66,25 @@ impl Tensor {
     /// Lends the bytes to code that writes by pointer. Any number of loans can be alive, and other
     /// handles too: whoever writes has to see to it that nobody reads meanwhile.
     ///
-    /// An error if the bytes were published, or belong to somebody else, and in memory that the CPU
-    /// reaches only now and then (OpenGL).
+    /// An error if the bytes were published, belong to somebody else, or are a device's too.
     pub fn lend(&self) -> Result<Loan> {
         let refused = |why| Error::NotWritable { why };
         match self.not_writable() {
             None | Some(NotWritable::Shared) => {}
             Some(why) => return Err(refused(why)),
         }
-        let mut loan = self.loan(Direction::ReadWrite)?;
+        // Its access by the CPU has a beginning and an end, which a pointer that writes has not.
+        if matches!(self.memory(), TensorMemory::Dma | TensorMemory::Pbo) {
+            return Err(refused(NotWritable::Device));
+        }
+        let mut loan = self.lend_to_read()?;
         loan.writable = self.buffer.sharing().lend();
         loan.writable.then_some(loan).ok_or(refused(NotWritable::Published))
     }
 
     /// Lends the bytes to code that reads by pointer, whoever else has them. It does not keep them from
-    /// being sent.
+    /// being sent. An error for memory that has an address only now and then (OpenGL).
     pub fn lend_to_read(&self) -> Result<Loan> {
-        self.loan(Direction::Read)
-    }
-
-    fn loan(&self, direction: Direction) -> Result<Loan> {
         if self.far_planes.is_some() {
             return Err(Error::FarPlanes { op: "lend" });
         }
@@ -95,12 +93,20 @@ impl Tensor {
             let (memory, wanted, instead) = ("pbo", "address that stays", "shm memory");
             return Err(Error::NoFd { memory, wanted, instead });
         }
-        let _access = CpuAccess::begin(&storage.dma, direction)?;
+        let _access = CpuAccess::begin(&storage.dma, Direction::Read)?;
         Ok(Loan { tensor: self.clone(), writable: false, _access })
     }
 
     /// Whether a [`Loan`] of its bytes to write is alive.
     pub fn is_lent(&self) -> bool {
         self.buffer.sharing().is_lent()
+    }
+
+    /// The address of the first element, for code that reads by pointer. It is valid while any handle
+    /// of the buffer lives; strides may lead to lower addresses. Of no use for OpenGL buffers, which have
+    /// an address only while they are mapped.
+    pub fn as_ptr(&self) -> *const u8 {
+        let start = self.buffer.storage().region.start();
+        start.as_ptr().wrapping_add(self.layout.offset()).cast_const()
     }
 }
