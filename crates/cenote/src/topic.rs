@@ -326,12 +326,12 @@ impl<T: Message> Topic<T> {
 
     /// How many messages were lost so far: overwritten before they were taken, or not to be had.
     pub fn missed(&self) -> u64 {
-        self.parts.subscriber.get().map_or(0, Subscriber::missed)
+        self.here(&self.parts.subscriber).map_or(0, Subscriber::missed)
     }
 
     /// Why the last lost message could not be had, unless it was just overwritten. Told once.
     pub fn last_loss(&self) -> Option<Error> {
-        self.parts.subscriber.get()?.take_last_loss()
+        self.here(&self.parts.subscriber)?.take_last_loss()
     }
 
     /// Waits until there are `count` subscribers, this object not counted; tells how many there are
@@ -342,7 +342,8 @@ impl<T: Message> Topic<T> {
 
     /// What this object has done so far.
     pub fn stats(&self) -> TopicStats {
-        let (publisher, subscriber) = (self.parts.publisher.get(), self.parts.subscriber.get());
+        let Parts { publisher, subscriber, .. } = &*self.parts;
+        let (publisher, subscriber) = (self.here(publisher), self.here(subscriber));
         TopicStats {
             sent: publisher.map_or(0, |publisher| publisher.sent()),
             received: subscriber.map_or(0, Subscriber::received),
@@ -356,6 +357,12 @@ impl<T: Message> Topic<T> {
     /// The pool of the publisher: for its statistics, and for allocating in other ways.
     pub fn pool(&self) -> Result<&TensorPool> {
         Ok(&self.publisher()?.pool)
+    }
+
+    /// A part that has been started, in this very process: a forked child may have inherited its locks in
+    /// any state.
+    fn here<'a, P>(&self, part: &'a OnceLock<P>) -> Option<&'a P> {
+        part.get().filter(|_| self.check_process().is_ok())
     }
 
     fn check_process(&self) -> Result<()> {

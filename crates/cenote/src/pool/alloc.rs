@@ -109,7 +109,8 @@ impl<S: Spared> Owner<S> {
     /// Everything that can be done before saying that the pool is full.
     #[cold]
     fn alloc_hard(&self, len: usize, mut full: Full) -> Result<Granted<S>, Lack> {
-        self.unready();
+        // What is given back meanwhile goes to the allocator.
+        let _waiting = Waiting::new(self);
         for effort in [State::sweep_all, State::reap, State::expel] {
             let mut state = self.state();
             effort(&mut state, self.serials());
@@ -261,38 +262,49 @@ impl<S: Spared> Owner<S> {
         spare.owner().filter(|owner| !owner.inherited()).map(|owner| owner.ready.last())
     }
 
-    /// Takes back a slot that was published.
+    /// Takes back a slot that was published. If nobody else holds it, it is as good as one that was not.
     #[inline]
     pub(crate) fn retire(spare: Arc<S>) {
-        // The spare may be all that keeps the pool, and goes into it.
-        if let Some(owner) = spare.owner().cloned() {
-            owner.retire_own(spare);
+        let owner = spare.owner().filter(|owner| !owner.inherited());
+        if owner.is_some_and(|owner| owner.retire_now(&spare)) {
+            Self::offer(spare);
         }
     }
 
-    /// Takes back a slot of this pool that was published. If nobody else holds it, it is as good as one
-    /// that was not; otherwise it waits, and the spare with it.
-    pub(crate) fn retire_own(&self, spare: Arc<S>) {
+    /// Whether the slot of a spare can be reused at once; otherwise it waits, and the spare with it.
+    fn retire_now(&self, spare: &Arc<S>) -> bool {
+        let slot = spare.slot().index;
+        let mut state = self.state();
+        if state.retire_published(slot, self.serials()) {
+            return true;
+        }
+        let old = state.keep(slot, Some(spare.clone()));
+        drop(state);
+        drop(old);
+        false
+    }
+
+    /// Takes back a slot of this pool that others are about to let go of: it is one of many, so it can wait
+    /// until there is a batch of them.
+    pub(crate) fn retire_in_turn(&self, spare: Arc<S>) {
         if self.inherited() {
             return;
         }
-        let slot = spare.slot();
         let mut state = self.state();
-        let later = state.puts_off();
-        if !later && state.retire_published(slot.index, self.serials()) {
+        if !state.puts_off() {
             drop(state);
-            return Self::offer(spare);
+            return Self::retire(spare);
         }
+        let slot = spare.slot();
         let old = state.keep(slot.index, Some(spare));
-        if later && state.put_off(slot, self.config.pool_size) {
+        if state.put_off(slot, self.config.pool_size) {
             state.look_and(self.serials(), |spare| {
                 let bytes = spare.bytes();
                 self.ready.add(spare, bytes)
             });
         }
-        let gone = state.take_gone();
         drop(state);
-        drop((old, gone));
+        drop(old);
     }
 
     /// Takes back a slot, and what a handle of it was made of.

@@ -113,17 +113,21 @@ impl Attacher {
         }
     }
 
+    /// Whether more may be sent to it: not if much of what was is unread.
+    pub(crate) fn has_room(&mut self) -> bool {
+        if self.has_read_all() {
+            self.unread = 0;
+        }
+        self.unread < MAX_UNREAD
+    }
+
     /// Sends a connection to another pool, unless that would have to wait or too much lies unread: then
     /// it is tried again.
     pub(crate) fn lend(&mut self, pool: &Entry, connection: Option<BorrowedFd<'_>>) {
         if let Some(connection) = connection {
-            if self.has_read_all() {
-                self.unread = 0;
-            }
             let mut packet = bytemuck::bytes_of(&Packet::lent(pool.uid)).to_vec();
             packet.extend_from_slice(pool.name.as_bytes());
-            let room = self.unread < MAX_UNREAD;
-            if !room || packet::send(self.fd(), &packet, &[connection]).is_err() {
+            if !self.has_room() || packet::send(self.fd(), &packet, &[connection]).is_err() {
                 return;
             }
             self.unread += 1;

@@ -49,7 +49,7 @@ use crate::sync::{AtomicU64, Ordering, fence_after_rmw, spin_loop};
 /// moment overshoot it by one each before they undo, which is far from wrapping the word.
 pub(crate) const MAX_LEASES: u64 = 1 << 32;
 
-/// How often a reader looks at a serial that is being claimed. A claim is two stores and a scan, so
+/// How often a reader looks at a serial that is being claimed. A claim is a few stores and a scan, so
 /// only an owner that was preempted, stopped or killed in the midst of one outlasts this.
 const LOOKS: u32 = if cfg!(all(test, loom)) { 2 } else { 128 };
 

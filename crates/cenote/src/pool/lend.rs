@@ -12,6 +12,7 @@ use std::sync::{Arc, PoisonError, Weak};
 use crate::os::fork::GuardedSocket;
 use crate::os::peer::Peer;
 use crate::os::unix;
+use crate::pool::attachers::Attacher;
 use crate::pool::owner::{Owner, Spared};
 
 /// The most pools that are lent to one attacher. It attaches to others by itself.
@@ -74,6 +75,11 @@ impl<S: Spared> Owner<S> {
     }
 
     fn lend_to(&self, number: u64, peer: &Peer, other: &Arc<Owner<S>>) {
+        let mut state = self.state();
+        if !state.attachers.get(number).is_some_and(Attacher::has_room) {
+            return;
+        }
+        drop(state);
         // One who is not let in is not tried again: should it ask, it is told why.
         let theirs = other.admit(peer);
         if let Some(attacher) = self.state().attachers.get(number) {

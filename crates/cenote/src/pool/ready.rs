@@ -10,7 +10,7 @@ use crate::sync::{AtomicPtr, Ordering, fetch_to_write};
 /// A few places.
 #[derive(Debug)]
 pub(crate) struct Ready<S> {
-    /// For the one that was let go of last, and was never published: its bytes are still in the caches.
+    /// For the one that was let go of last, and that nobody else has: its bytes are still in the caches.
     last: Hot<S>,
     /// For those that were retired together, to be handed out one after another.
     batch: [Hot<S>; BATCH],
@@ -36,7 +36,9 @@ impl<S> Ready<S> {
         let (at, spare) =
             self.batch.iter().enumerate().find_map(|(at, place)| Some((at, place.take()?)))?;
         // Others have read the one that is next, so that it is not here to be written.
-        if let Some(next) = self.seen.get(at + 1) {
+        if let Some(next) =
+            self.batch.get(at + 1).filter(|next| next.is_full()).and(self.seen.get(at + 1))
+        {
             fetch_to_write(next.load(Ordering::Relaxed));
         }
         Some(spare)

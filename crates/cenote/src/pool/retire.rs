@@ -52,6 +52,11 @@ impl<O: Orderings> Retired<O> {
         self.waiting.iter().chain(&self.fresh).copied()
     }
 
+    /// Those of them that were found to be held.
+    pub(crate) fn waiting(&self) -> impl Iterator<Item = u32> {
+        self.waiting.iter().copied()
+    }
+
     /// Retires a slot, once. True when it can be reused at once; otherwise it waits for a sweep.
     #[must_use = "a slot that can be reused and is not is lost"]
     pub(crate) fn retire<R: AsRef<[AtomicU64]>>(
@@ -60,7 +65,7 @@ impl<O: Orderings> Retired<O> {
         serials: &[AtomicU64],
         rows: &Rows<R>,
     ) -> bool {
-        debug_assert!(!self.waiting.contains(&slot), "slot {slot} was retired twice");
+        debug_assert!(self.iter().all(|other| other != slot), "slot {slot} was retired twice");
         let mut claimed = false;
         claim::<O, R>(&[slot], serials, rows, |_, free| claimed = free);
         if !claimed {
@@ -134,12 +139,10 @@ fn claim<O: Orderings, R: AsRef<[AtomicU64]>>(
     // This look decides nothing: it spares the readers of a slot that is held the sight of a claim.
     let free = |slot: u32| word(serials, slot).filter(|_| !rows.hold::<O>(slot));
     let mut claimed: [Option<&AtomicU64>; BATCH] = [None; BATCH];
-    for (claimed, &slot) in claimed.iter_mut().zip(slots) {
-        *claimed = free(slot);
-        if let Some(serial) = claimed {
-            let stable = serial.load(Ordering::Relaxed);
-            serial.store(serial::claiming(stable), Ordering::Relaxed);
-        }
+    claimed.iter_mut().zip(slots).for_each(|(claimed, &slot)| *claimed = free(slot));
+    for serial in claimed.iter().flatten() {
+        let stable = serial.load(Ordering::Relaxed);
+        serial.store(serial::claiming(stable), Ordering::Relaxed);
     }
     if O::CLAIM_FENCE {
         fence(Ordering::SeqCst);

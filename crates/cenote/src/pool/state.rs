@@ -190,10 +190,10 @@ impl<S> State<S> {
         claimed
     }
 
-    /// Whether slots that are retired are looked at by the batch: others are attached, and there is nothing
-    /// else to look at.
+    /// Whether slots that are retired may be looked at by the batch: others are attached, and nothing is to
+    /// happen to them at once.
     pub(super) fn puts_off(&self) -> bool {
-        self.rows.len() > 1 && !self.devices
+        self.rows.len() > 1 && !self.devices && self.dirty.is_none() && self.waiters == 0
     }
 
     /// Retires a slot that was published, without looking who holds it. True when it is time to look: there
@@ -215,25 +215,23 @@ impl<S> State<S> {
         serials: &[AtomicU64],
         take: impl Fn(Arc<S>) -> Result<(), Arc<S>>,
     ) {
-        let State { allocator, adopted, retired, rows, dirty, spares, retired_at, .. } = self;
+        let State { allocator, retired, rows, spares, retired_at, .. } = self;
         let mut now = None;
         retired.look(serials, rows, |slot, unheld| {
             if !unheld {
                 retired_at[slot as usize] = *now.get_or_insert_with(coarse_now);
                 return;
             }
-            let spare = spares.get_mut(slot as usize).map(|spare| &mut spare.spare);
-            if let Some(place) = spare {
-                match place.take().map(&take) {
-                    Some(Ok(())) => return,
-                    Some(Err(spare)) => *place = Some(spare),
-                    None => {}
-                }
+            // None that was adopted is put off.
+            let place = &mut spares[slot as usize].spare;
+            match place.take().map(&take) {
+                Some(Ok(())) => return,
+                Some(Err(spare)) => *place = Some(spare),
+                None => {}
             }
-            free(allocator, adopted, dirty, slot);
+            allocator.free(slot);
         });
         self.fresh_bytes = 0;
-        self.forget_adopted();
     }
 
     /// Looks again at up to `limit` slots that others held.
@@ -364,7 +362,7 @@ impl<S> State<S> {
 
     /// What is held in one row; that of this process has no peer.
     fn holder(&self, row: &Row, peer: Option<&Peer>, now: Duration) -> Holder {
-        let retired = self.retired.iter().filter(|slot| rows::holds(row, *slot));
+        let retired = self.retired.waiting().filter(|slot| rows::holds(row, *slot));
         let ages = retired.map(|slot| now.saturating_sub(self.retired_at[slot as usize]));
         let (retired_slots, longest) =
             ages.fold((0, Duration::ZERO), |(slots, longest), age| (slots + 1, longest.max(age)));

@@ -19,8 +19,9 @@ use bytemuck::{Pod, Zeroable};
 
 use crate::error::{Error, Result};
 
-/// "cenote", and the version of this protocol.
-pub(crate) const MAGIC: [u8; 8] = *b"cenote\x02\x01";
+/// "cenote", and the version of this protocol. It changes with whatever peers read: packets, rows, headers,
+/// rings (`topic/ring.rs`) and the words of messages (`tensor/packed.rs`).
+pub(crate) const MAGIC: [u8; 8] = *b"cenote\x02\x02";
 
 /// The most segments that a pool makes.
 pub(crate) const MAX_SEGMENTS: usize = 128;

@@ -29,8 +29,9 @@ pub(crate) fn fetch_to_write(at: *const u8) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     // SAFETY: a prefetch changes nothing and faults at no address.
     unsafe {
-        use std::arch::x86_64::{_MM_HINT_ET0, _mm_prefetch};
-        _mm_prefetch::<_MM_HINT_ET0>(at.cast());
+        // The intrinsic would ask for reading only, on processors that are not known to have this one;
+        // where it is missing, it is a no-op.
+        std::arch::asm!("prefetchw [{}]", in(reg) at, options(nostack, preserves_flags, readonly));
     }
     #[cfg(all(target_arch = "aarch64", not(miri)))]
     // SAFETY: a prefetch changes nothing and faults at no address.

@@ -1,4 +1,4 @@
-//! A lock for sections of a few instructions, in which nobody waits and no caller's code runs.
+//! A lock for sections that most of the time are a few instructions, in which no caller's code runs.
 //!
 //! Leaving is a plain store, where a lock that wakes its waiters needs an atomic exchange: half the
 //! price of taking and leaving a lock that nobody else wants. Whoever finds it taken looks again,

@@ -44,7 +44,7 @@ impl Spared for Buffer {
     }
 
     fn bytes(&self) -> *const u8 {
-        self.storage().region.bytes().as_ptr()
+        self.storage().region.start().as_ptr()
     }
 
     fn owner(&self) -> Option<&Arc<Owner<Buffer>>> {
@@ -220,7 +220,7 @@ pub(crate) fn leased(
         Leased::New(slot, map) => {
             let home = Home::new(PoolRef::Leased(attachment.clone()), slot, serial, 0);
             let handle = region(map, home)?;
-            attachment.note(slot.index, handle.storage().region.bytes().as_ptr());
+            attachment.note(slot.index, handle.storage().region.start().as_ptr());
             Ok(handle)
         }
     }

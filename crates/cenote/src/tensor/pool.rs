@@ -247,7 +247,7 @@ impl TensorPool {
         if let Role::Owner(owner) = &self.role
             && let Some(buffer) = handle.last_of(&owner.0)
         {
-            owner.0.retire_own(buffer);
+            owner.0.retire_in_turn(buffer);
         }
     }
 

@@ -20,9 +20,9 @@ impl Sharing {
     #[cfg(any(test, target_os = "linux"))]
     #[inline]
     pub(crate) fn publish(&self) -> Result<(), Lent> {
-        // Relaxed: what was written before is the caller's to hand over, and whoever wrote through a
-        // loan gave it back with a release.
-        match self.0.load(Ordering::Relaxed) {
+        // Acquire, here and below: whoever wrote through a loan gave it back with a release, to the first
+        // who published, and what that one saw is passed on.
+        match self.0.load(Ordering::Acquire) {
             PUBLISHED => Ok(()),
             0 => self.first_publish(),
             _ => Err(Lent),
@@ -32,7 +32,7 @@ impl Sharing {
     #[cfg(any(test, target_os = "linux"))]
     #[inline]
     fn first_publish(&self) -> Result<(), Lent> {
-        let done = self.0.compare_exchange(0, PUBLISHED, Ordering::Acquire, Ordering::Relaxed);
+        let done = self.0.compare_exchange(0, PUBLISHED, Ordering::AcqRel, Ordering::Acquire);
         match done {
             Ok(_) | Err(PUBLISHED) => Ok(()),
             Err(_) => Err(Lent),

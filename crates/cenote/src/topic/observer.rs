@@ -163,23 +163,28 @@ impl Observer {
     /// The newest message of some publisher, whether or not it was seen before.
     pub fn newest(&mut self) -> Result<Option<Sighting>> {
         self.find_publishers()?;
+        let mut wrong = Ok(None);
         for watched in &self.watched {
             let head = watched.ring.reader().head();
             if head == watched.ring.first {
                 continue;
             }
-            if let Some(found) = watched.read(head.wrapping_sub(1))? {
-                return Ok(Some(found));
+            match watched.read(head.wrapping_sub(1)) {
+                Ok(None) => {}
+                Ok(found) => return Ok(found),
+                // Others may make sense.
+                Err(error) => wrong = Err(error),
             }
         }
-        Ok(None)
+        wrong
     }
 
     /// What was seen, with its bytes: takes a lease. `None` if it is gone.
     pub fn content(&self, seen: &Sighting) -> Result<Option<Content>> {
         if seen.dtype.is_none() {
             let bytes: &[u8] = bytemuck::cast_slice(&seen.words);
-            return Ok(Some(Content::Plain(bytes[..seen.nbytes].to_vec())));
+            let bytes = bytes.get(..seen.nbytes).unwrap_or(bytes);
+            return Ok(Some(Content::Plain(bytes.to_vec())));
         }
         let mut mould = Mould::new(seen.publisher);
         let packed = mould.read(&seen.words)?;

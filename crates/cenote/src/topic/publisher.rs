@@ -195,7 +195,9 @@ impl Publisher {
     /// Writes a message to the ring, wakes whoever sleeps, and gives back the buffer that is not in
     /// the ring any more, to be dropped without the lock.
     ///
-    /// Subscribers go on while this does all that they need not wait for.
+    /// Subscribers go on while this does all that they need not wait for. The buffer is held only after the
+    /// message is there, which is soon enough: the caller has the tensor until this returns, whoever
+    /// receives through the same object takes the same lock, and nothing in between panics.
     #[inline]
     fn publish(
         &self,

@@ -169,8 +169,11 @@ impl<'a> Writer<'a> {
             fence(Ordering::Release);
         }
         // A payload that is too long is cut here, and noticed by whoever made it.
-        let place = &entry[PAYLOAD..];
-        place.iter().zip(payload).for_each(|(to, from)| to.store(*from, Ordering::Relaxed));
+        let (first, more) = entry[PAYLOAD..].split_at(LINE - PAYLOAD);
+        let (to_first, to_more) = payload.split_at(payload.len().min(first.len()));
+        // The line that readers look at last, and in one go.
+        more.iter().zip(to_more).for_each(|(to, from)| to.store(*from, Ordering::Relaxed));
+        first.iter().zip(to_first).for_each(|(to, from)| to.store(*from, Ordering::Relaxed));
         entry[LEN].store(payload.len() as u64, Ordering::Relaxed);
         entry[END].store(sequence, O::PUBLISH);
         if O::WAKE_FENCE {
