@@ -104,6 +104,9 @@ fn class(error: &Error) -> &'static str {
         | Error::BadIntrinsics { .. }
         | Error::BufferFull { .. }
         | Error::TransferLen { .. }
+        | Error::EmptyImage { .. }
+        | Error::NoIntrinsics
+        | Error::DepthRange { .. }
         | Error::Released
         | Error::OtherPool
         | Error::Unwritten => "ArgumentError",
@@ -111,7 +114,9 @@ fn class(error: &Error) -> &'static str {
         | Error::OutOfRange { .. }
         | Error::BadIndex { .. }
         | Error::NoSuchPlane { .. }
-        | Error::NoSuchPixel { .. } => "OutOfRange",
+        | Error::NoSuchPixel { .. }
+        | Error::NoSuchPoint { .. }
+        | Error::NoSuchRoi { .. } => "OutOfRange",
         Error::WrongDType { .. }
         | Error::UnknownDType { .. }
         | Error::ItemSize { .. }
@@ -124,7 +129,7 @@ fn class(error: &Error) -> &'static str {
         Error::Stale { .. } => "Stale",
         Error::PoolExists { .. } => "PoolExists",
         Error::NoAnswer { .. } | Error::SlowSubscriber { .. } => "Timeout",
-        Error::Forked { .. } => "Forked",
+        Error::Forked { .. } | Error::ForkedTopic { .. } => "Forked",
         Error::Disconnected { .. }
         | Error::Connect { .. }
         | Error::AttachRefused { .. }

@@ -34,6 +34,11 @@ fn skipped(tensor: &Tensor, keys: &Bound<'_, PyTuple>) -> Result<usize> {
     })
 }
 
+/// What selects everything.
+pub(crate) fn ellipsis(py: Python<'_>) -> Bound<'_, PyEllipsis> {
+    PyEllipsis::get(py).to_owned()
+}
+
 fn is_ellipsis(key: &Bound<'_, PyAny>) -> bool {
     key.is_instance_of::<PyEllipsis>()
 }

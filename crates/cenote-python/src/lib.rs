@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!   error, call, copies, dtype, shape, timeout, index  →  export  →  buffer_protocol, dlpack, array
-//!     →  library  →  tensor  →  transit  →  pool
+//!     →  library  →  tensor  →  transit  →  pool  →  domain  →  image, cloud, depth  →  departure, topic
 //!     →  tensor  →  unified_buffer  →  memory_pool
 //! ```
 //!
@@ -14,11 +14,16 @@
 mod array;
 mod buffer_protocol;
 mod call;
+mod cloud;
 mod copies;
+mod departure;
+mod depth;
 mod dlpack;
+mod domain;
 mod dtype;
 mod error;
 mod export;
+mod image;
 mod index;
 mod library;
 mod memory_pool;
@@ -26,6 +31,7 @@ mod pool;
 mod shape;
 mod tensor;
 mod timeout;
+mod topic;
 mod transit;
 mod unified_buffer;
 
@@ -35,7 +41,15 @@ use pyo3::prelude::*;
 #[pymodule]
 mod _cenote {
     #[pymodule_export]
+    use crate::cloud::PointCloud;
+    #[pymodule_export]
     use crate::copies::copies;
+    #[pymodule_export]
+    use crate::departure::_depart;
+    #[pymodule_export]
+    use crate::depth::DepthImage;
+    #[pymodule_export]
+    use crate::image::Image;
     #[pymodule_export]
     use crate::memory_pool::{MemoryPool, get_memory_pool};
     #[pymodule_export]
@@ -43,7 +57,9 @@ mod _cenote {
     #[pymodule_export]
     use crate::tensor::Tensor;
     #[pymodule_export]
-    use crate::transit::{_arrived, _depart, _linger, in_transit};
+    use crate::topic::Topic;
+    #[pymodule_export]
+    use crate::transit::{_arrived, _linger, in_transit};
     #[pymodule_export]
     use crate::unified_buffer::UnifiedBuffer;
 

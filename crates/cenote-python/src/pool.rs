@@ -297,7 +297,7 @@ fn describe(pool: &cenote::TensorPool) -> String {
     }
 }
 
-fn bytes(mebibytes: usize) -> Result<usize> {
+pub(crate) fn bytes(mebibytes: usize) -> Result<usize> {
     let fits = mebibytes.checked_mul(1 << 20);
     fits.ok_or_else(|| bad_argument(format!("{mebibytes} MiB do not fit the address space")))
 }

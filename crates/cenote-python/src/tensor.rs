@@ -35,7 +35,7 @@ use crate::{buffer_protocol, call, index, library};
 /// `jax.numpy.from_dlpack(t)`, `torch.from_dlpack(t)`. What they get keeps the memory alive, and can
 /// be written as long as the tensor was not sent. To send it without a copy, let go of what can write
 /// it first; `t[...] = x` and `numpy.add(a, b, out=t.numpy())` leave nothing behind.
-#[pyclass(frozen, weakref, module = "cenote")]
+#[pyclass(frozen, subclass, weakref, module = "cenote")]
 #[derive(Debug, Clone)]
 pub(crate) struct Tensor(pub(crate) cenote::Tensor);
 
@@ -159,7 +159,7 @@ impl Tensor {
 
     /// Whether it can still be written: it is of this process, and was never sent.
     #[getter]
-    fn writable(&self) -> bool {
+    pub(crate) fn writable(&self) -> bool {
         export::may_write(&self.0)
     }
 
@@ -336,7 +336,7 @@ impl Tensor {
 
     /// The old array interface. What is made of it cannot write: use `numpy()` for that.
     #[getter]
-    fn __array_interface__<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyDict>> {
+    pub(crate) fn __array_interface__<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyDict>> {
         let none = || PyAttributeError::new_err("the array interface knows no such dtype");
         let kind = dtype_kind(self.0.dtype()).ok_or_else(none)?;
         let order = match self.0.dtype().size() {
@@ -379,7 +379,7 @@ impl Tensor {
 
     /// # Safety
     /// As Python calls it.
-    unsafe fn __getbuffer__(
+    pub(crate) unsafe fn __getbuffer__(
         slf: &Bound<'_, Self>,
         view: *mut ffi::Py_buffer,
         flags: c_int,

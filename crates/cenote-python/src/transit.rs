@@ -16,13 +16,10 @@ use std::time::Duration;
 use std::{io, mem, process, thread};
 
 use cenote::{Domain, Error, TensorDescriptor, TensorPool};
-use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use pyo3::types::PyBytes;
 use rustix::rand::{GetRandomFlags, getrandom};
 
 use crate::error::{Result, raise};
-use crate::tensor::Tensor;
 use crate::timeout::duration;
 
 /// How long a receiver tries to tell a sender that does not listen, because it is stopped.
@@ -159,21 +156,6 @@ pub(crate) fn count(pool: Option<u64>) -> usize {
     let Some(outbox) = own() else { return 0 };
     let held = outbox.held();
     held.tensors.values().filter(|(uid, _)| pool.is_none_or(|pool| pool == *uid)).count()
-}
-
-/// Descriptor, address and token, for `_arrived`.
-type Departed<'py> = (Bound<'py, PyBytes>, Bound<'py, PyBytes>, Bound<'py, PyBytes>);
-
-/// What `multiprocessing` pickles instead of something over a tensor.
-#[pyfunction]
-pub(crate) fn _depart<'py>(what: &Bound<'py, PyAny>) -> Result<Departed<'py>> {
-    let (descriptor, address, token) = if let Ok(tensor) = what.cast::<Tensor>() {
-        depart(&tensor.get().0)?
-    } else {
-        return Err(PyTypeError::new_err("only tensors, and what is made of them").into());
-    };
-    let bytes = |bytes: &[u8]| PyBytes::new(what.py(), bytes);
-    Ok((bytes(descriptor.as_bytes()), bytes(&address), bytes(&token)))
 }
 
 /// Tells the sender that its tensor was leased. If that fails, it holds it until it ends.

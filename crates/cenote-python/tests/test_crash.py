@@ -326,3 +326,91 @@ def test_other_sequences():
     seed = random.randrange(10**9)
     print("seed", seed)
     scene(MONKEY, seed, 3000)
+
+
+def test_messages_outlive_everything():
+    scene("""
+    there, back = cenote.Topic(name, cenote.Image, depth=2), cenote.Topic(name, cenote.Tensor)
+    back.subscribe(); there.subscribe()
+    kept = []
+    for value in range(20):
+        image = there.image(64, 48) if value % 2 else cenote.Image(64, 48)
+        image.fill(value)
+        writer = image.numpy() if value % 3 else None
+        there.send(image)
+        if writer is not None:
+            writer[...] = 99
+        received = there.recv(timeout=30), back.recv(timeout=30)
+        kept.append((value, [each.numpy() for each in received], received[0].roi(1, 1, 4, 4), memoryview(received[1])))
+        del image, writer, received
+    there.close()
+    del there, back
+    gc.collect()
+    noise = [filled(cenote.TensorPool(f"{name}.{i}", size_mb=64), 9) for i in range(3)]
+    again = cenote.Topic(name, cenote.Image)
+    for _ in range(50):
+        again.send(cenote.Image(64, 48))
+    for value, arrays, part, view in kept:
+        assert all((array == value).all() and not array.flags.writeable for array in arrays)
+        assert (part.numpy() == value).all() and view[3, 4, 1] == value and view.readonly
+    random.Random(2).shuffle(kept)
+    while kept:
+        kept.pop()
+        gc.collect()
+    """)
+
+
+def test_a_forked_child_has_no_part_in_topics():
+    scene("""
+    topic = cenote.Topic(name, cenote.Image)
+    topic.subscribe()
+    image = cenote.Image(64, 48)
+    array = image.numpy()
+    array[...] = 5
+    sent = cenote.Image(64, 48)
+    topic.send(sent)
+    received = topic.recv(timeout=30).numpy()
+    child = os.fork()
+    if child == 0:
+        array[...] = 6
+        received.sum()
+        for forbidden in (topic.recv, lambda: topic.recv(timeout=0), topic.latest, topic.fileno, lambda: topic.send(sent)):
+            try:
+                forbidden()
+            except cenote.Forked:
+                continue
+            os._exit(1)
+        with cenote.Topic(name + ".child", cenote.Image) as own:
+            own.subscribe()
+            own.send(cenote.Image(8, 8, seq=3))
+            assert own.recv(timeout=30).seq == 3
+        del topic, array, received, image, sent
+        gc.collect()
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert (array == 5).all() and not received.any()
+    topic.send(cenote.Image(8, 8, seq=4))
+    assert topic.recv(timeout=30).seq == 4
+    """)
+
+
+def test_the_interpreter_ends_while_threads_wait_and_send():
+    scene("""
+    topic = cenote.Topic(name, cenote.Image, depth=2)
+    other = cenote.Topic(name, cenote.Image)
+    silent = cenote.Topic(name + ".silent", cenote.Image)
+    def send():
+        while True:
+            image = cenote.Image(64, 48)
+            image.numpy()[0] = 1
+            topic.send(image)
+    def receive():
+        kept = []
+        for image in other:
+            kept = kept[-3:] + [image.numpy()]
+    for work in (send, receive, silent.recv, lambda: silent.wait_for_subscribers(3)):
+        threading.Thread(target=work, daemon=True).start()
+    last = other.recv(timeout=30).numpy()
+    atexit.register(lambda: topic.send(cenote.Image(4, 4)))
+    time.sleep(0.2)
+    """)

@@ -26,6 +26,38 @@ def tensors(pool: cenote.TensorPool) -> None:
         assert_type(other, cenote.TensorPool)
 
 
+def domains(tensor: cenote.Tensor) -> None:
+    image = cenote.Image(640, 480, "rgb8", frame_id="camera")
+    image.seq = 7
+    np.multiply(1, 2, out=image.numpy())
+    assert_type(image.roi(0, 0, 8, 8), cenote.Image)
+    assert_type(image.format, str)
+    assert_type(cenote.Image.from_tensor(tensor, "bgr8").copy(), cenote.Image)
+    cloud = cenote.PointCloud(100, fields=[("x", "f4"), ("ring", "u2")])
+    assert_type(cloud["x"], cenote.Tensor)
+    depth = cenote.DepthImage.from_numpy(np.ones((4, 4), "float32"))
+    depth.intrinsics = (1.0, 1.0, 2.0, 2.0)
+    assert_type(depth.to_point_cloud(), cenote.PointCloud)
+
+
+def topics(image: cenote.Image) -> None:
+    with cenote.Topic("camera.rgb", cenote.Image, depth=4, policy="block", timeout=0.5) as topic:
+        assert_type(topic, cenote.Topic[cenote.Image])
+        topic.send(image)
+        topic.send(3)  # type: ignore[arg-type]
+        assert_type(topic.recv(timeout=1.5), cenote.Image | None)
+        assert_type(topic.stats()["copies"], dict[str, tuple[int, int]])
+        for received in topic:
+            assert_type(received, cenote.Image)
+    assert_type(cenote.Topic("any"), cenote.Topic[cenote.Tensor])
+
+
+async def awaiting(topic: cenote.Topic[cenote.DepthImage]) -> None:
+    assert_type(await topic.recv_async(), cenote.DepthImage)
+    async for depth in topic:
+        assert_type(depth, cenote.DepthImage)
+
+
 def buffers(pool: cenote.MemoryPool) -> None:
     buffer = pool.acquire((1024,), dtype=np.float32, pinned=True)
     assert_type(buffer, cenote.UnifiedBuffer)

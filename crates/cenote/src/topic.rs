@@ -209,6 +209,16 @@ impl<T: Message> Topic<T> {
         Self::send_as(publisher, message, policy)
     }
 
+    /// Sends a message; where the [`Policy`] is to wait for slow subscribers, no longer than this.
+    pub fn send_timeout(&self, message: &T, timeout: Duration) -> Result<()> {
+        let publisher = self.publisher()?;
+        let policy = match publisher.policy() {
+            Policy::Block(patience) => Policy::Block(patience.min(timeout)),
+            policy => policy,
+        };
+        Self::send_as(publisher, message, policy)
+    }
+
     /// The next message, if there is one. Never waits.
     ///
     /// Messages of one publisher come in the order they were sent; publishers take turns.
@@ -417,16 +427,15 @@ impl<T: Message> Topic<T> {
     }
 }
 
-impl Topic<Tensor> {
-    /// Allocates a tensor from the topic's own pool, so that sending it copies nothing.
+/// Allocating from the topic's own pool, so that sending copies nothing.
+impl<T: Message> Topic<T> {
+    /// Allocates a tensor, or the tensor of whatever the topic carries.
     pub fn alloc_tensor(&self, shape: &[usize], dtype: DType) -> Result<Tensor> {
         let publisher = self.publisher()?;
         publisher.with_room(|| publisher.pool.alloc(shape, dtype))
     }
-}
 
-impl Topic<Image> {
-    /// Allocates an image from the topic's own pool, so that sending it copies nothing.
+    /// Allocates an image.
     pub fn image(&self, width: usize, height: usize, format: PixelFormat) -> Result<Image> {
         let publisher = self.publisher()?;
         publisher.with_room(|| Image::new_in(&publisher.pool, width, height, format))

@@ -1,13 +1,20 @@
 """Memory for tensors, shared between processes without copying.
 
 >>> import cenote, numpy
->>> pool = cenote.TensorPool("frames", size_mb=64)
->>> frame = pool.alloc((1080, 1920, 3), "uint8")
->>> frame[...] = 128                                # or frame.numpy()[...] = 128
->>> descriptor = frame.descriptor()                 # some hundred bytes, for any process of this user
->>> cenote.Tensor.from_descriptor(descriptor)       # there
-<cenote.Tensor (1080, 1920, 3) uint8, shm, read-only>
+>>> topic = cenote.Topic("camera.rgb", cenote.Image)
+>>> image = topic.image(1920, 1080, "rgb8")
+>>> image[...] = 128                                # or numpy.add(a, b, out=image.numpy())
+>>> topic.send(image)                               # to every process; no pixel is copied
+>>> received = topic.recv(timeout=5)                # there: for image in cenote.Topic("camera.rgb", cenote.Image)
+>>> received
+<cenote.Image 1920x1080 rgb8, shm, read-only>
+>>> received.numpy().mean()
+np.float64(128.0)
+>>> topic.close()
 
+Topic       sends images, point clouds, depth images and tensors to other processes, and receives them
+Image, PointCloud, DepthImage
+            tensors of which it is known what they are, and where and when they were recorded
 Tensor      an array in memory that other processes can see; numpy, jax, torch and whatever knows DLPack or
             buffers use it without a copy
 TensorPool  allocates tensors in nanoseconds, and tells who holds them
@@ -27,7 +34,20 @@ Where processes meet, and in which part of it, say the environment variables ``C
 """
 
 from . import _multiprocessing as _multiprocessing
-from ._cenote import MemoryPool, Tensor, TensorPool, UnifiedBuffer, __version__, copies, get_memory_pool, in_transit
+from ._cenote import (
+    DepthImage,
+    Image,
+    MemoryPool,
+    PointCloud,
+    Tensor,
+    TensorPool,
+    Topic,
+    UnifiedBuffer,
+    __version__,
+    copies,
+    get_memory_pool,
+    in_transit,
+)
 from ._errors import (
     ArgumentError,
     DTypeError,
@@ -49,14 +69,17 @@ from ._errors import (
 __all__ = [
     "ArgumentError",
     "DTypeError",
+    "DepthImage",
     "Error",
     "Forked",
+    "Image",
     "MemoryPool",
     "NotFound",
     "OsError",
     "OutOfMemory",
     "OutOfRange",
     "PeerError",
+    "PointCloud",
     "PoolExists",
     "PoolFull",
     "ReadOnlyError",
@@ -64,6 +87,7 @@ __all__ = [
     "Tensor",
     "TensorPool",
     "Timeout",
+    "Topic",
     "TypeMismatch",
     "UnifiedBuffer",
     "__version__",

@@ -1,17 +1,22 @@
 """The native part of cenote, as type checkers see it. The documentation is in the code: ``help(cenote)``."""
 
-from collections.abc import Iterator, Sequence
-from types import EllipsisType, TracebackType
-from typing import Any, Literal, Protocol, Self, SupportsIndex, TypeAlias, TypedDict, final
+from collections.abc import AsyncIterator, Coroutine, Iterator, Sequence
+from types import EllipsisType, GenericAlias, TracebackType
+from typing import Any, Generic, Literal, Protocol, Self, SupportsIndex, TypeAlias, TypedDict, TypeVar, final, overload
 
 import numpy as np
 import numpy.typing as npt
+from typing_extensions import disjoint_base
 
 __version__: str
 
 _Shape: TypeAlias = SupportsIndex | Sequence[SupportsIndex]
 _Axis: TypeAlias = SupportsIndex | slice | EllipsisType | None
 _Index: TypeAlias = _Axis | tuple[_Axis, ...]
+
+_Camera: TypeAlias = tuple[float, float, float, float]
+_Policy: TypeAlias = Literal["keep_last", "block", "reject"]
+_Message = TypeVar("_Message", bound=Tensor)
 
 class _DLPack(Protocol):
     def __dlpack__(self) -> Any: ...
@@ -56,7 +61,7 @@ class _Holder(TypedDict):
     retired_slots: int
     longest: float
 
-@final
+@disjoint_base
 class Tensor:
     def __new__(cls, shape: _Shape, dtype: npt.DTypeLike = ..., *, memory: str | None = None) -> Self: ...
     @staticmethod
@@ -125,6 +130,229 @@ class Tensor:
     def __release_buffer__(self, buffer: memoryview, /) -> None: ...
     @staticmethod
     def _unpickle(array: npt.ArrayLike, device: str, format: str | None) -> Tensor: ...
+
+@final
+class Image(Tensor):
+    frame_id: str
+    stamp_ns: int
+    seq: int
+    def __new__(
+        cls,
+        width: int,
+        height: int,
+        format: str = "rgb8",
+        *,
+        frame_id: str = "",
+        stamp_ns: int = 0,
+        seq: int = 0,
+        pool: TensorPool | None = None,
+    ) -> Self: ...
+    @staticmethod
+    def from_numpy(
+        array: npt.ArrayLike,
+        format: str | None = None,
+        *,
+        frame_id: str = "",
+        stamp_ns: int = 0,
+        seq: int = 0,
+    ) -> Image: ...
+    @staticmethod
+    def from_tensor(
+        tensor: Tensor,
+        format: str | None = None,
+        *,
+        frame_id: str = "",
+        stamp_ns: int = 0,
+        seq: int = 0,
+    ) -> Image: ...
+    @staticmethod
+    def from_descriptor(descriptor: bytes) -> Image: ...
+    @property
+    def width(self) -> int: ...
+    @property
+    def height(self) -> int: ...
+    @property
+    def format(self) -> str: ...
+    @property
+    def step(self) -> int: ...
+    @property
+    def channels(self) -> int: ...
+    def roi(self, x: int, y: int, width: int, height: int) -> Image: ...
+    def pixel(self, x: int, y: int) -> tuple[float, ...]: ...
+    def copy(self) -> Image: ...
+    def to_png(self) -> bytes: ...
+    def _repr_png_(self) -> bytes: ...
+    @staticmethod
+    def _unpickle(tensor: Tensor, header: tuple[str, int, int]) -> Image: ...  # type: ignore[override]
+
+@final
+class PointCloud(Tensor):
+    frame_id: str
+    stamp_ns: int
+    seq: int
+    def __new__(
+        cls,
+        points: int,
+        values: int = 3,
+        dtype: npt.DTypeLike = ...,
+        *,
+        fields: npt.DTypeLike | None = None,
+        frame_id: str = "",
+        stamp_ns: int = 0,
+        seq: int = 0,
+        pool: TensorPool | None = None,
+    ) -> Self: ...
+    @staticmethod
+    def from_numpy(
+        array: npt.ArrayLike, *, frame_id: str = "", stamp_ns: int = 0, seq: int = 0
+    ) -> PointCloud: ...
+    @staticmethod
+    def from_tensor(tensor: Tensor, *, frame_id: str = "", stamp_ns: int = 0, seq: int = 0) -> PointCloud: ...
+    @staticmethod
+    def from_descriptor(descriptor: bytes) -> PointCloud: ...
+    @property
+    def capacity(self) -> int: ...
+    @property
+    def fields(self) -> list[tuple[str, str, int, int]]: ...
+    def column(self, name: str) -> Tensor: ...
+    def xyz(self) -> Tensor: ...
+    def copy(self) -> PointCloud: ...
+    def __getitem__(self, key: str | _Index, /) -> Tensor: ...
+    @staticmethod
+    def _unpickle(  # type: ignore[override]
+        tensor: Tensor, header: tuple[str, int, int], len: int, fields: list[tuple[str, str, int, int]]
+    ) -> PointCloud: ...
+
+class _DepthStats(TypedDict):
+    valid: int
+    min: float
+    max: float
+    mean: float
+
+@final
+class DepthImage(Tensor):
+    frame_id: str
+    stamp_ns: int
+    seq: int
+    intrinsics: _Camera | None
+    def __new__(
+        cls,
+        height: int,
+        width: int,
+        dtype: npt.DTypeLike = ...,
+        *,
+        intrinsics: _Camera | None = None,
+        frame_id: str = "",
+        stamp_ns: int = 0,
+        seq: int = 0,
+        pool: TensorPool | None = None,
+    ) -> Self: ...
+    @staticmethod
+    def from_numpy(
+        array: npt.ArrayLike,
+        *,
+        intrinsics: _Camera | None = None,
+        frame_id: str = "",
+        stamp_ns: int = 0,
+        seq: int = 0,
+    ) -> DepthImage: ...
+    @staticmethod
+    def from_tensor(
+        tensor: Tensor,
+        *,
+        intrinsics: _Camera | None = None,
+        frame_id: str = "",
+        stamp_ns: int = 0,
+        seq: int = 0,
+    ) -> DepthImage: ...
+    @staticmethod
+    def from_descriptor(descriptor: bytes) -> DepthImage: ...
+    @property
+    def width(self) -> int: ...
+    @property
+    def height(self) -> int: ...
+    @property
+    def step(self) -> int: ...
+    def depth_at(self, x: int, y: int) -> float | None: ...
+    def stats(self) -> _DepthStats | None: ...
+    def to_point_cloud(self) -> PointCloud: ...
+    def roi(self, x: int, y: int, width: int, height: int) -> DepthImage: ...
+    def copy(self) -> DepthImage: ...
+    @staticmethod
+    def _unpickle(  # type: ignore[override]
+        tensor: Tensor, header: tuple[str, int, int], intrinsics: _Camera | None
+    ) -> DepthImage: ...
+
+class _TopicStats(TypedDict):
+    sent: int
+    received: int
+    missed: int
+    publishers: int
+    subscribers: int
+    copies: dict[str, tuple[int, int]]
+
+@final
+class Topic(Generic[_Message]):
+    @overload
+    def __new__(
+        cls,
+        name: str,
+        type: None = None,
+        *,
+        depth: int = 16,
+        policy: _Policy = "keep_last",
+        timeout: float | None = None,
+        history: int = 0,
+        ignore_own: bool = False,
+        size_mb: int = 1024,
+        max_slots: int = 1024,
+    ) -> Topic[Tensor]: ...
+    @overload
+    def __new__(
+        cls,
+        name: str,
+        type: type[_Message],
+        *,
+        depth: int = 16,
+        policy: _Policy = "keep_last",
+        timeout: float | None = None,
+        history: int = 0,
+        ignore_own: bool = False,
+        size_mb: int = 1024,
+        max_slots: int = 1024,
+    ) -> Topic[_Message]: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def closed(self) -> bool: ...
+    @property
+    def missed(self) -> int: ...
+    def send(self, message: _Message, /) -> None: ...
+    def try_send(self, message: _Message, /) -> bool: ...
+    def recv(self, timeout: float | None = None) -> _Message | None: ...
+    def latest(self) -> _Message | None: ...
+    def recv_async(self) -> Coroutine[Any, Any, _Message]: ...
+    def fileno(self) -> int: ...
+    def advertise(self) -> None: ...
+    def subscribe(self) -> None: ...
+    def wait_for_subscribers(self, count: int = 1, timeout: float | None = None) -> int: ...
+    def stats(self) -> _TopicStats: ...
+    def alloc_tensor(self, shape: _Shape, dtype: npt.DTypeLike = ...) -> Tensor: ...
+    def image(self, width: int, height: int, format: str = "rgb8") -> Image: ...
+    def close(self) -> None: ...
+    @classmethod
+    def __class_getitem__(cls, item: Any, /) -> GenericAlias: ...
+    def __iter__(self) -> Iterator[_Message]: ...
+    def __next__(self) -> _Message: ...
+    def __aiter__(self) -> AsyncIterator[_Message]: ...
+    def __anext__(self) -> Coroutine[Any, Any, _Message]: ...
+    def __enter__(self) -> Self: ...
+    def __exit__(
+        self,
+        _type: type[BaseException] | None,
+        _value: BaseException | None,
+        _traceback: TracebackType | None,
+    ) -> None: ...
 
 @final
 class TensorPool:

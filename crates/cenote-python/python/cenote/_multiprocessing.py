@@ -8,7 +8,7 @@ from multiprocessing import parent_process, util
 from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
-from ._cenote import Tensor, _arrived, _depart, _linger
+from ._cenote import DepthImage, Image, PointCloud, Tensor, _arrived, _depart, _linger
 
 # How many seconds a process that is done waits for others to take what it put into their queues.
 _PATIENCE = 5.0
@@ -38,7 +38,7 @@ def register(*classes: type[Any]) -> None:
         ForkingPickler.register(cls, _reduce)
 
 
-register(Tensor)
+register(Tensor, Image, PointCloud, DepthImage)
 
 # In a child that was spawned, and in one that will be forked.
 _linger_at_exit()

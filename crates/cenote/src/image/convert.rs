@@ -2,7 +2,7 @@
 
 use std::array;
 use std::fs::File;
-use std::io::BufReader;
+use std::io::{BufReader, Cursor};
 use std::path::Path;
 
 use ::image::{DynamicImage, ImageBuffer, ImageError, ImageFormat, ImageReader};
@@ -78,12 +78,32 @@ impl Image {
     /// Writes a PNG file, for looking at: what [`to_dynamic`](Image::to_dynamic) makes of the
     /// image. RGB as `f32` becomes 16-bit, where 1 is the brightest.
     pub fn save_png(&self, path: impl AsRef<Path>) -> Result<()> {
-        let picture = match self.to_dynamic()? {
+        let saved = self.to_viewable()?.save_with_format(&path, ImageFormat::Png);
+        saved.map_err(|source| file_error("writing", path.as_ref(), source))
+    }
+
+    /// What [`save_png`](Image::save_png) would write.
+    ///
+    /// ```
+    /// use cenote::{Image, PixelFormat, Tensor};
+    ///
+    /// let image = Image::from_tensor(Tensor::image(64, 48, PixelFormat::Nv12)?)?;
+    /// assert!(image.to_png()?.starts_with(b"\x89PNG"));
+    /// # Ok::<(), cenote::Error>(())
+    /// ```
+    pub fn to_png(&self) -> Result<Vec<u8>> {
+        let mut png = Cursor::new(Vec::new());
+        let made = self.to_viewable()?.write_to(&mut png, ImageFormat::Png);
+        made.map_err(|source| file_error("writing", Path::new("a PNG"), source))?;
+        Ok(png.into_inner())
+    }
+
+    /// With pixels that PNG has.
+    fn to_viewable(&self) -> Result<DynamicImage> {
+        Ok(match self.to_dynamic()? {
             float @ DynamicImage::ImageRgb32F(_) => DynamicImage::ImageRgb16(float.to_rgb16()),
             other => other,
-        };
-        let saved = picture.save_with_format(&path, ImageFormat::Png);
-        saved.map_err(|source| file_error("writing", path.as_ref(), source))
+        })
     }
 
     /// Reads a PNG file: see [`from_dynamic`](Image::from_dynamic).

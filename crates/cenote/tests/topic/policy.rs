@@ -16,6 +16,7 @@ pub(crate) const TESTS: &[Test] = &[
     ("a_full_queue_rejects_and_names_the_slow_subscriber", reject),
     ("what_is_rejected_is_not_copied_first", not_copied),
     ("try_send_never_waits", try_send),
+    ("send_timeout_waits_no_longer_than_it_is_told", send_timeout),
     ("a_topic_waits_for_itself_too", own),
     ("a_stopped_subscriber_slows_nobody", stopped),
 ];
@@ -119,6 +120,21 @@ fn reject() {
     slow.kill();
     eventually("it is gone", || topic.stats().subscribers == 0);
     (0..20).for_each(|number| send(&topic, number).unwrap());
+}
+
+fn send_timeout() {
+    let name = unique();
+    let slow = subscriber("u64", &name, "");
+    let topic: Topic<u64> = topic(&name, "depth=1,wait,ignore_own");
+    assert_eq!(topic.wait_for_subscribers(1, LONG).unwrap(), 1);
+    topic.send_timeout(&1, LONG).unwrap();
+    let (start, patience) = (Instant::now(), Duration::from_millis(30));
+    assert_eq!(blamed(topic.send_timeout(&2, patience), slow.pid()), patience);
+    assert!(start.elapsed() >= patience);
+
+    let name = unique();
+    let keep: Topic<u64> = self::topic(&name, "depth=1");
+    (0..5).for_each(|number| keep.send_timeout(&number, Duration::ZERO).unwrap());
 }
 
 fn try_send() {

@@ -1,0 +1,32 @@
+"""Receiving in asyncio: the event loop waits for the topic's descriptor."""
+
+import asyncio
+import os
+from typing import Any
+
+
+async def recv(topic: Any) -> Any:
+    """The next message of a topic."""
+    while (message := topic.recv(timeout=0)) is None:
+        await _readable(topic.fileno())
+    return message
+
+
+async def _readable(descriptor: int) -> None:
+    loop = asyncio.get_running_loop()
+    ready = loop.create_future()
+    # One of its own, for a loop tells one of those who wait for the same descriptor.
+    own = os.dup(descriptor)
+    try:
+        loop.add_reader(own, _wake, ready)
+        try:
+            await ready
+        finally:
+            loop.remove_reader(own)
+    finally:
+        os.close(own)
+
+
+def _wake(ready: "asyncio.Future[None]") -> None:
+    if not ready.done():
+        ready.set_result(None)

@@ -1,0 +1,528 @@
+//! `cenote.Topic`.
+
+use std::os::fd::{AsRawFd, RawFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use cenote::{Error, Policy, TensorMemory, TopicConfig, TopicStats};
+use pyo3::exceptions::{PyStopIteration, PyTypeError};
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyDict, PyType};
+
+use crate::call;
+use crate::cloud::PointCloud;
+use crate::depth::DepthImage;
+use crate::domain::Class;
+use crate::dtype::DTypeArg;
+use crate::error::{Result, bad_argument, raise};
+use crate::image::Image;
+use crate::pool::bytes;
+use crate::shape::ShapeArg;
+use crate::tensor::Tensor;
+use crate::timeout::{self, duration};
+
+/// Sends and receives messages of one type, under one name.
+///
+/// >>> topic = cenote.Topic("camera.rgb", cenote.Image)
+/// >>> image = cenote.Image(640, 480, "rgb8", seq=7)
+/// >>> topic.send(image)                  # here, and to every other process; no pixel is copied
+/// >>> topic.recv(timeout=5)              # anywhere else: for image in cenote.Topic("camera.rgb", cenote.Image)
+/// <cenote.Image 640x480 rgb8, shm, read-only, seq=7>
+/// >>> topic.close()
+///
+/// `type` is `Image`, `PointCloud`, `DepthImage` or `Tensor`; a topic of tensors receives all of them. One
+/// object does both: it begins to publish with the first `send`, and to subscribe with the first `recv`.
+/// (`advertise` and `subscribe` do so at once.) Any thread can use it.
+///
+/// What was sent is for good: nobody can write it any more. If something that can write it is alive, such as
+/// an array of `numpy()` or a view of one, a copy is sent; `stats()["copies"]` counts that.
+///
+/// `depth` is how many messages are kept for subscribers. If one is slower than that, `policy` decides:
+/// `"keep_last"` pushes out the oldest, and the subscriber is told how many it `missed`; `"block"` waits for
+/// the subscriber, but not longer than `timeout` seconds (None: for as long as it lives); `"reject"` fails at
+/// once. `history` is how many messages from before it came a subscriber asks for. `ignore_own` has it not
+/// receive what was sent through this very object. `size_mb` and `max_slots` are of the publisher's pool, which
+/// `alloc_tensor` and `image` allocate from.
+#[pyclass(frozen, weakref, module = "cenote")]
+pub(crate) struct Topic {
+    name: String,
+    open: Mutex<Option<Arc<dyn Carrier>>>,
+}
+
+impl Topic {
+    fn lock(&self) -> MutexGuard<'_, Option<Arc<dyn Carrier>>> {
+        // Put there and taken out whole.
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn is_open(&self) -> bool {
+        self.lock().is_some()
+    }
+
+    /// The topic, unless it was closed.
+    fn get(&self) -> Result<Arc<dyn Carrier>> {
+        let closed = || raise("Error", "the topic was closed".to_owned(), None);
+        self.lock().clone().ok_or_else(closed)
+    }
+
+    /// The next message, for which it waits; None if there was none for so long.
+    fn recv_within<'py>(
+        &self,
+        py: Python<'py>,
+        timeout: Option<Duration>,
+    ) -> Result<Option<Bound<'py, PyAny>>> {
+        self.get()?.recv(py, timeout, &|| self.is_open())
+    }
+}
+
+#[pymethods]
+impl Topic {
+    #[new]
+    #[pyo3(signature = (
+        name, r#type=None, *, depth=16, policy="keep_last", timeout=None, history=0, ignore_own=false,
+        size_mb=1024, max_slots=1024
+    ))]
+    #[allow(clippy::too_many_arguments, reason = "they are keywords")]
+    fn new(
+        py: Python<'_>,
+        name: &str,
+        r#type: Option<&Bound<'_, PyAny>>,
+        depth: usize,
+        policy: &str,
+        timeout: Option<f64>,
+        history: usize,
+        ignore_own: bool,
+        size_mb: usize,
+        max_slots: usize,
+    ) -> Result<Topic> {
+        let policy = policy_of(policy, timeout)?;
+        let mut config =
+            TopicConfig { depth, policy, history, ignore_own, ..TopicConfig::default() };
+        config.pool.pool_size = bytes(size_mb)?;
+        config.pool.max_slots = max_slots;
+        let carrier: Arc<dyn Carrier> = match r#type {
+            None => Typed::<cenote::Tensor>::open(name, config)?,
+            Some(given) if given.is(PyType::new::<Tensor>(py)) => {
+                Typed::<cenote::Tensor>::open(name, config)?
+            }
+            Some(given) if given.is(PyType::new::<Image>(py)) => {
+                Typed::<cenote::Image>::open(name, config)?
+            }
+            Some(given) if given.is(PyType::new::<PointCloud>(py)) => {
+                Typed::<cenote::PointCloud>::open(name, config)?
+            }
+            Some(given) if given.is(PyType::new::<DepthImage>(py)) => {
+                Typed::<cenote::DepthImage>::open(name, config)?
+            }
+            Some(other) => {
+                let kinds = "cenote.Image, PointCloud, DepthImage or Tensor";
+                let message = format!("a topic carries {kinds}, not {}", other.repr()?);
+                return Err(PyTypeError::new_err(message).into());
+            }
+        };
+        Ok(Topic { name: carrier.name().to_owned(), open: Mutex::new(Some(carrier)) })
+    }
+
+    /// The name, with dots.
+    #[getter]
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Whether it was closed.
+    #[getter]
+    fn closed(&self) -> bool {
+        !self.is_open()
+    }
+
+    /// Sends a message to every subscriber there is, this object included unless `ignore_own` is set.
+    /// `policy` decides what happens if one of them is slow: `"block"` raises `cenote.Timeout` when its
+    /// time is over, `"reject"` at once.
+    #[pyo3(signature = (message, /))]
+    fn send(&self, py: Python<'_>, message: &Bound<'_, PyAny>) -> Result<()> {
+        self.get()?.send(py, message)
+    }
+
+    /// Sends a message if no subscriber has to be waited for; tells whether it did.
+    #[pyo3(signature = (message, /))]
+    fn try_send(&self, py: Python<'_>, message: &Bound<'_, PyAny>) -> Result<bool> {
+        self.get()?.try_send(py, message)
+    }
+
+    /// The next message. Waits for it: without a timeout for ever, else for so many seconds, after which
+    /// it gives None. `timeout=0` never waits.
+    ///
+    /// Messages of one publisher come in the order they were sent; publishers take turns.
+    #[pyo3(signature = (timeout=None))]
+    fn recv<'py>(
+        &self,
+        py: Python<'py>,
+        timeout: Option<f64>,
+    ) -> Result<Option<Bound<'py, PyAny>>> {
+        self.recv_within(py, timeout.map(duration).transpose()?)
+    }
+
+    /// The newest message that was not received yet, or None. Those before it are skipped, and not
+    /// counted as missed. Never waits.
+    fn latest<'py>(&self, py: Python<'py>) -> Result<Option<Bound<'py, PyAny>>> {
+        self.get()?.latest(py)
+    }
+
+    /// The next message, to be awaited in asyncio. `async for` does so again and again.
+    ///
+    /// Closing the topic does not wake who awaits; cancelling the task does, and loses no message.
+    fn recv_async<'py>(slf: &Bound<'py, Self>) -> Result<Bound<'py, PyAny>> {
+        static RECV: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+        let recv = RECV.import(slf.py(), "cenote._asyncio", "recv")?;
+        Ok(call::call(recv, (slf,), None)?)
+    }
+
+    fn __iter__(slf: Py<Self>) -> Py<Self> {
+        slf
+    }
+
+    /// Ends when the topic is closed.
+    fn __next__<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyAny>> {
+        let ended = || PyStopIteration::new_err(()).into();
+        if !self.is_open() {
+            return Err(ended());
+        }
+        match self.recv_within(py, None) {
+            Ok(message) => message.ok_or_else(ended),
+            Err(_) if !self.is_open() => Err(ended()),
+            Err(raised) => Err(raised),
+        }
+    }
+
+    fn __aiter__(slf: Py<Self>) -> Py<Self> {
+        slf
+    }
+
+    fn __anext__<'py>(slf: &Bound<'py, Self>) -> Result<Bound<'py, PyAny>> {
+        Topic::recv_async(slf)
+    }
+
+    /// A descriptor that is readable when there may be something to receive: for `select`, `selectors`
+    /// and event loops. Then call `recv(timeout=0)` until it gives None. It belongs to the topic.
+    fn fileno(&self, py: Python<'_>) -> Result<RawFd> {
+        self.get()?.fileno(py)
+    }
+
+    /// Begins to publish, so that subscribers find this publisher before it sends anything.
+    fn advertise(&self, py: Python<'_>) -> Result<()> {
+        self.get()?.advertise(py)
+    }
+
+    /// Begins to subscribe: whatever is sent from here on is received.
+    fn subscribe(&self, py: Python<'_>) -> Result<()> {
+        self.get()?.subscribe(py)
+    }
+
+    /// Waits until there are `count` subscribers, this object not counted, but not longer than `timeout`
+    /// seconds; tells how many there are.
+    #[pyo3(signature = (count=1, timeout=None))]
+    fn wait_for_subscribers(
+        &self,
+        py: Python<'_>,
+        count: usize,
+        timeout: Option<f64>,
+    ) -> Result<usize> {
+        let (topic, timeout) = (self.get()?, timeout.map(duration).transpose()?);
+        let mut found = 0;
+        timeout::wait(py, timeout, |slice| {
+            found = topic.wait_for_subscribers(count, slice)?;
+            Ok((found >= count || !self.is_open()).then_some(()))
+        })?;
+        Ok(found)
+    }
+
+    /// How many messages were lost so far: overwritten before they were taken, or not to be had.
+    #[getter]
+    fn missed(&self) -> Result<u64> {
+        Ok(self.get()?.stats().missed)
+    }
+
+    /// What this object has done so far: messages `sent`, `received` and `missed`, how many `publishers`
+    /// and `subscribers` there are, and `copies`, which has for each reason how many messages had to be
+    /// copied before they were sent, and how many bytes.
+    ///
+    /// >>> with cenote.Topic("example", cenote.Tensor) as topic:
+    /// ...     tensor = cenote.Tensor((4,), "uint8")
+    /// ...     array = tensor.numpy()               # can write as long as it lives
+    /// ...     topic.send(tensor)
+    /// ...     topic.stats()["copies"]
+    /// {'Lent': (1, 4)}
+    fn stats<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyDict>> {
+        let stats = self.get()?.stats();
+        let copies = PyDict::new(py);
+        for copied in &stats.copies {
+            copies.set_item(format!("{:?}", copied.reason), (copied.count, copied.bytes))?;
+        }
+        let dict = PyDict::new(py);
+        dict.set_item("sent", stats.sent)?;
+        dict.set_item("received", stats.received)?;
+        dict.set_item("missed", stats.missed)?;
+        dict.set_item("publishers", stats.publishers)?;
+        dict.set_item("subscribers", stats.subscribers)?;
+        dict.set_item("copies", copies)?;
+        Ok(dict)
+    }
+
+    /// Allocates a tensor from the topic's own pool. It holds whatever the memory held before.
+    #[pyo3(signature = (shape, dtype=DTypeArg(cenote::DType::F32)))]
+    fn alloc_tensor(&self, py: Python<'_>, shape: ShapeArg, dtype: DTypeArg) -> Result<Tensor> {
+        let topic = self.get()?;
+        topic.advertise(py)?;
+        Ok(Tensor(topic.alloc(&shape, dtype.0)?))
+    }
+
+    /// Allocates an image from the topic's own pool. It holds whatever the memory held before.
+    #[pyo3(signature = (width, height, format="rgb8"))]
+    fn image(
+        &self,
+        py: Python<'_>,
+        width: usize,
+        height: usize,
+        format: &str,
+    ) -> Result<Py<Image>> {
+        let (topic, format) = (self.get()?, format.parse()?);
+        topic.advertise(py)?;
+        Ok(Py::new(py, Image::init(topic.image(width, height, format)?))?)
+    }
+
+    /// Closes the topic: it neither sends nor receives any more. What was sent can still be received, and
+    /// what was received stays as it is. A thread that waits in `recv` gets an error within a tenth of a
+    /// second, and an iteration ends. The `with` statement does this at its end.
+    fn close(&self, py: Python<'_>) {
+        let topic = self.lock().take();
+        py.detach(|| drop(topic));
+    }
+
+    fn __enter__(slf: Py<Self>) -> Py<Self> {
+        slf
+    }
+
+    fn __exit__(&self, py: Python<'_>, _type: Py<PyAny>, _value: Py<PyAny>, _traceback: Py<PyAny>) {
+        self.close(py);
+    }
+
+    /// `Topic[Image]`, for annotations.
+    #[classmethod]
+    #[pyo3(signature = (item, /))]
+    fn __class_getitem__<'py>(
+        cls: &Bound<'py, PyType>,
+        item: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let alias = cls.py().import("types")?.getattr("GenericAlias")?;
+        call::call(&alias, (cls, item), None)
+    }
+
+    fn __repr__(&self) -> String {
+        match &*self.lock() {
+            None => format!("<cenote.Topic {:?}, closed>", self.name),
+            Some(topic) => format!("<cenote.Topic {:?} of {}>", self.name, topic.kind()),
+        }
+    }
+}
+
+fn policy_of(name: &str, timeout: Option<f64>) -> Result<Policy> {
+    match (name, timeout) {
+        ("block", None) => Ok(Policy::Block(Duration::MAX)),
+        ("block", Some(seconds)) => Ok(Policy::Block(duration(seconds)?)),
+        (_, Some(_)) => Err(bad_argument("a timeout is for policy=\"block\"")),
+        ("keep_last", None) => Ok(Policy::KeepLast),
+        ("reject", None) => Ok(Policy::Reject),
+        (other, None) => {
+            Err(bad_argument(format!("a policy is keep_last, block or reject, not {other:?}")))
+        }
+    }
+}
+
+/// A topic, whatever it carries.
+trait Carrier: Send + Sync {
+    fn name(&self) -> &str;
+    fn kind(&self) -> &'static str;
+    fn advertise(&self, py: Python<'_>) -> Result<()>;
+    fn subscribe(&self, py: Python<'_>) -> Result<()>;
+    fn send(&self, py: Python<'_>, message: &Bound<'_, PyAny>) -> Result<()>;
+    fn try_send(&self, py: Python<'_>, message: &Bound<'_, PyAny>) -> Result<bool>;
+    /// Waits as long as the topic is open.
+    fn recv<'py>(
+        &self,
+        py: Python<'py>,
+        timeout: Option<Duration>,
+        is_open: &(dyn Fn() -> bool + Sync),
+    ) -> Result<Option<Bound<'py, PyAny>>>;
+    fn latest<'py>(&self, py: Python<'py>) -> Result<Option<Bound<'py, PyAny>>>;
+    fn fileno(&self, py: Python<'_>) -> Result<RawFd>;
+    fn wait_for_subscribers(&self, count: usize, timeout: Duration) -> cenote::Result<usize>;
+    fn stats(&self) -> TopicStats;
+    fn alloc(&self, shape: &[usize], dtype: cenote::DType) -> cenote::Result<cenote::Tensor>;
+    fn image(
+        &self,
+        width: usize,
+        height: usize,
+        format: cenote::PixelFormat,
+    ) -> cenote::Result<cenote::Image>;
+}
+
+/// A topic of one type. Beginning to publish or to subscribe takes a while, so it is known whether that
+/// was done: from then on what does not wait is done without letting go of the interpreter.
+struct Typed<T> {
+    topic: cenote::Topic<T>,
+    policy: Policy,
+    publishes: AtomicBool,
+    subscribes: AtomicBool,
+}
+
+impl<T: Class> Typed<T> {
+    fn open(name: &str, config: TopicConfig) -> Result<Arc<Typed<T>>> {
+        let policy = config.policy;
+        let topic = cenote::Topic::with_config(name, config)?;
+        let (publishes, subscribes) = (AtomicBool::new(false), AtomicBool::new(false));
+        Ok(Arc::new(Typed { topic, policy, publishes, subscribes }))
+    }
+
+    /// Waits for slow subscribers. The last failure is what there is to tell.
+    fn send_waiting(&self, py: Python<'_>, message: &T, patience: Duration) -> Result<()> {
+        let mut slow = None;
+        let timeout = (patience != Duration::MAX).then_some(patience);
+        let sent =
+            timeout::wait(py, timeout, |slice| match self.topic.send_timeout(message, slice) {
+                Err(error @ Error::SlowSubscriber { .. }) => {
+                    slow = Some(error);
+                    Ok(None)
+                }
+                done => done.map(Some),
+            })?;
+        match (sent, slow) {
+            (None, Some(Error::SlowSubscriber { topic, pid, program, .. })) => {
+                Err(Error::SlowSubscriber { topic, pid, program, waited: patience }.into())
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Whether sending it copies nothing, so that it takes next to no time.
+fn is_quick(tensor: &cenote::Tensor) -> bool {
+    tensor.memory() == TensorMemory::Shm && !tensor.is_lent()
+}
+
+impl<T: Class> Carrier for Typed<T> {
+    fn name(&self) -> &str {
+        self.topic.name()
+    }
+
+    fn kind(&self) -> &'static str {
+        T::NAME
+    }
+
+    #[inline]
+    fn advertise(&self, py: Python<'_>) -> Result<()> {
+        if !self.publishes.load(Ordering::Relaxed) {
+            py.detach(|| self.topic.advertise())?;
+            self.publishes.store(true, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn subscribe(&self, py: Python<'_>) -> Result<()> {
+        if !self.subscribes.load(Ordering::Relaxed) {
+            py.detach(|| self.topic.subscribe())?;
+            self.subscribes.store(true, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    fn send(&self, py: Python<'_>, message: &Bound<'_, PyAny>) -> Result<()> {
+        let message = T::from_object(message)?;
+        self.advertise(py)?;
+        match self.policy {
+            Policy::Block(patience) => self.send_waiting(py, &message, patience),
+            _ if is_quick(message.tensor()) => Ok(self.topic.send(&message)?),
+            _ => Ok(py.detach(|| self.topic.send(&message))?),
+        }
+    }
+
+    fn try_send(&self, py: Python<'_>, message: &Bound<'_, PyAny>) -> Result<bool> {
+        let message = T::from_object(message)?;
+        self.advertise(py)?;
+        match py.detach(|| self.topic.try_send(&message)) {
+            Err(Error::SlowSubscriber { .. }) => Ok(false),
+            sent => Ok(sent.map(|()| true)?),
+        }
+    }
+
+    fn recv<'py>(
+        &self,
+        py: Python<'py>,
+        timeout: Option<Duration>,
+        is_open: &(dyn Fn() -> bool + Sync),
+    ) -> Result<Option<Bound<'py, PyAny>>> {
+        self.subscribe(py)?;
+        let found = match self.topic.recv() {
+            Some(message) => Some(message),
+            // It also tells what is wrong.
+            None if timeout == Some(Duration::ZERO) => self.topic.recv_timeout(Duration::ZERO)?,
+            None => {
+                let waited = timeout::wait(py, timeout, |slice| {
+                    let found = self.topic.recv_timeout(slice)?;
+                    Ok((found.is_some() || !is_open()).then_some(found))
+                })?;
+                if waited.as_ref().is_some_and(Option::is_none) {
+                    return Err(raise("Error", "the topic was closed".to_owned(), None));
+                }
+                waited.flatten()
+            }
+        };
+        Ok(found.map(|message| message.into_object(py)).transpose()?)
+    }
+
+    fn latest<'py>(&self, py: Python<'py>) -> Result<Option<Bound<'py, PyAny>>> {
+        self.subscribe(py)?;
+        match self.topic.latest() {
+            Some(message) => Ok(Some(message.into_object(py)?)),
+            None => self.topic.last_error().map_or(Ok(None), |error| Err(error.into())),
+        }
+    }
+
+    fn fileno(&self, py: Python<'_>) -> Result<RawFd> {
+        self.subscribe(py)?;
+        Ok(self.topic.fd()?.as_raw_fd())
+    }
+
+    fn wait_for_subscribers(&self, count: usize, timeout: Duration) -> cenote::Result<usize> {
+        self.topic.wait_for_subscribers(count, timeout)
+    }
+
+    fn stats(&self) -> TopicStats {
+        self.topic.stats()
+    }
+
+    fn alloc(&self, shape: &[usize], dtype: cenote::DType) -> cenote::Result<cenote::Tensor> {
+        self.topic.alloc_tensor(shape, dtype)
+    }
+
+    fn image(
+        &self,
+        width: usize,
+        height: usize,
+        format: cenote::PixelFormat,
+    ) -> cenote::Result<cenote::Image> {
+        self.topic.image(width, height, format)
+    }
+}
+
+impl Class for cenote::Tensor {
+    fn into_object(self, py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
+        Ok(Bound::new(py, Tensor(self))?.into_any())
+    }
+
+    fn from_object(object: &Bound<'_, PyAny>) -> PyResult<Self> {
+        Ok(object.cast::<Tensor>()?.get().0.clone())
+    }
+}
