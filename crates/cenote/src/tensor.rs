@@ -374,6 +374,7 @@ impl Tensor {
     /// assert!(map.as_slice::<f32>().is_err()); // it holds u8
     /// # Ok::<(), cenote::Error>(())
     /// ```
+    #[inline]
     pub fn map(&self) -> Result<TensorMap<'_>> {
         let (bytes, _access) = self.buffer.storage().read()?;
         let stable = self.buffer.is_stable();
@@ -400,6 +401,7 @@ impl Tensor {
     /// assert!(tensor.map_mut().is_ok());
     /// # Ok::<(), cenote::Error>(())
     /// ```
+    #[inline]
     pub fn map_mut(&mut self) -> Result<TensorMapMut<'_>> {
         let (dtype, format, layout) = (self.dtype, self.format, Cow::Borrowed(&self.layout));
         let refused = |why| Error::NotWritable { why };

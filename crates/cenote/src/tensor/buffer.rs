@@ -317,6 +317,7 @@ impl Handle {
     }
 
     /// The storage for writing, if nobody else could be looking at its bytes.
+    #[inline]
     pub(crate) fn storage_mut(&mut self) -> Result<&mut Storage, NotWritable> {
         let reason = self.not_writable().unwrap_or(NotWritable::Shared);
         let buffer = self.0.as_mut().and_then(Arc::get_mut).ok_or(reason)?;

@@ -67,6 +67,7 @@ impl TensorMap<'_> {
     }
 
     /// The elements as bytes. An error if they are not contiguous.
+    #[inline]
     pub fn as_bytes(&self) -> Result<&[u8]> {
         Ok(self.at(contiguous(self.layout)?))
     }
@@ -127,6 +128,7 @@ impl TensorMapMut<'_> {
     }
 
     /// The elements as bytes. An error if they are not contiguous.
+    #[inline]
     pub fn as_mut_bytes(&mut self) -> Result<&mut [u8]> {
         let range = contiguous(&self.layout)?;
         Ok(self.at_mut(range))

@@ -348,6 +348,7 @@ impl Tensor {
     }
 
     /// Where the tensor is, for telling others: from then on nobody can write its bytes.
+    #[inline]
     pub(super) fn pooled(&self) -> Result<&Home> {
         if self.far_planes.is_some() {
             return Err(Error::FarPlanes { op: "descriptor" });

@@ -169,6 +169,7 @@ impl Publisher {
     }
 
     /// Sends a message; `policy` says what to do if a subscriber is in the way.
+    #[inline]
     pub(crate) fn send<T: Message>(&self, message: &T, policy: Policy) -> Result<()> {
         self.check_process()?;
         let staged = message.carried().map_or(Ok(None), |tensor| self.stage(tensor, policy))?;
@@ -250,6 +251,7 @@ impl Publisher {
     }
 
     /// Waits until no subscriber needs the message that the next one pushes out.
+    #[inline]
     pub(super) fn make_room<'a>(
         &'a self,
         mut state: LockGuard<'a, State>,

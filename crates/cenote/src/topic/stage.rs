@@ -35,6 +35,7 @@ impl AdoptedTensors {
 impl Publisher {
     /// The tensor that takes the place of one that other processes cannot see; `None` if they can. Nothing
     /// is copied before there is room for it, as `policy` has it.
+    #[inline]
     pub(super) fn stage(&self, tensor: &Tensor, policy: Policy) -> Result<Option<Tensor>> {
         let why = match tensor.is_attachable() {
             _ if tensor.has_far_planes() => StagedBecause::FarPlanes,

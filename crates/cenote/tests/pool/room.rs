@@ -21,6 +21,7 @@ pub(crate) const TESTS: &[Test] = &[
     ("mixed_sizes_waste_no_more_than_an_eighth", eighth),
     ("scrubbing_never_makes_a_pool_look_full", scrubbing),
     ("a_slot_that_a_reader_let_go_of_is_scrubbed", scrubbed_after_readers),
+    ("a_slot_is_scrubbed_at_once_though_others_are_attached", scrubbed_in_company),
     ("senseless_configurations_are_errors", senseless),
     ("wishes_are_granted_or_named", wishes),
     ("threads_that_share_one_hot_slot_never_share_its_bytes", threads),
@@ -250,6 +251,20 @@ fn scrubbed_after_readers() {
     assert_eq!(peer.ask("check 7"), "true");
     assert_eq!(peer.ask("drop"), "ok");
     assert!(super::all_are(&pool.alloc(&[5000], DType::U8).unwrap(), 0));
+    peer.kill();
+}
+
+#[allow(unsafe_code, reason = "looks at a slot that nobody has")]
+fn scrubbed_in_company() {
+    let pool = pool(TensorPoolConfig { scrub: true, ..TensorPoolConfig::small() });
+    let mut peer = Peer::start("reader");
+    assert_eq!(peer.ask(&format!("open {}", pool.name())), "ok");
+    let tensor = filled(&pool, 5000, 7);
+    tensor.descriptor().unwrap();
+    let bytes = tensor.as_ptr();
+    drop(tensor);
+    // SAFETY: the pool keeps its segments mapped, and nobody has the slot.
+    assert_eq!(unsafe { bytes.read_volatile() }, 0);
     peer.kill();
 }
 

@@ -1,6 +1,7 @@
 //! What a forked child can do with its parent's topics: nothing, and no harm.
 #![allow(unsafe_code, reason = "fork")]
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use cenote::{Error, Tensor, Topic};
@@ -8,10 +9,11 @@ use cenote::{Error, Tensor, Topic};
 use super::Test;
 use super::sample::Sample;
 use super::talk::{LONG, drain, send, subscriber, take, topic};
-use crate::stranger::unique;
+use crate::stranger::{emulated, unique};
 
 pub(crate) const TESTS: &[Test] = &[
     ("a_forked_child_neither_sends_nor_receives", inherited),
+    ("a_forked_child_of_a_thread_that_receives_does_not_hang", busy),
     ("a_forked_child_makes_topics_of_its_own", own),
     ("a_forked_child_that_inherits_an_unused_topic_is_told", unused),
 ];
@@ -71,6 +73,30 @@ fn inherited() {
     assert_eq!((inherited.stats().subscribers, other.ask("publishers")), (1, "1".into()));
     drop(inherited);
     assert_eq!(other.ask("recv"), "none");
+}
+
+/// Somebody is in the midst of receiving whenever the process forks.
+fn busy() {
+    if emulated() {
+        return println!("NOT AVAILABLE under emulation: a fork while other threads run");
+    }
+    let topic = topic::<Tensor>(&unique(), "");
+    topic.subscribe().unwrap();
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !done.load(Ordering::Relaxed) {
+                send(&topic, 0).unwrap();
+                topic.recv();
+            }
+        });
+        for _ in 0..50 {
+            in_child(|| {
+                topic.stats().sent == 0 && topic.missed() == 0 && topic.last_loss().is_none()
+            });
+        }
+        done.store(true, Ordering::Relaxed);
+    });
 }
 
 fn own() {
