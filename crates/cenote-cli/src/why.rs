@@ -26,7 +26,9 @@ impl Args {
             .iter()
             .map(|publisher| Publisher::new(publisher, pool_of(publisher.uid)))
             .collect();
-        let zero_copy = publishers.iter().all(|publisher| publisher.copies.is_empty());
+        let copies = publishers.iter().any(|publisher| !publisher.copies.is_empty());
+        let all_answer = publishers.iter().all(|publisher| publisher.answers);
+        let zero_copy = if copies { Some(false) } else { all_answer.then_some(true) };
         output.report(&Why { topic: found.name, zero_copy, publishers })
     }
 }
@@ -34,7 +36,8 @@ impl Args {
 #[derive(Debug, Serialize)]
 struct Why {
     topic: String,
-    zero_copy: bool,
+    /// `None` if it is not known.
+    zero_copy: Option<bool>,
     publishers: Vec<Publisher>,
 }
 
@@ -141,8 +144,9 @@ fn process_reason(reason: CopyReason) -> &'static str {
 impl Report for Why {
     fn write(&self, page: &mut Page) {
         match self.zero_copy {
-            true => page.good(&format!("{}: zero-copy", self.topic)),
-            false => page.warning(&format!("{}: not zero-copy", self.topic)),
+            Some(true) => page.good(&format!("{}: zero-copy", self.topic)),
+            Some(false) => page.warning(&format!("{}: not zero-copy", self.topic)),
+            None => page.warning(&format!("{}: not known", self.topic)),
         }
         self.publishers.iter().for_each(|publisher| publisher.write(page));
     }
@@ -151,10 +155,11 @@ impl Report for Why {
 impl Publisher {
     fn write(&self, page: &mut Page) {
         let Publisher { pid, program, sent, .. } = self;
-        page.heading(&format!("{program} (pid {pid}) sent {sent} messages"));
         if !self.answers {
+            page.heading(&format!("{program} (pid {pid})"));
             return page.warning("it does not answer: it may be stopped");
         }
+        page.heading(&format!("{program} (pid {pid}) sent {sent} messages"));
         for copied in &self.copies {
             let bytes = unit::bytes(copied.bytes);
             page.line(format!("copied {} of them ({bytes}): {}", copied.count, copied.because));

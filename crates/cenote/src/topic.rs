@@ -134,6 +134,15 @@ impl<T> fmt::Debug for Topic<T> {
     }
 }
 
+impl Parts {
+    fn check_process(&self) -> Result<()> {
+        match self.epoch == fork::epoch() {
+            true => Ok(()),
+            false => Err(Error::ForkedTopic { topic: self.name.to_string() }),
+        }
+    }
+}
+
 impl<T: Message> Topic<T> {
     /// A topic, by name: `camera.front.rgb`, or `/camera/front/rgb`, which is the same.
     pub fn new(name: &str) -> Result<Topic<T>> {
@@ -164,6 +173,7 @@ impl<T: Message> Topic<T> {
 
     /// Begins to publish, so that subscribers find this publisher before it sends anything.
     pub fn advertise(&self) -> Result<()> {
+        self.check_process()?;
         self.publisher().map(drop)
     }
 
@@ -172,6 +182,7 @@ impl<T: Message> Topic<T> {
     ///
     /// An error if one of them sends something else. That is told once; others are received from.
     pub fn subscribe(&self) -> Result<()> {
+        self.check_process()?;
         self.subscriber()?;
         self.check_types()
     }
@@ -356,6 +367,7 @@ impl<T: Message> Topic<T> {
 
     /// The pool of the publisher: for its statistics, and for allocating in other ways.
     pub fn pool(&self) -> Result<&TensorPool> {
+        self.check_process()?;
         Ok(&self.publisher()?.pool)
     }
 
@@ -366,10 +378,7 @@ impl<T: Message> Topic<T> {
     }
 
     fn check_process(&self) -> Result<()> {
-        match self.parts.epoch == fork::epoch() {
-            true => Ok(()),
-            false => Err(Error::ForkedTopic { topic: self.parts.name.to_string() }),
-        }
+        self.parts.check_process()
     }
 
     fn publisher(&self) -> Result<&Arc<Publisher>> {

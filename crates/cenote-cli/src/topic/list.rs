@@ -60,8 +60,10 @@ impl Line {
 pub(crate) fn table<'a>(topics: impl IntoIterator<Item = &'a Line>) -> Table {
     let mut table = Table::new(&["TOPIC", "TYPE", ">PUBLISHERS", ">SUBSCRIBERS", ">SENT"]);
     for Line { name, carries, publishers, subscribers, sent } in topics {
+        let known = |count: String| if carries.is_some() { count } else { "-".to_owned() };
+        let counts =
+            (publishers.to_string(), known(subscribers.to_string()), known(sent.to_string()));
         let carries = carries.clone().unwrap_or_else(|| "(no answer)".to_owned());
-        let counts = (publishers.to_string(), subscribers.to_string(), sent.to_string());
         table.row([name.clone(), carries, counts.0, counts.1, counts.2]);
     }
     table

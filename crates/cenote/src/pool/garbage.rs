@@ -8,7 +8,7 @@ use crate::pool::place::Place;
 /// Removes the sockets of dead owners from this namespace, and tells which.
 ///
 /// Nobody needs this: whoever comes across such a socket removes it. What belongs to the living is
-/// left alone, and so are directories.
+/// left alone. Directories of topics go if nobody is in them.
 ///
 /// ```
 /// # let dir = std::env::temp_dir().join(format!("cenote-gc-doc-{}", std::process::id()));
@@ -22,9 +22,13 @@ use crate::pool::place::Place;
 pub fn remove_dead() -> Result<Vec<PathBuf>> {
     let mut removed = Vec::new();
     for place in Place::all()? {
-        let _locked = place.lock()?;
+        let locked = place.lock()?;
         removed.extend(place.remove_hidden()?);
         removed.extend(place.remove_all_dead()?);
+        drop(locked);
+        if place.is_of_topic() {
+            place.remove_if_empty();
+        }
     }
     removed.sort();
     Ok(removed)

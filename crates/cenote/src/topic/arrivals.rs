@@ -328,7 +328,11 @@ impl Arrivals {
     /// A publisher has answered.
     fn hear(self: &Arc<Self>, uid: u64, pool: Option<Known>, answer: Result<Answer>) {
         let source = answer.and_then(|answer| self.understand(uid, pool, answer));
+        // Whoever never receives takes none of them in. In this order, so that they are dropped after the
+        // lock.
+        let _over: Vec<Source>;
         let mut state = self.state();
+        _over = state.ready.extract_if(.., |source| source.is_over()).collect();
         // Pushed out by a crowd of others, perhaps.
         if matches!(source, Err(Error::Disconnected { .. })) && state.note_hang_up(uid) {
             drop(state);

@@ -198,6 +198,11 @@ impl Source {
         ended && self.reader().peek(self.cursor()) == Found::Nothing
     }
 
+    /// Whether there is nothing to take, and never will be.
+    pub(crate) fn is_over(&self) -> bool {
+        self.has_ended()
+    }
+
     /// Whether its publisher is gone: when all is taken, so is this.
     pub(crate) fn is_gone(&self) -> bool {
         matches!(&self.from, From::Other(other) if other.gone.is_true())

@@ -32,13 +32,14 @@ use crate::topic::{Parts, Topic};
 /// ```
 pub struct WaitSet {
     epoll: OwnedFd,
-    /// Their descriptors must stay open. The place is the key.
-    topics: Vec<Arc<Parts>>,
+    /// Their descriptors must stay open. The place is the key; those that were removed leave it empty.
+    topics: Vec<Option<Arc<Parts>>>,
 }
 
 impl fmt::Debug for WaitSet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list().entries(self.topics.iter().map(|parts| parts.name.as_str())).finish()
+        let topics = self.topics.iter().flatten();
+        f.debug_list().entries(topics.map(|parts| parts.name.as_str())).finish()
     }
 }
 
@@ -52,22 +53,48 @@ impl WaitSet {
         })
     }
 
-    /// Adds a topic, which begins to subscribe; gives the key that stands for it.
+    /// Adds a topic, which begins to subscribe; gives the key that stands for it, each time the same.
+    ///
+    /// The set keeps it subscribed, until it is removed.
     pub fn add<T: Message>(&mut self, topic: &Topic<T>) -> Result<usize> {
+        if let Some(key) = self.key_of(topic) {
+            return Ok(key);
+        }
         let fd = topic.fd()?;
         let key = self.topics.len();
         let data = EventData::new_u64(key as u64);
         epoll::add(&self.epoll, fd, data, EventFlags::IN)
             .map_err(|source| Error::os("adding a topic to a wait set", source))?;
-        self.topics.push(topic.parts.clone());
+        self.topics.push(Some(topic.parts.clone()));
         Ok(key)
+    }
+
+    /// Removes a topic; false if it is not in the set. Its key is not given to another.
+    pub fn remove<T: Message>(&mut self, topic: &Topic<T>) -> bool {
+        let Some(key) = self.key_of(topic) else { return false };
+        if let Ok(fd) = topic.fd() {
+            let _ = epoll::delete(&self.epoll, fd);
+        }
+        self.topics[key] = None;
+        true
+    }
+
+    fn key_of<T: Message>(&self, topic: &Topic<T>) -> Option<usize> {
+        let is_it = |parts: &Option<Arc<Parts>>| {
+            parts.as_ref().is_some_and(|parts| Arc::ptr_eq(parts, &topic.parts))
+        };
+        self.topics.iter().position(is_it)
     }
 
     /// Waits until some topics may have something; gives their keys. None if it took too long; `None`
     /// for a timeout waits for ever.
     ///
-    /// Call [`recv`](Topic::recv) on each until it gives `None`: what is not taken is told again.
+    /// Call [`recv`](Topic::recv) on each until it gives `None`: what is not taken is told again. In a forked
+    /// child that is an error.
     pub fn wait(&self, timeout: Option<Duration>) -> Result<Vec<usize>> {
+        for parts in self.topics.iter().flatten() {
+            parts.check_process()?;
+        }
         let mut events = Vec::with_capacity(self.topics.len().max(1));
         os::epoll::wait(&self.epoll, &mut events, timeout)
             .map_err(|source| Error::os("waiting for topics", source))?;

@@ -55,6 +55,9 @@ fn inherited() {
         let waiting = is_forked(topic.wait())
             && is_forked(topic.recv_timeout(Duration::from_secs(5)))
             && is_forked(topic.fd())
+            && is_forked(topic.subscribe())
+            && is_forked(topic.advertise())
+            && topic.pool().is_err()
             && topic.iter().next().is_none()
             && (0..2).all(|_| is_forked(topic.last_error().map_or(Ok(()), Err)));
         let sending = is_forked(topic.send(&message))

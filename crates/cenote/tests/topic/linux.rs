@@ -11,6 +11,7 @@ mod policy;
 mod residue;
 mod sample;
 mod seed;
+mod set;
 mod sleep;
 mod talk;
 mod thread;
@@ -48,6 +49,7 @@ pub(crate) fn main() -> ExitCode {
         sleep::TESTS,
         fork::TESTS,
         residue::TESTS,
+        set::TESTS,
         crowd::TESTS,
         observe::TESTS,
     ];

@@ -9,6 +9,7 @@ use crate::stranger::{Holdings, Random, eventually, topic_dir, unique};
 
 pub(crate) const TESTS: &[Test] = &[
     ("two_hundred_come_and_go_and_leave_nothing", run),
+    ("whoever_never_receives_keeps_nothing_of_those_who_sent_nothing", idle),
     ("the_last_to_leave_a_topic_removes_its_directory", last),
     ("a_subscriber_outlives_its_directory", removed),
     ("publishers_that_come_and_go_one_by_one_are_all_found", one_by_one),
@@ -16,7 +17,7 @@ pub(crate) const TESTS: &[Test] = &[
 ];
 
 /// The survivor is a child, for other tests have descriptors and memory, too.
-pub(crate) const ROLES: &[Role] = &[("survivor", survivor)];
+pub(crate) const ROLES: &[Role] = &[("survivor", survivor), ("idler", idler)];
 
 /// Peers at a time.
 const BATCH: u64 = 10;
@@ -24,6 +25,27 @@ const BATCH: u64 = 10;
 fn run() {
     let mut survivor = Peer::start(&format!("survivor {}", unique()));
     assert_eq!(survivor.ask("go"), "nothing is left");
+}
+
+fn idle() {
+    let mut idler = Peer::start(&format!("idler {}", unique()));
+    assert_eq!(idler.ask("go"), "nothing is left");
+}
+
+fn idler(words: &[&str]) {
+    let name = words[0].to_owned();
+    serve(|_| {
+        let topic = topic::<u64>(&name, "ignore_own");
+        topic.subscribe().unwrap();
+        let before = Holdings::now();
+        for _ in 0..100 {
+            let other = super::talk::topic::<u64>(&name, "ignore_own");
+            assert_eq!(other.wait_for_subscribers(1, LONG).unwrap(), 1);
+        }
+        // The last few are forgotten when the next one comes.
+        eventually("they are forgotten", || Holdings::now().fds < before.fds + 30);
+        "nothing is left".to_owned()
+    });
 }
 
 fn last() {
