@@ -395,8 +395,8 @@ impl Tensor {
     /// tensor.map_mut()?.set::<u8>(&[2], 7)?;
     ///
     /// let view = tensor.narrow(0, 0, 2)?;
-    /// let refused = tensor.map_mut();
-    /// assert!(matches!(refused, Err(Error::NotWritable { why: NotWritable::Shared })));
+    /// let refused = tensor.map_mut().err();
+    /// assert!(matches!(refused, Some(Error::NotWritable { why: NotWritable::Shared })));
     /// drop(view);
     /// assert!(tensor.map_mut().is_ok());
     /// # Ok::<(), cenote::Error>(())

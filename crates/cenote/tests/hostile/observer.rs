@@ -26,14 +26,10 @@ const ACCOUNT: u32 = 15;
 /// What a publisher tells whoever asks.
 fn told(liar: &Liar, signature: &[u8]) -> Vec<u8> {
     let said = &liar.said;
-    let words = [said.first, said.depth, said.payload, said.waits, 0, 0, 0, 0, 0, 0, 0, 0];
-    [
-        &packet(TOLD, 0, 0)[..],
-        &7_u64.to_ne_bytes(),
-        signature,
-        &words.map(u64::to_ne_bytes).concat(),
-    ]
-    .concat()
+    let words = [said.first, said.depth, said.payload, said.waits].map(u64::to_ne_bytes);
+    // How often it copied and how much, for each reason that there is.
+    let copies = [0; 6 * 2 * size_of::<u64>()];
+    [&packet(TOLD, 0, 0)[..], &7_u64.to_ne_bytes(), signature, &words.concat(), &copies].concat()
 }
 
 /// Does something, while a liar gives everybody who asks the same answer.
