@@ -136,6 +136,11 @@ impl GlTexture {
         self.name.target
     }
 
+    /// Whether its memory is a DMA-BUF.
+    fn is_imported(&self) -> bool {
+        self.name.image.is_some()
+    }
+
     /// The context it belongs to.
     pub fn context(&self) -> &GlContext {
         &self.context
@@ -184,7 +189,7 @@ fn make(
         set(driver, target, glow::TEXTURE_SWIZZLE_B, glow::RED);
     }
     driver.check("glTexParameteri")?;
-    Ok(TextureName { name, target, _texture: owned, _image: None })
+    Ok(TextureName { name, target, _texture: owned, image: None })
 }
 
 /// Makes the bound texture one that can be drawn with as it is: it has no smaller images.

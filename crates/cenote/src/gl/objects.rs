@@ -77,5 +77,5 @@ pub(crate) struct TextureName {
     pub(crate) name: NonZeroU32,
     pub(crate) target: u32,
     pub(crate) _texture: Owned,
-    pub(crate) _image: Option<Owned>,
+    pub(crate) image: Option<Owned>,
 }

@@ -28,11 +28,11 @@ use crate::tensor::Tensor;
 /// ```
 #[derive(Debug)]
 pub struct Loan {
+    /// Devices have their caches put in order when it ends, which is before the tensor does.
+    _access: CpuAccess<'static>,
     tensor: Tensor,
     /// Counted by the buffer.
     writable: bool,
-    /// Devices have their caches put in order when it ends.
-    _access: CpuAccess<'static>,
 }
 
 impl Loan {

@@ -288,7 +288,7 @@ fn import(core: &Arc<Core>, attributes: &DmaBufAttributes) -> Result<TextureName
         show(TEXTURE_EXTERNAL)
     });
     let (target, texture, name) = shown?;
-    Ok(TextureName { name, target, _texture: texture, _image: Some(image_owned) })
+    Ok(TextureName { name, target, _texture: texture, image: Some(image_owned) })
 }
 
 /// What was bound to the other target, put back when this is dropped.

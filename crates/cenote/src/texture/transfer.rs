@@ -54,10 +54,10 @@ struct Area {
 
 impl GlTexture {
     /// Replaces what the texture holds by the elements of a tensor of its size and kind, as
-    /// [`GlContext::upload`] does.
+    /// [`GlContext::upload`] does. An error for one that is somebody's DMA-BUF: others read it.
     pub fn write(&self, tensor: &Tensor) -> Result<()> {
         let rows = self.rows(tensor)?;
-        if self.target() != glow::TEXTURE_2D {
+        if self.target() != glow::TEXTURE_2D || self.is_imported() {
             return Err(self.refused("write").into());
         }
         let (name, texel) = (self.name(), self.texel);
