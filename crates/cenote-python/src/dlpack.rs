@@ -69,6 +69,8 @@ trait Managed: Sized {
     fn new(context: *mut c_void, flags: u64, tensor: DLTensor) -> Self;
     fn context(&self) -> *mut c_void;
     fn tensor(&self) -> &DLTensor;
+    /// Another major version is not to be looked at.
+    fn is_known(&self) -> bool;
     fn deleter(&self) -> Option<unsafe extern "C" fn(*mut Self)>;
 }
 
@@ -94,6 +96,10 @@ impl Managed for Legacy {
 
     fn tensor(&self) -> &DLTensor {
         &self.tensor
+    }
+
+    fn is_known(&self) -> bool {
+        true
     }
 
     fn deleter(&self) -> Option<unsafe extern "C" fn(*mut Self)> {
@@ -125,6 +131,10 @@ impl Managed for Versioned {
 
     fn tensor(&self) -> &DLTensor {
         &self.tensor
+    }
+
+    fn is_known(&self) -> bool {
+        self.version.major == VERSION.major
     }
 
     fn deleter(&self) -> Option<unsafe extern "C" fn(*mut Self)> {
@@ -312,6 +322,9 @@ fn adopt<M: Managed + 'static>(capsule: &Bound<'_, PyCapsule>) -> Result<Tensor>
     let pointer = capsule.pointer_checked(Some(M::NAME))?.cast::<M>();
     // SAFETY: a capsule of this name has a managed tensor, by DLPack's convention.
     let managed = unsafe { pointer.as_ref() };
+    if !managed.is_known() {
+        return Err(PyBufferError::new_err("the tensor is of another version of DLPack").into());
+    }
     let (tensor, release) = (*managed.tensor(), Release { pointer, deleter: managed.deleter() });
     let (start, layout, dtype) = layout_of(&tensor)?;
     // From here on it is ours to free. SAFETY: the name is static.
@@ -346,6 +359,10 @@ impl<M> Release<M> {
 /// Where the elements lie: the lowest address among them, and a layout from there.
 fn layout_of(tensor: &DLTensor) -> Result<(NonNull<u8>, Layout, DType)> {
     let bad = |message: &'static str| PyValueError::new_err(message);
+    // Whatever the producer said before.
+    if tensor.device_type != CPU.0 && tensor.device_type != CUDA_HOST {
+        return Err(PyBufferError::new_err("the memory is that of another device").into());
+    }
     let dtype = dtype_of(tensor.dtype)?;
     let length = |&len: &i64| usize::try_from(len).map_err(|_| bad("a length is negative"));
     let shape = numbers(tensor.shape, tensor.ndim)?.unwrap_or_default();

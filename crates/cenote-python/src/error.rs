@@ -12,6 +12,13 @@ pub(crate) type Result<T, E = Raised> = std::result::Result<T, E>;
 #[derive(Debug)]
 pub(crate) struct Raised(PyErr);
 
+impl Raised {
+    /// Whether it is just `cenote.Error`, none of its kinds and nobody else's exception.
+    pub(crate) fn is_plain(&self, py: Python<'_>) -> bool {
+        self.0.get_type(py).name().is_ok_and(|name| name == "Error")
+    }
+}
+
 impl From<PyErr> for Raised {
     fn from(error: PyErr) -> Self {
         Raised(error)

@@ -37,8 +37,9 @@ mod unified_buffer;
 
 use pyo3::prelude::*;
 
-/// The native part of cenote.
-#[pymodule]
+/// The native part of cenote. Some of it counts on the interpreter's lock, so a Python that can do without
+/// turns it on.
+#[pymodule(gil_used = true)]
 mod _cenote {
     #[pymodule_export]
     use crate::cloud::PointCloud;

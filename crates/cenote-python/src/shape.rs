@@ -30,7 +30,7 @@ impl<'py> FromPyObject<'_, 'py> for ShapeArg {
         let mut shape = ShapeArg { dims: [0; MAX_DIMS], len: 0 };
         if let Ok(dims) = given.cast::<PyTuple>() {
             dims.iter_borrowed().try_for_each(|dim| shape.push(&dim))?;
-        } else if given.is_instance_of::<PyInt>() {
+        } else if given.is_instance_of::<PyInt>() || given.extract::<isize>().is_ok() {
             shape.push(&given)?;
         } else {
             given.try_iter()?.try_for_each(|dim| shape.push(&dim?))?;

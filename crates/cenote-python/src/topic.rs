@@ -191,7 +191,8 @@ impl Topic {
         }
         match self.recv_within(py, None) {
             Ok(message) => message.ok_or_else(ended),
-            Err(_) if !self.is_open() => Err(ended()),
+            // What a signal handler raised is not for us to end.
+            Err(raised) if !self.is_open() && raised.is_plain(py) => Err(ended()),
             Err(raised) => Err(raised),
         }
     }
@@ -201,7 +202,9 @@ impl Topic {
     }
 
     fn __anext__<'py>(slf: &Bound<'py, Self>) -> Result<Bound<'py, PyAny>> {
-        Topic::recv_async(slf)
+        static NEXT: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+        let next = NEXT.import(slf.py(), "cenote._asyncio", "next_of")?;
+        Ok(call::call(next, (slf,), None)?)
     }
 
     /// A descriptor that is readable when there may be something to receive: for `select`, `selectors`

@@ -52,6 +52,7 @@ def test_dtypes_that_are_none():
 
 
 def test_shapes():
+    assert cenote.Tensor(np.int64(3)).shape == (3,)
     assert cenote.Tensor(4).shape == (4,)
     assert cenote.Tensor(()).shape == ()
     assert cenote.Tensor([2, np.int64(3)]).shape == (2, 3)

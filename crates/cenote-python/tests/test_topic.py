@@ -278,6 +278,33 @@ def test_iteration_ends_when_the_topic_is_closed(topic):
     topic.close()
 
 
+def test_what_a_signal_handler_raises_is_raised_though_it_closed_the_topic(topic):
+    def close(*_):
+        topic.close()
+        raise SystemExit(3)
+
+    before = signal.signal(signal.SIGALRM, close)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.2)
+        with pytest.raises(SystemExit):
+            for _ in topic:
+                pass
+    finally:
+        signal.signal(signal.SIGALRM, before)
+
+
+def test_iteration_in_asyncio_ends_when_the_topic_is_closed(topic):
+    async def receive():
+        topic.send(an_image())
+        found = []
+        async for image in topic:
+            found.append(image)
+            topic.close()
+        return len(found)
+
+    assert asyncio.run(receive()) == 1
+
+
 def test_waiting_ends_when_the_topic_is_closed(topic):
     threading.Timer(0.2, topic.close).start()
     with pytest.raises(cenote.Error, match="closed"):

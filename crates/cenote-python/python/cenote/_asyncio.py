@@ -12,6 +12,13 @@ async def recv(topic: Any) -> Any:
     return message
 
 
+async def next_of(topic: Any) -> Any:
+    """The next message of a topic, for ``async for``, which ends when the topic is closed."""
+    if topic.closed:
+        raise StopAsyncIteration
+    return await recv(topic)
+
+
 async def _readable(descriptor: int) -> None:
     loop = asyncio.get_running_loop()
     ready = loop.create_future()
