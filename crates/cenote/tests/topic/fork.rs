@@ -9,7 +9,7 @@ use cenote::{Error, Tensor, Topic};
 use super::Test;
 use super::sample::Sample;
 use super::talk::{LONG, drain, send, subscriber, take, topic};
-use crate::stranger::{emulated, unique};
+use crate::stranger::unique;
 
 pub(crate) const TESTS: &[Test] = &[
     ("a_forked_child_neither_sends_nor_receives", inherited),
@@ -80,9 +80,6 @@ fn inherited() {
 
 /// Somebody is in the midst of receiving whenever the process forks.
 fn busy() {
-    if emulated() {
-        return println!("NOT AVAILABLE under emulation: a fork while other threads run");
-    }
     let topic = topic::<Tensor>(&unique(), "");
     topic.subscribe().unwrap();
     let done = AtomicBool::new(false);
