@@ -16,6 +16,8 @@ async def next_of(topic: Any) -> Any:
     """The next message of a topic, for ``async for``, which ends when the topic is closed."""
     if topic.closed:
         raise StopAsyncIteration
+    # Others have their turn, however many messages are there.
+    await asyncio.sleep(0)
     return await recv(topic)
 
 

@@ -28,9 +28,14 @@ def _reduce(what: Any) -> tuple[Callable[..., Any], tuple[Any, ...]]:
 
 def _linger_at_exit(_: object = None) -> None:
     """A child that returns right after ``queue.put(tensor)`` would take the tensor with it."""
+    # After -5, with which queues have their last items written.
+    util.Finalize(None, _linger_if_child, exitpriority=-10)
+
+
+def _linger_if_child() -> None:
+    # Asked only now: a child that is spawned imports its main module before it knows its parent.
     if parent_process() is not None:
-        # After -5, with which queues have their last items written.
-        util.Finalize(None, _linger, args=(_PATIENCE,), exitpriority=-10)
+        _linger(_PATIENCE)
 
 
 def register(*classes: type[Any]) -> None:
