@@ -65,7 +65,6 @@ impl Actor {
 
 /// What is going on.
 pub(crate) struct Play {
-    namespace: Namespace,
     size: Size,
     spoil: bool,
     start: Instant,
@@ -73,6 +72,8 @@ pub(crate) struct Play {
     pub(crate) events: Vec<String>,
     comeback: Comeback,
     view: View,
+    /// Removed last, when nobody is in it any more.
+    namespace: Namespace,
 }
 
 impl Play {
