@@ -31,6 +31,19 @@ pub(crate) struct DepthImage(pub(crate) Held<cenote::DepthImage>);
 domain_class!(DepthImage, cenote::DepthImage);
 
 impl DepthImage {
+    /// The depth image that a tensor is.
+    fn of(
+        py: Python<'_>,
+        tensor: cenote::Tensor,
+        intrinsics: Option<Camera>,
+        header: cenote::Header,
+    ) -> Result<Py<DepthImage>> {
+        let mut depth = cenote::DepthImage::from_tensor(tensor)?;
+        depth.set_header(header);
+        depth.set_intrinsics(intrinsics.map(self::intrinsics))?;
+        Ok(DepthImage::make(py, depth)?)
+    }
+
     fn base_of(depth: &cenote::DepthImage) -> cenote::Tensor {
         depth.tensor().clone()
     }
@@ -87,10 +100,8 @@ impl DepthImage {
         seq: u64,
     ) -> Result<Py<DepthImage>> {
         let source = array::adopt(&array::to_array(array)?)?;
-        let mut depth = cenote::DepthImage::from_tensor(py.detach(|| source.to_pooled())?)?;
-        depth.set_header(header(frame_id, stamp_ns, seq)?);
-        depth.set_intrinsics(intrinsics.map(self::intrinsics))?;
-        Ok(DepthImage::make(py, depth)?)
+        let copy = py.detach(|| source.to_pooled())?;
+        DepthImage::of(py, copy, intrinsics, header(frame_id, stamp_ns, seq)?)
     }
 
     /// The depth image that a tensor is, without a copy.
@@ -104,10 +115,8 @@ impl DepthImage {
         stamp_ns: u64,
         seq: u64,
     ) -> Result<Py<DepthImage>> {
-        let mut depth = cenote::DepthImage::from_tensor(tensor.get().0.clone())?;
-        depth.set_header(header(frame_id, stamp_ns, seq)?);
-        depth.set_intrinsics(intrinsics.map(self::intrinsics))?;
-        Ok(DepthImage::make(py, depth)?)
+        let tensor = tensor.get().0.clone();
+        DepthImage::of(py, tensor, intrinsics, header(frame_id, stamp_ns, seq)?)
     }
 
     /// The width in pixels.

@@ -29,7 +29,7 @@ mod linux {
     use crate::stranger::process::{Peer, ROLE};
     use crate::stranger::{
         self, Holdings, Random, Scratch, all_are, emulated, eventually, filled, hex, pools_dir,
-        unhex,
+        sanitized, unhex,
     };
 
     /// What a child is given: the name of a pool, and a descriptor.
@@ -167,7 +167,7 @@ mod linux {
 
     fn survivor() {
         // AddressSanitizer makes processes slow to start, and keeps what was freed.
-        let sanitized = std::env::var_os("ASAN_OPTIONS").is_some();
+        let sanitized = sanitized();
         let kills = if emulated() || sanitized { 200 } else { 1000 };
         let meter = Meter::new();
         let config = TensorPoolConfig { max_slots: SLOTS, ..TensorPoolConfig::small() };

@@ -44,6 +44,11 @@ pub(crate) fn emulated() -> bool {
     std::env::var_os("CENOTE_TEST_EMULATED").is_some()
 }
 
+/// Whether the tests run under AddressSanitizer, which has costs and system calls of its own.
+pub(crate) fn sanitized() -> bool {
+    std::env::var_os("ASAN_OPTIONS").is_some()
+}
+
 /// Whether the user asked to do without these tests.
 pub(crate) fn skipped(what: &str) -> bool {
     let skip = std::env::var("CENOTE_TEST_SKIP").unwrap_or_default();

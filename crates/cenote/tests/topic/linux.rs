@@ -21,7 +21,7 @@ use std::process::ExitCode;
 use libtest_mimic::{Arguments, Trial};
 
 use crate::stranger::process::ROLE;
-use crate::stranger::{self, Scratch, emulated};
+use crate::stranger::{self, Scratch, emulated, sanitized};
 
 type Test = (&'static str, fn());
 
@@ -60,9 +60,8 @@ pub(crate) fn main() -> ExitCode {
 fn trial(&(name, test): &Test) -> Trial {
     // The emulator can neither fork a process that has threads nor filter its system calls, and a
     // sanitizer makes system calls of its own.
-    let sanitized = std::env::var_os("ASAN_OPTIONS").is_some();
     let unavailable = match name {
-        _ if name.contains("system_call") => emulated() || sanitized,
+        _ if name.contains("system_call") => emulated() || sanitized(),
         _ => emulated() && name.contains("forked"),
     };
     if unavailable {
