@@ -209,8 +209,8 @@ impl PointCloud {
         dtype: Option<&Bound<'py, PyAny>>,
         copy: Option<bool>,
     ) -> Result<Bound<'py, PyAny>> {
-        let array = self.numpy(py)?.cast_into().map_err(PyErr::from)?;
-        array::converted(array, dtype, copy)
+        let array = points_array(py, &self.0.get(), Wanted::Read)?;
+        array::converted(array.cast_into().map_err(PyErr::from)?, dtype, copy)
     }
 
     /// The old array interface, where a tensor has the same elements.

@@ -31,10 +31,10 @@ use crate::{buffer_protocol, call, index, library};
 /// `memory="mem"` asks for the heap, `memory="shm"` for shared memory of its own. `TensorPool.alloc`
 /// allocates from a pool of yours.
 ///
-/// Other libraries get at the memory without a copy: `numpy()`, `numpy.asarray(t)`, `memoryview(t)`,
-/// `jax.numpy.from_dlpack(t)`, `torch.from_dlpack(t)`. What they get keeps the memory alive, and can
-/// be written as long as the tensor was not sent. To send it without a copy, let go of what can write
-/// it first; `t[...] = x` and `numpy.add(a, b, out=t.numpy())` leave nothing behind.
+/// Other libraries get at the memory without a copy, and what they get keeps it alive. `numpy()`,
+/// `numpy.from_dlpack(t)` and `torch.from_dlpack(t)` can write it as long as it was not sent;
+/// `numpy.asarray(t)` and `memoryview(t)` only read. To send it without a copy, let go of what can
+/// write it first; `t[...] = x` and `numpy.add(a, b, out=t.numpy())` leave nothing behind.
 #[pyclass(frozen, subclass, weakref, module = "cenote")]
 #[derive(Debug, Clone)]
 pub(crate) struct Tensor(pub(crate) cenote::Tensor);
@@ -323,7 +323,8 @@ impl Tensor {
         text + ">"
     }
 
-    /// What `numpy.asarray` asks for where buffers do not do, as with bfloat16.
+    /// What `numpy.asarray` asks for where buffers do not do, as with bfloat16. To be read, as those are:
+    /// use `numpy()` to write.
     #[pyo3(signature = (dtype=None, copy=None))]
     fn __array__<'py>(
         &self,
@@ -331,7 +332,7 @@ impl Tensor {
         dtype: Option<&Bound<'py, PyAny>>,
         copy: Option<bool>,
     ) -> Result<Bound<'py, PyAny>> {
-        array::converted(array(py, &self.0, Wanted::Either)?, dtype, copy)
+        array::converted(array(py, &self.0, Wanted::Read)?, dtype, copy)
     }
 
     /// The old array interface. What is made of it cannot write: use `numpy()` for that.
@@ -387,13 +388,6 @@ impl Tensor {
         // SAFETY: Python gives a view to fill in.
         unsafe { buffer_protocol::get(slf.py(), &slf.get().0, view, flags) }
     }
-
-    /// Never called, for buffers are of an object of their own. That it is there tells numpy to keep
-    /// them as long as it uses them.
-    ///
-    /// # Safety
-    /// As Python calls it.
-    unsafe fn __releasebuffer__(&self, _view: *mut ffi::Py_buffer) {}
 
     /// Pickled with its elements; between processes of `multiprocessing` it goes by descriptor.
     fn __reduce__<'py>(slf: &Bound<'py, Self>) -> Result<(Bound<'py, PyAny>, Pickled<'py>)> {

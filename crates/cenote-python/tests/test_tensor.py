@@ -1,6 +1,8 @@
 import copy
 import ctypes
 import gc
+import inspect
+import io
 import pickle
 import weakref
 
@@ -218,18 +220,14 @@ def test_an_array_that_writes_is_counted_until_it_and_its_views_are_gone(pool):
 @pytest.mark.parametrize(
     "export",
     [
-        np.asarray, memoryview, np.from_dlpack, lambda tensor: tensor.__dlpack__(),
-        lambda tensor: tensor.__dlpack__(max_version=(1, 0)), lambda tensor: tensor.__array__(),
+        np.from_dlpack, lambda tensor: tensor.__dlpack__(), lambda tensor: tensor.__dlpack__(max_version=(1, 0)),
         lambda tensor: tensor[0].numpy(), lambda tensor: tensor.T.numpy()[..., 0], lambda tensor: tensor.numpy().reshape(16),
-        lambda tensor: memoryview(np.asarray(tensor)), lambda tensor: tensor.numpy().view("uint8"),
-        lambda tensor: np.frombuffer(tensor, "uint8"), lambda tensor: np.frombuffer(memoryview(tensor), "uint8"),
-        lambda tensor: np.ndarray((4, 4), "uint8", buffer=memoryview(tensor)), pickle.PickleBuffer,
-        lambda tensor: np.ndarray((4, 4), "uint8", buffer=memoryview(tensor).obj),
-        lambda tensor: np.frombuffer(memoryview(tensor).obj, "uint8"), lambda tensor: memoryview(tensor).obj,
-        lambda tensor: (ctypes.c_char * 16).from_buffer(tensor), lambda tensor: pickle.PickleBuffer(tensor).raw(),
+        lambda tensor: memoryview(tensor.numpy()), lambda tensor: tensor.numpy().view("uint8"),
+        lambda tensor: np.frombuffer(tensor.numpy(), "uint8"), lambda tensor: np.asarray(memoryview(tensor.numpy())),
+        lambda tensor: np.ndarray((4, 4), "uint8", buffer=tensor.numpy()), lambda tensor: pickle.PickleBuffer(tensor.numpy()),
+        lambda tensor: (ctypes.c_char * 16).from_buffer(tensor.numpy()), lambda tensor: np.asarray(Data(tensor.numpy())),
         lambda tensor: np.nditer(tensor.numpy(), op_flags=["readwrite"]), lambda tensor: tensor.numpy().flat,
-        lambda tensor: np.ctypeslib.as_ctypes(tensor.numpy()), lambda tensor: memoryview(tensor).cast("B")[3:],
-        lambda tensor: np.recarray((16,), dtype=[("x", "u1")], buf=memoryview(tensor)),
+        lambda tensor: np.ctypeslib.as_ctypes(tensor.numpy()), lambda tensor: memoryview(tensor.numpy()).cast("B")[3:],
     ],
 )  # fmt: skip
 def test_whatever_can_write_is_counted(pool, export):
@@ -242,36 +240,64 @@ def test_whatever_can_write_is_counted(pool, export):
     assert not tensor.lent
 
 
-@pytest.mark.parametrize("read", [bytes, lambda tensor: tensor.tobytes(), lambda tensor: tensor.tolist(), repr, hash])
+@pytest.mark.parametrize("read", [bytes, lambda tensor: tensor.tobytes(), lambda tensor: tensor.tolist(), repr, hash, np.mean])
 def test_what_only_reads_is_not_counted(pool, read):
     tensor = pool.alloc((4, 4), "uint8")
     kept = read(tensor)
     assert not tensor.lent, kept
 
 
-def test_whoever_would_keep_memory_without_being_counted_is_refused_or_reads(pool):
-    tensor = pool.alloc((4, 4), "uint8")
-    with pytest.raises(BufferError):
-        np.ndarray((4, 4), "uint8", buffer=tensor)
-    with pytest.raises(BufferError):
-        np.recarray((16,), dtype=[("x", "u1")], buf=tensor)
-    array = np.asarray(Interface(tensor))
-    with pytest.raises(ValueError):
-        array.setflags(write=True)
-    assert not array.flags.writeable and not tensor.lent
+class Data:
+    """Has numpy take a buffer, give it back, and keep the pointer."""
+
+    def __init__(self, buffer):
+        self.__array_interface__ = {"version": 3, "shape": (16,), "typestr": "|u1", "data": buffer}
 
 
-def test_an_array_made_read_only_by_hand_can_be_made_writable_again_only_while_counted(pool):
+@pytest.mark.parametrize("make", [
+    np.asarray, memoryview, lambda tensor: tensor.__array__(), lambda tensor: np.frombuffer(tensor, "uint8"),
+    lambda tensor: np.frombuffer(memoryview(tensor), "uint8"), lambda tensor: np.asarray(memoryview(tensor)),
+    lambda tensor: np.ndarray((4, 4), "uint8", buffer=tensor), lambda tensor: np.ndarray((4, 4), "uint8", buffer=memoryview(tensor)),
+    lambda tensor: np.ndarray((4, 4), "uint8", buffer=memoryview(tensor).obj), lambda tensor: np.asarray(Interface(tensor)),
+    lambda tensor: np.recarray((16,), dtype=[("x", "u1")], buf=tensor), lambda tensor: np.asarray(Data(tensor)),
+    lambda tensor: np.asarray(Data(memoryview(tensor))), lambda tensor: pickle.PickleBuffer(tensor).raw(),
+    lambda tensor: memoryview(tensor).cast("B")[3:], lambda tensor: np.asarray(pickle.PickleBuffer(tensor)),
+])  # fmt: skip
+def test_buffers_only_read_so_that_none_writes_uncounted(pool, make):
     tensor = pool.alloc((4, 4), "uint8")
-    array = np.ndarray((4, 4), "uint8", buffer=memoryview(tensor))
-    array.setflags(write=False)
-    array.setflags(write=True)
-    assert tensor.lent
-    del array
-    tensor.descriptor()
-    array = np.ndarray((4, 4), "uint8", buffer=memoryview(tensor))
-    with pytest.raises(ValueError):
-        array.setflags(write=True)
+    tensor[...] = 7
+    made = make(tensor)
+    assert not tensor.lent
+    base = getattr(made, "base", None)
+    if isinstance(base, memoryview):
+        # numpy does not keep it from being released, and goes on using the memory.
+        base.release()
+    descriptor = tensor.descriptor()
+    if isinstance(made, memoryview):
+        assert made.readonly
+    else:
+        assert not made.flags.writeable
+        with pytest.raises(ValueError):
+            made.setflags(write=True)
+        with pytest.raises(ValueError):
+            made[...] = 9
+        with pytest.raises(ValueError):
+            made.view(np.ndarray).view("uint8")[...] = 9
+    assert (cenote.Tensor.from_descriptor(descriptor).numpy() == 7).all()
+
+
+def test_who_asks_a_buffer_to_write_is_refused(pool):
+    tensor = pool.alloc((4, 4), "uint8")
+    with pytest.raises((TypeError, BufferError)):
+        (ctypes.c_char * 16).from_buffer(tensor)
+    with pytest.raises(TypeError):
+        io.BytesIO(bytes(16)).readinto(tensor)
+    if hasattr(tensor, "__buffer__"):  # from Python 3.12 on
+        with pytest.raises(BufferError, match="numpy"):
+            tensor.__buffer__(inspect.BufferFlags.FULL)
+        assert tensor.__buffer__(inspect.BufferFlags.FULL_RO).readonly
+    assert io.BytesIO(bytes([3] * 16)).readinto(tensor.numpy()) == 16
+    assert not tensor.lent and tensor.tobytes() == bytes([3] * 16)
 
 
 def test_calculating_into_a_tensor_leaves_nothing_behind(pool):
@@ -305,8 +331,11 @@ def test_asarray_shares_and_array_copies(pool):
     def where(array):
         return array.__array_interface__["data"][0]
 
-    assert where(np.asarray(tensor)) == address
+    assert where(np.asarray(tensor)) == where(np.asarray(tensor, copy=False)) == address
     assert where(tensor.__array__()) == address
+    assert np.asarray(tensor, "float64").tolist() == [1, 2, 3, 4]
+    with pytest.raises(ValueError):
+        np.asarray(tensor, "float64", copy=False)
     assert where(tensor.__array__(copy=False)) == address
     assert where(tensor.__array__(np.int32)) == address
     assert where(tensor.__array__(copy=True)) != address
@@ -322,6 +351,7 @@ def test_bfloat16_is_an_array_of_ml_dtypes(pool):
     tensor[...] = [1, 2, 3, 4]
     assert tensor.dtype == ml_dtypes.bfloat16
     assert np.asarray(tensor).dtype == ml_dtypes.bfloat16
+    assert not np.asarray(tensor).flags.writeable and tensor.numpy().flags.writeable
     with pytest.raises(BufferError, match="numpy"):
         memoryview(tensor)
     assert not hasattr(tensor, "__array_interface__")
