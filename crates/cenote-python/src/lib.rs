@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!   error, call, copies, dtype, shape, timeout, index  →  export  →  buffer_protocol, dlpack, array
-//!     →  library  →  tensor  →  transit  →  pool  →  domain  →  image, cloud, depth  →  departure, topic
+//!     →  library  →  tensor  →  transit  →  pool  →  domain  →  image, cloud, depth  →  departure, carrier  →  topic
 //!     →  tensor  →  unified_buffer  →  memory_pool
 //! ```
 //!
@@ -14,6 +14,7 @@
 mod array;
 mod buffer_protocol;
 mod call;
+mod carrier;
 mod cloud;
 mod copies;
 mod departure;
