@@ -298,7 +298,7 @@ pub(crate) fn import(producer: &Bound<'_, PyAny>, copy: Option<bool>) -> Result<
     if copy.is_some() {
         options.set_item("copy", copy)?;
     }
-    match call::call(&producer.getattr("__dlpack__")?, (), Some(&options)) {
+    match call::call(&call::attribute(producer, "__dlpack__")?, (), Some(&options)) {
         // A producer from before 2023 takes no such arguments, and does not copy.
         Err(error) if error.is_instance_of::<PyTypeError>(py) => {
             let tensor = consume(call::method(producer, "__dlpack__", ())?)?;

@@ -2,7 +2,7 @@
 //! around it.
 //!
 //! ```text
-//!   error, call, copies, dtype, shape, timeout, index  →  export  →  buffer_protocol, dlpack, array
+//!   wording  →  error  →  call, copies, number, dtype, shape, timeout, index  →  export  →  buffer_protocol, dlpack, array
 //!     →  library  →  tensor  →  transit  →  pool  →  domain  →  image, cloud, depth  →  departure, carrier  →  topic
 //!     →  tensor  →  unified_buffer  →  memory_pool
 //! ```
@@ -28,6 +28,7 @@ mod image;
 mod index;
 mod library;
 mod memory_pool;
+mod number;
 mod pool;
 mod shape;
 mod tensor;
@@ -35,6 +36,7 @@ mod timeout;
 mod topic;
 mod transit;
 mod unified_buffer;
+mod wording;
 
 use pyo3::prelude::*;
 

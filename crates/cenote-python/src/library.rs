@@ -21,7 +21,7 @@ pub(crate) fn torch<'py>(
         return Err(refuse("torch would write it"));
     }
     let shim = Shim { tensor: tensor.clone(), copy: copied, trusted: false };
-    Ok(call::method(py.import("torch")?.as_any(), "from_dlpack", (shim,))?)
+    Ok(call::method(&call::import(py, "torch")?, "from_dlpack", (shim,))?)
 }
 
 /// Over the same memory once that cannot change any more, else a copy.
@@ -35,7 +35,7 @@ pub(crate) fn jax<'py>(
         return Err(refuse("it can still be written, and jax relies on it not changing"));
     }
     let shim = Shim { tensor: tensor.clone(), copy: copied, trusted: true };
-    Ok(call::method(py.import("jax.dlpack")?.as_any(), "from_dlpack", (shim,))?)
+    Ok(call::method(&call::import(py, "jax.dlpack")?, "from_dlpack", (shim,))?)
 }
 
 fn refuse(why: &str) -> Raised {

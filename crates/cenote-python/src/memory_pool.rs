@@ -7,6 +7,7 @@ use pyo3::types::PyDict;
 
 use crate::dtype::DTypeArg;
 use crate::error::Result;
+use crate::number::{optional_size, size};
 use crate::shape::ShapeArg;
 use crate::unified_buffer::{UnifiedBuffer, acquire};
 
@@ -36,9 +37,9 @@ impl MemoryPool {
     #[new]
     #[pyo3(signature = (max_pool_size=100, max_buffer_size=1 << 30, *, max_retained_bytes=None))]
     fn new(
-        max_pool_size: usize,
-        max_buffer_size: usize,
-        max_retained_bytes: Option<usize>,
+        #[pyo3(from_py_with = size)] max_pool_size: usize,
+        #[pyo3(from_py_with = size)] max_buffer_size: usize,
+        #[pyo3(from_py_with = optional_size)] max_retained_bytes: Option<usize>,
     ) -> Result<MemoryPool> {
         let pool = cenote::MemoryPool::with_limits(max_pool_size, max_buffer_size)?;
         if let Some(bytes) = max_retained_bytes {
@@ -131,7 +132,7 @@ impl MemoryPool {
     }
 
     #[setter]
-    fn set_max_retained_bytes(&self, bytes: usize) {
+    fn set_max_retained_bytes(&self, #[pyo3(from_py_with = size)] bytes: usize) {
         self.0.set_max_retained_bytes(bytes);
     }
 

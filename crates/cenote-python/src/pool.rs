@@ -4,12 +4,14 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use cenote::{DType, Error, Holder, PoolAccess, PoolName, Shortage, TensorPoolConfig, Wish};
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyInt, PyString};
+use pyo3::types::{PyDict, PyString};
 
 use crate::array;
 use crate::dtype::DTypeArg;
 use crate::error::{Raised, Result, bad_argument, raise};
+use crate::number::{is_whole, optional_id, size, unsigned};
 use crate::shape::ShapeArg;
 use crate::tensor::Tensor;
 use crate::timeout::{self, duration};
@@ -22,13 +24,11 @@ impl<'py> FromPyObject<'_, 'py> for NameArg {
     type Error = Raised;
 
     fn extract(given: Borrowed<'_, 'py, PyAny>) -> Result<Self> {
-        if given.is_instance_of::<PyInt>() {
-            let number = given.extract::<u32>();
-            let number = number.map_err(|_| bad_argument("a pool_id is from 0 to 4294967295"))?;
-            return Ok(NameArg(number.into()));
+        if is_whole(&given) {
+            return Ok(NameArg(unsigned::<u32>(&given, u32::MAX.into())?.into()));
         }
-        let name = given.cast::<PyString>().map_err(PyErr::from)?;
-        Ok(NameArg(name.to_str()?.into()))
+        let wrong = |_| PyTypeError::new_err("a pool_id is a whole number or a string");
+        Ok(NameArg(given.cast::<PyString>().map_err(wrong)?.to_str()?.into()))
     }
 }
 
@@ -80,16 +80,16 @@ impl TensorPool {
     fn new(
         py: Python<'_>,
         pool_id: NameArg,
-        size_mb: usize,
-        max_slots: usize,
-        slot_alignment: usize,
-        growth_mb: usize,
+        #[pyo3(from_py_with = size)] size_mb: usize,
+        #[pyo3(from_py_with = size)] max_slots: usize,
+        #[pyo3(from_py_with = size)] slot_alignment: usize,
+        #[pyo3(from_py_with = size)] growth_mb: usize,
         prefault: bool,
         mlock: bool,
         huge_pages: bool,
         scrub: bool,
-        group: Option<u32>,
-        max_leases: usize,
+        #[pyo3(from_py_with = optional_id)] group: Option<u32>,
+        #[pyo3(from_py_with = size)] max_leases: usize,
     ) -> Result<TensorPool> {
         let config = TensorPoolConfig {
             pool_size: bytes(size_mb)?,

@@ -5,17 +5,19 @@ use std::ffi::c_int;
 
 use cenote::{Device, Domain, PixelFormat, TensorMemory, TensorOptions};
 use numpy::{PyArrayDescr, PyUntypedArray};
+use pyo3::PyTypeInfo;
 use pyo3::exceptions::{PyAttributeError, PyBufferError, PyTypeError};
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict, PyTuple, PyType};
+use pyo3::types::{PyBytes, PyComplex, PyDict, PyFloat, PyInt, PyTuple, PyType};
 
 use crate::array::{self, array};
 use crate::dlpack::{self, Request};
 use crate::dtype::{self, DTypeArg};
-use crate::error::Result;
+use crate::error::{Result, bad_argument};
 use crate::export::{self, Export, Wanted};
-use crate::shape::ShapeArg;
+use crate::number::{self, axis as axis_of};
+use crate::shape::{self, ShapeArg};
 use crate::{buffer_protocol, call, index, library};
 
 /// An array of elements of one type, in memory that other processes can see.
@@ -42,6 +44,16 @@ pub(crate) struct Tensor(pub(crate) cenote::Tensor);
 impl From<cenote::Tensor> for Tensor {
     fn from(tensor: cenote::Tensor) -> Self {
         Tensor(tensor)
+    }
+}
+
+impl Tensor {
+    /// The one element, as a Python number.
+    fn one<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyAny>> {
+        match self.0.len() {
+            1 => self.item(py),
+            _ => Err(PyTypeError::new_err("only a tensor of one element is a number").into()),
+        }
     }
 }
 
@@ -241,10 +253,14 @@ impl Tensor {
         Ok(Tensor(py.detach(|| self.0.to_pooled())?))
     }
 
-    /// The same elements in another shape, without a copy; an error where that takes one.
+    /// The same elements in another shape, without a copy; an error where that takes one. One length can be
+    /// -1: whatever is left.
+    ///
+    /// >>> cenote.Tensor((4, 6)).reshape(3, -1).shape
+    /// (3, 8)
     #[pyo3(signature = (*shape))]
     fn reshape(&self, shape: &Bound<'_, PyTuple>) -> Result<Tensor> {
-        Ok(Tensor(self.0.reshape(&spread(shape)?)?))
+        Ok(Tensor(self.0.reshape(&shape::completed(&spread(shape)?, self.0.len())?)?))
     }
 
     /// The same elements with the axes in the order given, or reversed.
@@ -252,18 +268,26 @@ impl Tensor {
     fn transpose(&self, axes: &Bound<'_, PyTuple>) -> Result<Tensor> {
         match axes.is_empty() {
             true => Ok(self.transposed()),
-            false => Ok(Tensor(self.0.permute(&spread(axes)?)?)),
+            false => Ok(Tensor(self.0.permute(&shape::axes(&spread(axes)?, self.0.ndim())?)?)),
         }
     }
 
-    /// The same elements without an axis of length 1.
-    fn squeeze(&self, axis: usize) -> Result<Tensor> {
-        Ok(Tensor(self.0.squeeze(axis)?))
+    /// The same elements without an axis of length 1, or without any such axis.
+    #[pyo3(signature = (axis=None))]
+    fn squeeze(&self, axis: Option<&Bound<'_, PyAny>>) -> Result<Tensor> {
+        if let Some(given) = axis {
+            return Ok(Tensor(self.0.squeeze(axis_of(given, self.0.ndim())?)?));
+        }
+        let mut squeezed = self.0.clone();
+        for axis in (0..squeezed.ndim()).rev().filter(|&axis| self.0.shape()[axis] == 1) {
+            squeezed = squeezed.squeeze(axis)?;
+        }
+        Ok(Tensor(squeezed))
     }
 
     /// The same elements with one axis backwards.
-    fn flip(&self, axis: usize) -> Result<Tensor> {
-        Ok(Tensor(self.0.flip(axis)?))
+    fn flip(&self, axis: &Bound<'_, PyAny>) -> Result<Tensor> {
+        Ok(Tensor(self.0.flip(axis_of(axis, self.0.ndim())?)?))
     }
 
     /// The same tensor, tagged with a device: `"cpu"` or `"cuda:0"`.
@@ -277,6 +301,44 @@ impl Tensor {
     /// An error if it is in no pool, or while something that can write it is alive.
     fn descriptor<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyBytes>> {
         Ok(PyBytes::new(py, self.0.descriptor()?.as_bytes()))
+    }
+
+    /// `int(t)`, of a tensor with one element.
+    fn __int__<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyAny>> {
+        Ok(call::call(PyInt::type_object(py).as_any(), (self.one(py)?,), None)?)
+    }
+
+    /// `float(t)`, of a tensor with one element.
+    fn __float__<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyAny>> {
+        Ok(call::call(PyFloat::type_object(py).as_any(), (self.one(py)?,), None)?)
+    }
+
+    /// `complex(t)`, of a tensor with one element.
+    fn __complex__<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyAny>> {
+        Ok(call::call(PyComplex::type_object(py).as_any(), (self.one(py)?,), None)?)
+    }
+
+    /// What counts as an index is an integer in a tensor of no dimensions, as in numpy.
+    fn __index__<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyAny>> {
+        let scalar = self.0.ndim() == 0;
+        let refused = || PyTypeError::new_err("only an integer of no dimensions is an index");
+        Ok(call::index(&scalar.then(|| self.item(py)).ok_or_else(refused)??)?)
+    }
+
+    /// Whether the one element is true; an error if there are several, as in numpy.
+    fn __bool__(&self, py: Python<'_>) -> Result<bool> {
+        match self.0.len() {
+            1 => Ok(self.item(py)?.is_truthy()?),
+            several => Err(bad_argument(format!(
+                "whether {several} elements are true is ambiguous: ask `is not None`, or `numpy().any()`"
+            ))),
+        }
+    }
+
+    /// Whether an element is equal to a value.
+    fn __contains__(&self, py: Python<'_>, value: &Bound<'_, PyAny>) -> Result<bool> {
+        let all = array(py, &self.0, Wanted::Read)?;
+        Ok(call::method(all.as_any(), "__contains__", (value,))?.is_truthy()?)
     }
 
     fn __len__(&self) -> PyResult<usize> {
@@ -418,11 +480,14 @@ impl Tensor {
 type Pickled<'py> = (Bound<'py, PyUntypedArray>, String, Option<String>);
 
 /// Numbers given one by one, or as one sequence.
-fn spread(given: &Bound<'_, PyTuple>) -> Result<ShapeArg> {
-    match given.len() {
-        1 => given.get_item(0)?.extract(),
-        _ => given.extract(),
+fn spread<'py>(given: &Bound<'py, PyTuple>) -> Result<Vec<Bound<'py, PyAny>>> {
+    let mut numbers = Vec::new();
+    let one = (given.len() == 1).then(|| given.get_item(0)).transpose()?;
+    match one.filter(|one| !number::is_whole(one)) {
+        Some(one) => call::for_each(&one, |number| Ok::<_, PyErr>(numbers.push(number)))?,
+        None => numbers.extend(given.iter()),
     }
+    Ok(numbers)
 }
 
 /// As Python prints a tuple.

@@ -18,6 +18,7 @@ use crate::depth::DepthImage;
 use crate::dtype::DTypeArg;
 use crate::error::{Result, bad_argument};
 use crate::image::Image;
+use crate::number::size;
 use crate::pool::bytes;
 use crate::shape::ShapeArg;
 use crate::tensor::Tensor;
@@ -89,13 +90,13 @@ impl Topic {
         py: Python<'_>,
         name: &str,
         r#type: Option<&Bound<'_, PyAny>>,
-        depth: usize,
+        #[pyo3(from_py_with = size)] depth: usize,
         policy: &str,
         timeout: Option<f64>,
-        history: usize,
+        #[pyo3(from_py_with = size)] history: usize,
         ignore_own: bool,
-        size_mb: usize,
-        max_slots: usize,
+        #[pyo3(from_py_with = size)] size_mb: usize,
+        #[pyo3(from_py_with = size)] max_slots: usize,
     ) -> Result<Topic> {
         let policy = policy_of(policy, timeout)?;
         let mut config =
@@ -177,7 +178,7 @@ impl Topic {
     fn recv_async<'py>(slf: &Bound<'py, Self>) -> Result<Bound<'py, PyAny>> {
         slf.get().awaited.store(true, Ordering::Relaxed);
         static RECV: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
-        let recv = RECV.import(slf.py(), "cenote._asyncio", "recv")?;
+        let recv = call::imported(slf.py(), &RECV, "cenote._asyncio", "recv")?;
         Ok(call::call(recv, (slf,), None)?)
     }
 
@@ -206,7 +207,7 @@ impl Topic {
     fn __anext__<'py>(slf: &Bound<'py, Self>) -> Result<Bound<'py, PyAny>> {
         slf.get().awaited.store(true, Ordering::Relaxed);
         static NEXT: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
-        let next = NEXT.import(slf.py(), "cenote._asyncio", "next_of")?;
+        let next = call::imported(slf.py(), &NEXT, "cenote._asyncio", "next_of")?;
         Ok(call::call(next, (slf,), None)?)
     }
 
@@ -237,7 +238,7 @@ impl Topic {
     fn wait_for_subscribers(
         &self,
         py: Python<'_>,
-        count: usize,
+        #[pyo3(from_py_with = size)] count: usize,
         timeout: Option<f64>,
     ) -> Result<usize> {
         let timeout = timeout.map(duration).transpose()?;
@@ -250,9 +251,10 @@ impl Topic {
         Ok(self.get()?.stats().missed)
     }
 
-    /// What this object has done so far: messages `sent`, `received` and `missed`, how many `publishers`
-    /// and `subscribers` there are, and `copies`, which has for each reason how many messages had to be
-    /// copied before they were sent, and how many bytes.
+    /// What this object has done so far: how many messages it has `sent`, `received` and `missed`; how many
+    /// others there are now, `publishers` that it receives from and `subscribers` that it sends to, itself not
+    /// counted; and its `copies`: for each reason, how many messages were copied to be sent, and how many
+    /// bytes.
     ///
     /// >>> with cenote.Topic("example", cenote.Tensor) as topic:
     /// ...     tensor = cenote.Tensor((4,), "uint8")
@@ -289,8 +291,8 @@ impl Topic {
     fn image(
         &self,
         py: Python<'_>,
-        width: usize,
-        height: usize,
+        #[pyo3(from_py_with = size)] width: usize,
+        #[pyo3(from_py_with = size)] height: usize,
         format: &str,
     ) -> Result<Py<Image>> {
         let (topic, format) = (self.get()?, format.parse()?);
@@ -309,7 +311,8 @@ impl Topic {
         py.detach(|| drop(carrier));
         if topic.awaited.load(Ordering::Relaxed) {
             static WAKE: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
-            call::call(WAKE.import(py, "cenote._asyncio", "wake")?, (slf,), None)?;
+            let wake = call::imported(py, &WAKE, "cenote._asyncio", "wake")?;
+            call::call(wake, (slf,), None)?;
         }
         Ok(())
     }
@@ -334,7 +337,7 @@ impl Topic {
         cls: &Bound<'py, PyType>,
         item: &Bound<'py, PyAny>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let alias = cls.py().import("types")?.getattr("GenericAlias")?;
+        let alias = call::attribute(&call::import(cls.py(), "types")?, "GenericAlias")?;
         call::call(&alias, (cls, item), None)
     }
 

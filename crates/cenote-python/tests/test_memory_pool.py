@@ -611,3 +611,13 @@ def test_nothing_leaks():
     before = rss()
     use(20000)
     assert rss() - before < 8 << 20
+
+
+def test_limits_out_of_range_are_value_errors_of_cenote():
+    pool = cenote.MemoryPool()
+    for wrong in (
+        lambda: cenote.MemoryPool(-1), lambda: cenote.MemoryPool(1, -1), lambda: cenote.MemoryPool(max_retained_bytes=-1),
+        lambda: setattr(pool, "max_retained_bytes", -1), lambda: pool.acquire(-1), lambda: pool.acquire((2**70,)),
+    ):  # fmt: skip
+        with pytest.raises(cenote.ArgumentError):
+            wrong()

@@ -46,11 +46,17 @@ def test_every_dtype_goes_in_and_out(pool, dtype):
 
 def test_dtypes_that_are_none():
     for bad in ("float23", np.dtype(">f4"), np.dtype("datetime64[s]"), np.dtype([("x", "f4")]), object()):
-        with pytest.raises(TypeError):
+        with pytest.raises(cenote.DTypeError) as raised:
             cenote.Tensor((1,), bad)
+        assert isinstance(raised.value, TypeError)
     assert cenote.Tensor((1,), "<f4").dtype == np.float32
     assert cenote.Tensor((1,), float).dtype == np.float64
     assert cenote.Tensor((1,), "F64").dtype == np.float64
+
+
+def test_no_dtype_is_the_default(pool):
+    for made in (cenote.Tensor(1, None), cenote.Tensor(1), pool.alloc(1, None), cenote.get_memory_pool().acquire(1, None)):
+        assert made.dtype == np.float32
 
 
 def test_shapes():
@@ -58,9 +64,19 @@ def test_shapes():
     assert cenote.Tensor(4).shape == (4,)
     assert cenote.Tensor(()).shape == ()
     assert cenote.Tensor([2, np.int64(3)]).shape == (2, 3)
-    for bad in ((0,), (2, -1), (1,) * 9, (2**62, 2**62), (2**63 - 1,)):
-        with pytest.raises((ValueError, MemoryError)):
+    for bad in ((0,), (2, -1), (1,) * 9, (2**62, 2**62), (2**63 - 1,), -1, 2**70, (-(2**70),), (10**5000,)):
+        with pytest.raises(cenote.Error) as raised:
             cenote.Tensor(bad)
+        assert isinstance(raised.value, (ValueError, MemoryError))
+    for iterable in (range(2, 4), iter([2, 3]), (n for n in (2, 3)), np.array([2, 3])):
+        assert cenote.Tensor(iterable).shape == (2, 3)
+
+    def broken():
+        yield 2
+        raise KeyError("mine")
+
+    with pytest.raises(KeyError):
+        cenote.Tensor(broken())
     for bad in ("12", (1.5,), None):
         with pytest.raises(TypeError):
             cenote.Tensor(bad)
@@ -154,6 +170,68 @@ def test_other_views(pool):
         tensor.T.reshape(24)
 
 
+def test_axes_count_from_either_end(pool):
+    tensor = pool.alloc((1, 2, 3), "int32")
+    tensor[...] = np.arange(6).reshape(1, 2, 3)
+    array = tensor.numpy()
+    for axis in (-1, -2, -3, 0, 1, 2, np.int8(1)):
+        assert tensor.flip(axis).tolist() == np.flip(array, int(axis)).tolist()
+    assert tensor.squeeze(-3).shape == tensor.squeeze(0).shape == tensor.squeeze().shape == (2, 3)
+    assert pool.alloc((1, 1)).squeeze().shape == ()
+    assert tensor.transpose(-1, 0, -2).tolist() == array.transpose(-1, 0, -2).tolist()
+    assert tensor.transpose([2, 1, 0]).shape == tensor.transpose(2, 1, 0).shape == (3, 2, 1)
+    for bad in (3, -4, 2**70):
+        for call in (tensor.flip, tensor.squeeze, lambda axis: tensor.transpose(0, 1, axis)):
+            with pytest.raises(cenote.OutOfRange, match=f"axis {bad}\\b"):
+                call(bad)
+    with pytest.raises(ValueError):
+        tensor.transpose(0, 0, -1)
+    with pytest.raises(TypeError):
+        tensor.flip(0.5)
+
+
+@pytest.mark.parametrize("shape", [(-1,), (3, -1), (-1, 2, 2), (2, -1, 3, 1), (12,), ()])
+def test_one_length_can_be_left_open(pool, shape):
+    tensor = pool.alloc((3, 4) if shape else (1,), "int32")
+    tensor[...] = np.arange(tensor.size).reshape(tensor.shape)
+    expected = tensor.numpy().reshape(shape)
+    for made in (tensor.reshape(shape), tensor.reshape(*shape), tensor.reshape(list(shape))):
+        assert made.tolist() == expected.tolist()
+
+
+@pytest.mark.parametrize("shape", [(-1, -1), (5, -1), (0, -1), (-2,), (2**62, 2**62, -1), (13,), (2**70, -1)])
+def test_shapes_that_elements_do_not_fit(pool, shape):
+    with pytest.raises(cenote.ArgumentError):
+        pool.alloc((3, 4)).reshape(shape)
+
+
+def test_a_tensor_of_one_element_is_a_number(pool):
+    one = pool.alloc((1, 1), "float32")
+    one.fill(2.5)
+    assert (int(one), float(one), complex(one), bool(one)) == (2, 2.5, 2.5 + 0j, True)
+    scalar = cenote.Tensor((), "uint8")
+    scalar.fill(3)
+    assert "abcdef"[scalar] == "d" and int(scalar) == 3 and not cenote.Tensor(())
+    for refused in (one.__index__, lambda: "abc"[pool.alloc((), "float32")], lambda: "abc"[pool.alloc((2,), "uint8")]):
+        with pytest.raises(TypeError):
+            refused()
+    several = pool.alloc((2,))
+    for number in (int, float, complex):
+        with pytest.raises(TypeError, match="one element"):
+            number(several)
+    with pytest.raises(ValueError, match="ambiguous"):
+        bool(several)
+    with pytest.raises(TypeError):
+        int(cenote.Tensor(1, "complex64"))
+
+
+def test_elements_are_looked_for_as_in_numpy(pool):
+    tensor = pool.alloc((2, 3), "int32")
+    tensor[...] = [[1, 2, 3], [4, 5, 6]]
+    assert 6 in tensor and 7 not in tensor and 2.0 in tensor and [1, 2, 3] in tensor
+    assert not tensor.lent
+
+
 def test_assignment_is_that_of_numpy(pool):
     tensor = pool.alloc((4, 4), "float32")
     tensor.fill(2)
@@ -188,6 +266,8 @@ def test_what_was_sent_cannot_be_written_by_anything(pool):
     ):
         with pytest.raises(ValueError):
             attempt()
+    with pytest.raises(cenote.ReadOnlyError, match=r"`copy\(\)`"):
+        tensor.fill(1)
     with pytest.raises(TypeError, match="read-only"):
         memoryview(tensor)[0, 0] = 1
     with pytest.raises((TypeError, BufferError)):

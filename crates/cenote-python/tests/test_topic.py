@@ -166,11 +166,11 @@ def test_a_topic_that_carries_something_else_is_an_error(topic, name):
     "options",
     [
         {"depth": 0}, {"depth": 1 << 20}, {"policy": "best"}, {"policy": "reject", "timeout": 1},
-        {"policy": "block", "timeout": -1}, {"size_mb": 1 << 60}, {"max_slots": 0},
+        {"policy": "block", "timeout": -1}, {"size_mb": 1 << 60}, {"max_slots": 0}, {"depth": -1}, {"history": -1}, {"size_mb": -1}, {"max_slots": 1 << 70},
     ],
 )
 def test_bad_options(name, options):
-    with pytest.raises(ValueError):
+    with pytest.raises(cenote.ArgumentError):
         cenote.Topic(name, cenote.Image, **options)
 
 
@@ -183,6 +183,12 @@ def test_bad_names_and_timeouts(topic):
             topic.recv(timeout=bad)
         with pytest.raises(ValueError):
             topic.wait_for_subscribers(1, timeout=bad)
+    with pytest.raises(cenote.ArgumentError):
+        topic.wait_for_subscribers(-1)
+    topic.send(an_image(seq=3))
+    assert topic.recv(timeout=float("inf")).seq == 3
+    topic.send(an_image(seq=4))
+    assert topic.recv(timeout=1e300).seq == 4
     assert cenote.Topic("/camera/rgb").name == "camera.rgb"
 
 
@@ -211,7 +217,7 @@ def test_a_slow_subscriber(name):
         assert topic.try_send(tensor) and topic.try_send(tensor) and not topic.try_send(tensor)
         with pytest.raises(cenote.Timeout, match="this very topic"):
             topic.send(tensor)
-        assert topic.recv() and topic.try_send(tensor)
+        assert topic.recv() is not None and topic.try_send(tensor)
         # Nothing is copied in vain.
         assert topic.stats()["copies"] == {"Heap": (3, 12)}
     with cenote.Topic(name, depth=1, policy="block", timeout=0.3, ignore_own=True) as topic:

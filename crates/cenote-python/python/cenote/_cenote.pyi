@@ -108,10 +108,16 @@ class Tensor:
     def copy(self) -> Tensor: ...
     def reshape(self, *shape: _Shape) -> Tensor: ...
     def transpose(self, *axes: _Shape) -> Tensor: ...
-    def squeeze(self, axis: int) -> Tensor: ...
-    def flip(self, axis: int) -> Tensor: ...
+    def squeeze(self, axis: SupportsIndex | None = None) -> Tensor: ...
+    def flip(self, axis: SupportsIndex) -> Tensor: ...
     def with_device(self, device: str) -> Tensor: ...
     def descriptor(self) -> bytes: ...
+    def __int__(self) -> int: ...
+    def __float__(self) -> float: ...
+    def __complex__(self) -> complex: ...
+    def __index__(self) -> int: ...
+    def __bool__(self) -> bool: ...
+    def __contains__(self, value: Any, /) -> bool: ...
     def __len__(self) -> int: ...
     def __getitem__(self, key: _Index, /) -> Tensor: ...
     def __setitem__(self, key: Any, value: npt.ArrayLike | Tensor, /) -> None: ...
@@ -137,13 +143,13 @@ class Image(Tensor):
     seq: int
     def __new__(
         cls,
-        width: int,
-        height: int,
+        width: SupportsIndex,
+        height: SupportsIndex,
         format: str = "rgb8",
         *,
         frame_id: str = "",
-        stamp_ns: int = 0,
-        seq: int = 0,
+        stamp_ns: SupportsIndex = 0,
+        seq: SupportsIndex = 0,
         pool: TensorPool | None = None,
     ) -> Self: ...
     @staticmethod
@@ -152,8 +158,8 @@ class Image(Tensor):
         format: str | None = None,
         *,
         frame_id: str = "",
-        stamp_ns: int = 0,
-        seq: int = 0,
+        stamp_ns: SupportsIndex = 0,
+        seq: SupportsIndex = 0,
     ) -> Image: ...
     @staticmethod
     def from_tensor(
@@ -161,8 +167,8 @@ class Image(Tensor):
         format: str | None = None,
         *,
         frame_id: str = "",
-        stamp_ns: int = 0,
-        seq: int = 0,
+        stamp_ns: SupportsIndex = 0,
+        seq: SupportsIndex = 0,
     ) -> Image: ...
     @staticmethod
     def from_descriptor(descriptor: bytes) -> Image: ...
@@ -176,8 +182,8 @@ class Image(Tensor):
     def step(self) -> int: ...
     @property
     def channels(self) -> int: ...
-    def roi(self, x: int, y: int, width: int, height: int) -> Image: ...
-    def pixel(self, x: int, y: int) -> tuple[float, ...]: ...
+    def roi(self, x: SupportsIndex, y: SupportsIndex, width: SupportsIndex, height: SupportsIndex) -> Image: ...
+    def pixel(self, x: SupportsIndex, y: SupportsIndex) -> tuple[float, ...]: ...
     def copy(self) -> Image: ...
     def to_png(self) -> bytes: ...
     def _repr_png_(self) -> bytes: ...
@@ -191,22 +197,22 @@ class PointCloud(Tensor):
     seq: int
     def __new__(
         cls,
-        points: int,
-        values: int = 3,
+        points: SupportsIndex,
+        values: SupportsIndex = 3,
         dtype: npt.DTypeLike = ...,
         *,
         fields: npt.DTypeLike | None = None,
         frame_id: str = "",
-        stamp_ns: int = 0,
-        seq: int = 0,
+        stamp_ns: SupportsIndex = 0,
+        seq: SupportsIndex = 0,
         pool: TensorPool | None = None,
     ) -> Self: ...
     @staticmethod
     def from_numpy(
-        array: npt.ArrayLike, *, frame_id: str = "", stamp_ns: int = 0, seq: int = 0
+        array: npt.ArrayLike, *, frame_id: str = "", stamp_ns: SupportsIndex = 0, seq: SupportsIndex = 0
     ) -> PointCloud: ...
     @staticmethod
-    def from_tensor(tensor: Tensor, *, frame_id: str = "", stamp_ns: int = 0, seq: int = 0) -> PointCloud: ...
+    def from_tensor(tensor: Tensor, *, frame_id: str = "", stamp_ns: SupportsIndex = 0, seq: SupportsIndex = 0) -> PointCloud: ...
     @staticmethod
     def from_descriptor(descriptor: bytes) -> PointCloud: ...
     @property
@@ -236,14 +242,14 @@ class DepthImage(Tensor):
     intrinsics: _Camera | None
     def __new__(
         cls,
-        height: int,
-        width: int,
+        height: SupportsIndex,
+        width: SupportsIndex,
         dtype: npt.DTypeLike = ...,
         *,
         intrinsics: _Camera | None = None,
         frame_id: str = "",
-        stamp_ns: int = 0,
-        seq: int = 0,
+        stamp_ns: SupportsIndex = 0,
+        seq: SupportsIndex = 0,
         pool: TensorPool | None = None,
     ) -> Self: ...
     @staticmethod
@@ -252,8 +258,8 @@ class DepthImage(Tensor):
         *,
         intrinsics: _Camera | None = None,
         frame_id: str = "",
-        stamp_ns: int = 0,
-        seq: int = 0,
+        stamp_ns: SupportsIndex = 0,
+        seq: SupportsIndex = 0,
     ) -> DepthImage: ...
     @staticmethod
     def from_tensor(
@@ -261,8 +267,8 @@ class DepthImage(Tensor):
         *,
         intrinsics: _Camera | None = None,
         frame_id: str = "",
-        stamp_ns: int = 0,
-        seq: int = 0,
+        stamp_ns: SupportsIndex = 0,
+        seq: SupportsIndex = 0,
     ) -> DepthImage: ...
     @staticmethod
     def from_descriptor(descriptor: bytes) -> DepthImage: ...
@@ -272,10 +278,10 @@ class DepthImage(Tensor):
     def height(self) -> int: ...
     @property
     def step(self) -> int: ...
-    def depth_at(self, x: int, y: int) -> float | None: ...
+    def depth_at(self, x: SupportsIndex, y: SupportsIndex) -> float | None: ...
     def stats(self) -> _DepthStats | None: ...
     def to_point_cloud(self) -> PointCloud: ...
-    def roi(self, x: int, y: int, width: int, height: int) -> DepthImage: ...
+    def roi(self, x: SupportsIndex, y: SupportsIndex, width: SupportsIndex, height: SupportsIndex) -> DepthImage: ...
     def copy(self) -> DepthImage: ...
     @staticmethod
     def _unpickle(  # type: ignore[override]
@@ -298,13 +304,13 @@ class Topic(Generic[_Message]):
         name: str,
         type: None = None,
         *,
-        depth: int = 16,
+        depth: SupportsIndex = 16,
         policy: _Policy = "keep_last",
         timeout: float | None = None,
-        history: int = 0,
+        history: SupportsIndex = 0,
         ignore_own: bool = False,
-        size_mb: int = 1024,
-        max_slots: int = 1024,
+        size_mb: SupportsIndex = 1024,
+        max_slots: SupportsIndex = 1024,
     ) -> Topic[Tensor]: ...
     @overload
     def __new__(
@@ -312,13 +318,13 @@ class Topic(Generic[_Message]):
         name: str,
         type: type[_Message],
         *,
-        depth: int = 16,
+        depth: SupportsIndex = 16,
         policy: _Policy = "keep_last",
         timeout: float | None = None,
-        history: int = 0,
+        history: SupportsIndex = 0,
         ignore_own: bool = False,
-        size_mb: int = 1024,
-        max_slots: int = 1024,
+        size_mb: SupportsIndex = 1024,
+        max_slots: SupportsIndex = 1024,
     ) -> Topic[_Message]: ...
     @property
     def name(self) -> str: ...
@@ -335,10 +341,10 @@ class Topic(Generic[_Message]):
     def _dup(self) -> int: ...
     def advertise(self) -> None: ...
     def subscribe(self) -> None: ...
-    def wait_for_subscribers(self, count: int = 1, timeout: float | None = None) -> int: ...
+    def wait_for_subscribers(self, count: SupportsIndex = 1, timeout: float | None = None) -> int: ...
     def stats(self) -> _TopicStats: ...
     def alloc_tensor(self, shape: _Shape, dtype: npt.DTypeLike = ...) -> Tensor: ...
-    def image(self, width: int, height: int, format: str = "rgb8") -> Image: ...
+    def image(self, width: SupportsIndex, height: SupportsIndex, format: str = "rgb8") -> Image: ...
     def close(self) -> None: ...
     @classmethod
     def __class_getitem__(cls, item: Any, /) -> GenericAlias: ...
@@ -358,21 +364,21 @@ class Topic(Generic[_Message]):
 class TensorPool:
     def __new__(
         cls,
-        pool_id: int | str = ...,
-        size_mb: int = 1024,
-        max_slots: int = 1024,
+        pool_id: SupportsIndex | str = ...,
+        size_mb: SupportsIndex = 1024,
+        max_slots: SupportsIndex = 1024,
         *,
-        slot_alignment: int = 64,
-        growth_mb: int = 0,
+        slot_alignment: SupportsIndex = 64,
+        growth_mb: SupportsIndex = 0,
         prefault: bool = False,
         mlock: bool = False,
         huge_pages: bool = False,
         scrub: bool = False,
-        group: int | None = None,
-        max_leases: int = 0,
+        group: SupportsIndex | None = None,
+        max_leases: SupportsIndex = 0,
     ) -> Self: ...
     @staticmethod
-    def open(pool_id: int | str = ...) -> TensorPool: ...
+    def open(pool_id: SupportsIndex | str = ...) -> TensorPool: ...
     def alloc(self, shape: _Shape, dtype: npt.DTypeLike = ..., *, timeout: float | None = None) -> Tensor: ...
     def stage(self, array: npt.ArrayLike | Tensor) -> Tensor: ...
     def stats(self) -> _PoolStats: ...
@@ -399,10 +405,10 @@ class TensorPool:
 class MemoryPool:
     def __new__(
         cls,
-        max_pool_size: int = 100,
-        max_buffer_size: int = ...,
+        max_pool_size: SupportsIndex = 100,
+        max_buffer_size: SupportsIndex = ...,
         *,
-        max_retained_bytes: int | None = None,
+        max_retained_bytes: SupportsIndex | None = None,
     ) -> Self: ...
     def acquire(self, shape: _Shape, dtype: npt.DTypeLike = ..., *, pinned: bool = False) -> UnifiedBuffer: ...
     def release(self, buffer: UnifiedBuffer) -> None: ...
