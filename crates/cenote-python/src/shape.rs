@@ -67,7 +67,7 @@ pub(crate) fn completed(given: &[Bound<'_, PyAny>], len: usize) -> Result<Vec<us
     }
     if let Some(at) = first {
         let others = shape.iter().try_fold(1_usize, |all, &dim| all.checked_mul(dim));
-        let left = others.filter(|&others| others != 0 && len % others == 0);
+        let left = others.filter(|&others| others != 0 && len.is_multiple_of(others));
         let uneven = || bad_argument(format!("{len} elements do not divide by the other lengths"));
         shape[at] = len / left.ok_or_else(uneven)?;
     }

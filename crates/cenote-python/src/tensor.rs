@@ -484,7 +484,10 @@ fn spread<'py>(given: &Bound<'py, PyTuple>) -> Result<Vec<Bound<'py, PyAny>>> {
     let mut numbers = Vec::new();
     let one = (given.len() == 1).then(|| given.get_item(0)).transpose()?;
     match one.filter(|one| !number::is_whole(one)) {
-        Some(one) => call::for_each(&one, |number| Ok::<_, PyErr>(numbers.push(number)))?,
+        Some(one) => call::for_each(&one, |number| {
+            numbers.push(number);
+            Ok::<_, PyErr>(())
+        })?,
         None => numbers.extend(given.iter()),
     }
     Ok(numbers)
