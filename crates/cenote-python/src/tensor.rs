@@ -212,7 +212,7 @@ impl Tensor {
     }
 
     /// A jax array: over the same memory once that cannot change any more (it was sent, or received),
-    /// and a copy before, because jax relies on that. `copy=False` makes that an error, `copy=True`
+    /// and else a copy, because jax relies on that. `copy=False` makes that an error, `copy=True`
     /// always copies. (jax copies by itself what is not aligned as it likes.)
     #[pyo3(signature = (*, copy=None))]
     fn jax<'py>(&self, py: Python<'py>, copy: Option<bool>) -> Result<Bound<'py, PyAny>> {
