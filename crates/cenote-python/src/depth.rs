@@ -78,7 +78,9 @@ impl DepthImage {
     ) -> Result<PyClassInitializer<DepthImage>> {
         let header = header(frame_id, stamp_ns, seq)?;
         let mut depth = match pool {
-            Some(pool) => cenote::DepthImage::new_in(&pool.get().get()?, height, width, dtype.0)?,
+            Some(pool) => pool
+                .get()
+                .alloc_with(py, |pool| cenote::DepthImage::new_in(pool, height, width, dtype.0))?,
             None => py.detach(|| cenote::DepthImage::new(height, width, dtype.0))?,
         };
         depth.set_header(header);

@@ -14,6 +14,7 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyCapsuleMethods, PyDict};
 
+use crate::apart;
 use crate::call;
 use crate::error::{Result, bad_argument, raise};
 use crate::export::{Export, Wanted};
@@ -171,7 +172,7 @@ pub(crate) fn export<'py>(
     }
     let copied = request.copy == Some(true);
     let versioned = request.max_version.is_some_and(|(major, _)| major >= 1);
-    let copy = if copied { Some(tensor.to_memory(TensorMemory::Mem)?) } else { None };
+    let copy = copied.then(|| copy_of(py, tensor)).transpose()?;
     let tensor = copy.as_ref().unwrap_or(tensor);
     let wanted = if request.trusted { Wanted::Read } else { Wanted::Either };
     let export = Export::new(tensor, wanted)?;
@@ -187,6 +188,11 @@ pub(crate) fn export<'py>(
             Err(PyBufferError::new_err(message).into())
         }
     }
+}
+
+/// A copy of this process's own.
+fn copy_of(py: Python<'_>, tensor: &Tensor) -> Result<Tensor> {
+    Ok(apart::if_large(py, tensor.nbytes(), || tensor.to_memory(TensorMemory::Mem))?)
 }
 
 /// Whether we are called by a library that takes read-only memory and lets it be written, as torch
@@ -302,7 +308,7 @@ pub(crate) fn import(producer: &Bound<'_, PyAny>, copy: Option<bool>) -> Result<
         // A producer from before 2023 takes no such arguments, and does not copy.
         Err(error) if error.is_instance_of::<PyTypeError>(py) => {
             let tensor = consume(call::method(producer, "__dlpack__", ())?)?;
-            Ok(if copy == Some(true) { tensor.to_memory(TensorMemory::Mem)? } else { tensor })
+            if copy == Some(true) { copy_of(py, &tensor) } else { Ok(tensor) }
         }
         capsule => consume(capsule?),
     }

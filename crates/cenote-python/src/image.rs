@@ -57,7 +57,9 @@ impl Image {
     ) -> Result<PyClassInitializer<Image>> {
         let (format, header) = (format.parse()?, header(frame_id, stamp_ns, seq)?);
         let mut image = match pool {
-            Some(pool) => cenote::Image::new_in(&pool.get().get()?, width, height, format)?,
+            Some(pool) => pool
+                .get()
+                .alloc_with(py, |pool| cenote::Image::new_in(pool, width, height, format))?,
             None => py.detach(|| cenote::Image::new(width, height, format))?,
         };
         image.set_header(header);

@@ -2,7 +2,7 @@
 //! around it.
 //!
 //! ```text
-//!   wording  →  error  →  call, copies, number, dtype, shape, timeout, index  →  export  →  buffer_protocol, dlpack, array
+//!   wording  →  error  →  apart, call, copies, number, dtype, shape, timeout, index  →  export  →  buffer_protocol, dlpack, array
 //!     →  library  →  tensor  →  transit  →  pool  →  domain  →  image, cloud, depth  →  departure, carrier  →  topic
 //!     →  tensor  →  unified_buffer  →  memory_pool
 //! ```
@@ -11,6 +11,7 @@
 //! has it counted while it may be written.
 #![allow(clippy::needless_pass_by_value, reason = "arguments from Python are values")]
 
+mod apart;
 mod array;
 mod buffer_protocol;
 mod call;

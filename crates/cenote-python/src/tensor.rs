@@ -14,11 +14,11 @@ use pyo3::types::{PyBytes, PyComplex, PyDict, PyFloat, PyInt, PyTuple, PyType};
 use crate::array::{self, array};
 use crate::dlpack::{self, Request};
 use crate::dtype::{self, DTypeArg};
-use crate::error::{Result, bad_argument};
+use crate::error::{Raised, Result, bad_argument};
 use crate::export::{self, Export, Wanted};
 use crate::number::{self, axis as axis_of};
 use crate::shape::{self, ShapeArg};
-use crate::{buffer_protocol, call, index, library};
+use crate::{apart, buffer_protocol, call, index, library};
 
 /// An array of elements of one type, in memory that other processes can see.
 ///
@@ -221,15 +221,11 @@ impl Tensor {
 
     /// The elements in row-major order, copied.
     fn tobytes<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyBytes>> {
-        let map = self.0.map()?;
-        Ok(PyBytes::new_with(py, self.0.nbytes(), |mut bytes| {
-            for run in map.runs() {
-                let (here, rest) = bytes.split_at_mut(run.len());
-                here.copy_from_slice(run);
-                bytes = rest;
-            }
+        let copy = |bytes: &mut [u8]| {
+            apart::if_large(py, bytes.len(), || copy_out(&self.0, bytes)).map_err(Raised::from)?;
             Ok(())
-        })?)
+        };
+        Ok(PyBytes::new_with(py, self.0.nbytes(), copy)?)
     }
 
     /// The elements as Python numbers, in lists of lists.
@@ -478,6 +474,16 @@ impl Tensor {
 
 /// The arguments of `_unpickle`.
 type Pickled<'py> = (Bound<'py, PyUntypedArray>, String, Option<String>);
+
+/// The elements in row-major order.
+fn copy_out(tensor: &cenote::Tensor, mut bytes: &mut [u8]) -> cenote::Result<()> {
+    for run in tensor.map()?.runs() {
+        let (here, rest) = bytes.split_at_mut(run.len());
+        here.copy_from_slice(run);
+        bytes = rest;
+    }
+    Ok(())
+}
 
 /// Numbers given one by one, or as one sequence.
 fn spread<'py>(given: &Bound<'py, PyTuple>) -> Result<Vec<Bound<'py, PyAny>>> {

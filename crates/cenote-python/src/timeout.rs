@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 use crate::error::{Result, bad_argument};
 
 /// How long Ctrl-C has to wait, at most.
-const SLICE: Duration = Duration::from_millis(100);
+pub(crate) const SLICE: Duration = Duration::from_millis(100);
 
 /// Seconds, as Python counts them.
 pub(crate) fn duration(seconds: f64) -> Result<Duration> {

@@ -143,10 +143,13 @@ fn described<T: Domain>(what: &T) -> cenote::Result<(TensorDescriptor, cenote::T
 }
 
 /// Holds something until it has arrived. Its descriptor, and where to say so: address and token.
-pub(crate) fn depart<T: Domain>(what: &T) -> Result<(TensorDescriptor, Vec<u8>, Token)> {
+pub(crate) fn depart<T: Domain + Sync>(
+    py: Python<'_>,
+    what: &T,
+) -> Result<(TensorDescriptor, Vec<u8>, Token)> {
     let failed = |error: io::Error| raise("OsError", error.to_string(), error.raw_os_error());
     let outbox = Outbox::get().map_err(failed)?;
-    let (descriptor, tensor) = described(what)?;
+    let (descriptor, tensor) = py.detach(|| described(what))?;
     let token = outbox.hold(&descriptor, tensor);
     Ok((descriptor, outbox.address.clone(), token))
 }

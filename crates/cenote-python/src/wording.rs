@@ -1,11 +1,12 @@
 //! What the core says, in the words of Python.
 
 /// Names of Rust, and what does the same here.
-const WORDS: [(&str, &str); 9] = [
+const WORDS: [(&str, &str); 10] = [
     ("`make_mut` copies it into memory of its own", "`copy()` makes one that can be"),
     ("configuration: pool_size:", "configuration: size_mb:"),
     ("configuration: growth:", "configuration: growth_mb:"),
     ("`pool_size`", "`size_mb`"),
+    ("alloc_timeout is for", "alloc is for"),
     ("call `set_format` first", "give it one with `Image.from_tensor(tensor, format)`"),
     ("(`set_intrinsics`)", "(`depth.intrinsics = (fx, fy, cx, cy)`)"),
     ("`to_contiguous`", "`copy()`"),

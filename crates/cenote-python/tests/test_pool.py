@@ -1,3 +1,5 @@
+import threading
+
 import cenote
 import numpy as np
 import pytest
@@ -39,9 +41,17 @@ def test_a_full_pool_says_who_holds_it(name):
         held = [pool.alloc((4,)) for _ in range(2)]
         with pytest.raises(cenote.PoolFull, match="holds 2"):
             pool.alloc((4,))
+        assert pool.stats()["failures"] == 1
+        # One failure, however long it takes.
+        with pytest.raises(cenote.PoolFull, match="holds 2"):
+            pool.alloc((4,), timeout=0.4)
+        assert pool.stats()["failures"] == 2
         with pytest.raises(MemoryError):
-            pool.alloc((4,), timeout=0.01)
+            pool.alloc((4,), timeout=0)
         assert pool.holders()[0]["slots"] == 2
+        threading.Timer(0.2, held.pop).start()
+        pool.alloc((4,), timeout=60)
+        assert pool.stats()["failures"] == 3
         del held
         pool.alloc((4,))
 
