@@ -30,5 +30,5 @@ pub(crate) fn _depart<'py>(what: &Bound<'py, PyAny>) -> Result<Departed<'py>> {
         return Err(PyTypeError::new_err("only tensors, and what is made of them").into());
     };
     let bytes = |bytes: &[u8]| PyBytes::new(what.py(), bytes);
-    Ok((bytes(descriptor.as_bytes()), bytes(&address), bytes(&token)))
+    Ok((bytes(descriptor.as_bytes()), bytes(address.as_bytes()), bytes(&token)))
 }

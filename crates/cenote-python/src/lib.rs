@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!   wording  →  error  →  apart, call, copies, number, dtype, shape, timeout, index  →  export  →  buffer_protocol, dlpack, array
-//!     →  library  →  tensor  →  transit  →  pool  →  domain  →  image, cloud, depth  →  departure, carrier  →  topic
+//!     →  library  →  tensor, door  →  transit  →  pool  →  domain  →  image, cloud, depth  →  departure, carrier  →  topic
 //!     →  tensor  →  unified_buffer  →  memory_pool
 //! ```
 //!
@@ -22,6 +22,7 @@ mod departure;
 mod depth;
 mod dlpack;
 mod domain;
+mod door;
 mod dtype;
 mod error;
 mod export;
@@ -64,7 +65,7 @@ mod _cenote {
     #[pymodule_export]
     use crate::topic::Topic;
     #[pymodule_export]
-    use crate::transit::{_arrived, _linger, in_transit};
+    use crate::transit::{_arrived, _failed, _forked, _linger, in_transit, recall};
     #[pymodule_export]
     use crate::unified_buffer::UnifiedBuffer;
 
