@@ -34,13 +34,13 @@ impl Buffer {
     }
 
     /// # Safety
-    /// As Python calls it.
+    /// `view` is null or can be written, as Python promises.
     unsafe fn __getbuffer__(
         slf: Bound<'_, Self>,
         view: *mut ffi::Py_buffer,
         flags: c_int,
     ) -> PyResult<()> {
-        // SAFETY: Python gives a view to fill in.
+        // SAFETY: the caller's promise.
         unsafe { fill(slf, view, flags) }
     }
 }

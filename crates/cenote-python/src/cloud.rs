@@ -225,7 +225,7 @@ impl PointCloud {
     }
 
     /// # Safety
-    /// As Python calls it.
+    /// `view` is null or can be written, as Python promises.
     unsafe fn __getbuffer__(
         slf: &Bound<'_, Self>,
         view: *mut ffi::Py_buffer,
@@ -234,7 +234,7 @@ impl PointCloud {
         if !slf.get().is_plain() {
             return Err(PyBufferError::new_err("points that only `numpy()` knows"));
         }
-        // SAFETY: Python gives a view to fill in.
+        // SAFETY: the caller's promise.
         unsafe { Tensor::__getbuffer__(slf.as_super(), view, flags) }
     }
 

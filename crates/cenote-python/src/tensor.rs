@@ -344,9 +344,9 @@ impl Tensor {
 
     fn __iter__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         slf.get().__len__()?;
-        // SAFETY: it is a sequence; a new reference comes back, or null with an exception set.
+        // SAFETY: an object that has `__getitem__`, borrowed for longer than the call.
         let made = unsafe { ffi::PySeqIter_New(slf.as_ptr()) };
-        // SAFETY: as said.
+        // SAFETY: a new reference comes back, or null with an exception set.
         unsafe { Bound::from_owned_ptr_or_err(slf.py(), made) }
     }
 
@@ -437,13 +437,13 @@ impl Tensor {
     }
 
     /// # Safety
-    /// As Python calls it.
+    /// `view` is null or can be written, as Python promises.
     pub(crate) unsafe fn __getbuffer__(
         slf: &Bound<'_, Self>,
         view: *mut ffi::Py_buffer,
         flags: c_int,
     ) -> PyResult<()> {
-        // SAFETY: Python gives a view to fill in.
+        // SAFETY: the caller's promise.
         unsafe { buffer_protocol::get(slf.py(), &slf.get().0, view, flags) }
     }
 
