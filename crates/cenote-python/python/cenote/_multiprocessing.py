@@ -71,7 +71,7 @@ def register(*classes: type[Any]) -> None:
 
 
 register(Tensor, Image, PointCloud, DepthImage)
-ForkingPickler.dump = _dump  # type: ignore[method-assign]
+setattr(ForkingPickler, "dump", _dump)
 
 # In a child that was spawned, and in one that will be forked.
 _linger_at_exit()
