@@ -179,7 +179,23 @@ def test_the_end_of_the_interpreter_while_threads_wait():
             tensor[...] = 1
             tensor.descriptor()
             tensor.numpy().sum()
-    for target in (wait, wait, work, work):
+    class Length:
+        def __index__(self):
+            return sum(1 for _ in range(50))
+    class Lengths:
+        def __iter__(self):
+            yield from (Length(), Length())
+    class Kind:
+        @property
+        def dtype(self):
+            return np.dtype(("float32", "uint8")[sum(range(3)) % 2])
+    def ask():
+        while True:
+            tensor = cenote.Tensor(Lengths(), Kind())
+            tensor.reshape(Length(), -1)[Length().__index__() - 1]
+            cenote.Image(Length(), Length(), "grey")
+            cenote.Tensor.from_dlpack(tensor.copy())
+    for target in (wait, wait, work, work, ask, ask):
         threading.Thread(target=target, daemon=True).start()
     time.sleep(0.3)
     """)
@@ -421,4 +437,26 @@ def test_the_interpreter_ends_while_threads_wait_and_send():
     last = other.recv(timeout=30).numpy()
     atexit.register(lambda: topic.send(cenote.Image(4, 4)))
     time.sleep(0.2)
+    """)
+
+
+def test_a_child_never_waits_for_a_buffer_that_was_in_use_when_it_was_forked():
+    scene("""
+    buffer = cenote.MemoryPool().acquire(32 << 20, "uint8")
+    buffer.zeros()
+    def work():
+        while True:
+            buffer.host[0] = 1
+            buffer.synchronize()
+    threading.Thread(target=work, daemon=True).start()
+    for _ in range(20):
+        child = os.fork()
+        if child == 0:
+            signal.alarm(100)
+            try:
+                buffer.state, buffer.shape, repr(buffer)
+            except cenote.Forked:
+                pass
+            os._exit(0)
+        assert os.waitpid(child, 0)[1] == 0
     """)
