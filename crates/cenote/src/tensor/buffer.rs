@@ -1,9 +1,10 @@
 //! The buffer behind tensors: storage, its identity, and whether it has left this process.
 
-use std::ops::Deref;
 #[cfg(target_os = "linux")]
 use std::sync::atomic::AtomicBool;
-use std::sync::atomic::{AtomicU64, Ordering, fence};
+#[cfg(target_os = "linux")]
+use std::sync::atomic::fence;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
 use crate::error::NotWritable;
@@ -17,8 +18,6 @@ use crate::memory::storage::{Protection, Storage};
 use crate::os::dmabuf::DmaBuf;
 #[cfg(target_os = "linux")]
 use crate::os::fork;
-#[cfg(target_os = "linux")]
-use crate::pool::owner::Owner;
 #[cfg(target_os = "linux")]
 use crate::region::Map;
 #[cfg(target_os = "linux")]
@@ -51,10 +50,10 @@ pub struct Buffer {
     epoch: u64,
 }
 
-impl Handle {
+impl Buffer {
     /// A buffer of its own.
-    pub(crate) fn new(storage: Storage, selection: Selection) -> Handle {
-        Handle(Some(Arc::new(Buffer {
+    pub(super) fn new(storage: Storage, selection: Selection) -> Buffer {
+        Buffer {
             storage,
             identity: BufferIdentity::new(),
             selection,
@@ -67,26 +66,17 @@ impl Handle {
             at_home: AtomicBool::new(false),
             #[cfg(target_os = "linux")]
             epoch: fork::epoch(),
-        })))
+        }
     }
 
     /// A buffer that goes back to a pool when the last handle is gone.
     #[cfg(target_os = "linux")]
-    pub(crate) fn pooled(storage: Storage, selection: Selection, home: Home) -> Handle {
-        Handle(Some(Arc::new(Buffer {
-            storage,
-            identity: BufferIdentity::new(),
-            selection,
-            sharing: Sharing::default(),
-            home: Some(home),
-            given_away: AtomicBool::new(false),
-            at_home: AtomicBool::new(false),
-            epoch: fork::epoch(),
-        })))
+    pub(super) fn pooled(storage: Storage, selection: Selection, home: Home) -> Buffer {
+        let mut buffer = Buffer::new(storage, selection);
+        buffer.home = Some(home);
+        buffer
     }
-}
 
-impl Buffer {
     pub(crate) fn storage(&self) -> &Storage {
         &self.storage
     }
@@ -263,6 +253,40 @@ impl Buffer {
     }
 }
 
+impl Buffer {
+    /// Why nobody may write the bytes, however many handles there are.
+    #[inline]
+    pub(super) fn not_writable(&self) -> Option<NotWritable> {
+        if !self.storage.region.is_writable() {
+            Some(self.storage.foreign())
+        } else if self.sharing.is_published() {
+            Some(NotWritable::Published)
+        } else {
+            self.is_parents().then_some(NotWritable::Forked)
+        }
+    }
+
+    #[inline]
+    pub(super) fn storage_mut(&mut self) -> &mut Storage {
+        &mut self.storage
+    }
+
+    /// Makes a buffer, which nobody else has, one that its pool has.
+    #[cfg(target_os = "linux")]
+    #[inline]
+    pub(super) fn come_home(mut buffer: Arc<Buffer>) -> Arc<Buffer> {
+        // Pairs with the Release by which the other handles were dropped.
+        fence(Ordering::Acquire);
+        buffer.at_home.store(true, Ordering::Relaxed);
+        if buffer.identity.is_watched()
+            && let Some(buffer) = Arc::get_mut(&mut buffer)
+        {
+            buffer.identity.end();
+        }
+        buffer
+    }
+}
+
 #[cfg(target_os = "linux")]
 impl Drop for Buffer {
     fn drop(&mut self) {
@@ -271,119 +295,6 @@ impl Drop for Buffer {
             home.give_back(self.must_retire());
         }
     }
-}
-
-/// A counted reference to a buffer.
-///
-/// The last one of a pooled buffer gives it back to its pool whole, so that the next allocation
-/// need not make a new one.
-#[derive(Debug, Clone)]
-pub struct Handle(
-    /// Always there, until dropped.
-    Option<Arc<Buffer>>,
-);
-
-impl Handle {
-    /// Wraps a buffer that came back from its pool.
-    #[cfg(target_os = "linux")]
-    pub(crate) fn of(buffer: Arc<Buffer>) -> Handle {
-        Handle(Some(buffer))
-    }
-
-    fn arc(&self) -> &Arc<Buffer> {
-        match &self.0 {
-            Some(buffer) => buffer,
-            None => unreachable!("taken only by drop"),
-        }
-    }
-
-    /// The buffer itself, to be retired, if this was the last handle of one that `owner` allocated and that
-    /// was published.
-    #[cfg(target_os = "linux")]
-    #[inline]
-    pub(crate) fn last_of(mut self, owner: &Arc<Owner<Buffer>>) -> Option<Arc<Buffer>> {
-        let ours = self.home.as_ref().is_some_and(|home| home.is_allocated_by(owner));
-        if !ours || Arc::strong_count(self.arc()) > 1 || !self.is_published() {
-            return None;
-        }
-        self.0.take().map(come_home)
-    }
-
-    #[cfg(target_os = "linux")]
-    pub(crate) fn same_buffer(&self, other: &Handle) -> bool {
-        Arc::ptr_eq(self.arc(), other.arc())
-    }
-
-    /// The storage for writing, if nobody else could be looking at its bytes.
-    #[allow(
-        unsafe_code,
-        reason = "`Arc::get_mut` without the exchange that weak references would need"
-    )]
-    #[inline]
-    pub(crate) fn storage_mut(&mut self) -> Result<&mut Storage, NotWritable> {
-        if let Some(reason) = self.not_writable() {
-            return Err(reason);
-        }
-        // Pairs with the Release by which the other handles were dropped.
-        fence(Ordering::Acquire);
-        // SAFETY: this is the only handle, and we have it alone: a count of one was found under `&mut`. Nobody
-        // else can make it two, for there are no weak references.
-        Ok(unsafe { &mut (*Arc::as_ptr(self.arc()).cast_mut()).storage })
-    }
-
-    /// Why [`Handle::storage_mut`] would refuse now, as far as can be told without `&mut`.
-    pub(crate) fn not_writable(&self) -> Option<NotWritable> {
-        let buffer = self.arc();
-        if !buffer.storage.region.is_writable() {
-            Some(buffer.storage.foreign())
-        } else if buffer.sharing.is_published() {
-            Some(NotWritable::Published)
-        } else if buffer.is_parents() {
-            Some(NotWritable::Forked)
-        } else {
-            (Arc::strong_count(buffer) > 1).then_some(NotWritable::Shared)
-        }
-    }
-}
-
-impl Deref for Handle {
-    type Target = Buffer;
-
-    fn deref(&self) -> &Buffer {
-        self.arc()
-    }
-}
-
-#[cfg(target_os = "linux")]
-impl Drop for Handle {
-    #[inline]
-    fn drop(&mut self) {
-        let Some(buffer) = self.0.take() else { return };
-        // With a count of one nobody else can make it two, for there are no weak references.
-        if Arc::strong_count(&buffer) == 1 && buffer.home.is_some() {
-            go_home(buffer);
-        }
-    }
-}
-
-/// Gives a pooled buffer back whole, which nobody else has.
-#[cfg(target_os = "linux")]
-fn go_home(buffer: Arc<Buffer>) {
-    Home::recycle(come_home(buffer));
-}
-
-/// Makes a buffer, which nobody else has, one that its pool has.
-#[cfg(target_os = "linux")]
-fn come_home(mut buffer: Arc<Buffer>) -> Arc<Buffer> {
-    // Pairs with the Release by which the other handles were dropped.
-    fence(Ordering::Acquire);
-    buffer.at_home.store(true, Ordering::Relaxed);
-    if buffer.identity.is_watched()
-        && let Some(buffer) = Arc::get_mut(&mut buffer)
-    {
-        buffer.identity.end();
-    }
-    buffer
 }
 
 /// Tells buffers apart: a key for caches of whatever was made from a buffer.

@@ -13,7 +13,7 @@ use crate::memory::storage::{Protection, Storage};
 use crate::os::dmabuf::DmaBuf;
 use crate::region::{Access, Kept, Map, Region};
 use crate::tensor::Tensor;
-use crate::tensor::buffer::Handle;
+use crate::tensor::handle::Handle;
 use crate::tensor::image::image_layout;
 
 impl Tensor {

@@ -14,7 +14,8 @@ use crate::pool::hot::Hot;
 use crate::pool::owner::{Owner, Spared};
 use crate::pool::state::Granted;
 use crate::region::{Access, Map, Region};
-use crate::tensor::buffer::{Buffer, Handle};
+use crate::tensor::buffer::Buffer;
+use crate::tensor::handle::Handle;
 
 /// What a pool keeps for a slot between two uses.
 pub(crate) type Spare = Arc<Buffer>;

@@ -22,7 +22,7 @@ use crate::pool::attach;
 use crate::pool::files;
 use crate::pool::place::{Entry, Place};
 use crate::tensor::Tensor;
-use crate::tensor::buffer::Handle;
+use crate::tensor::handle::Handle;
 use crate::tensor::mould::Mould;
 use crate::tensor::packed::Packed;
 use crate::tensor::pool::{self, Known};
@@ -192,9 +192,8 @@ impl Observer {
             Err(Error::Stale { .. } | Error::NoSuchPool { .. }) => return Ok(None),
             leased => leased?,
         };
-        let mut tensor = None;
-        mould.cast(buffer, &mut tensor)?;
-        tensor.map(|tensor| Content::of(tensor, &packed)).transpose()
+        mould.fit(&buffer)?;
+        Content::of(mould.cast(buffer), &packed).map(Some)
     }
 
     /// Looks who came, and forgets who went without leaving anything unseen.
