@@ -22,23 +22,47 @@ const WAIT: Duration = Duration::from_millis(50);
 
 pub(crate) fn run(parent: &Parent) -> Outcome {
     let topic: Topic<Image> = Topic::new("demo.rgb")?;
-    let mut held: VecDeque<Image> = VecDeque::new();
-    let mut reporter = Reporter::new();
+    let mut slow = Slow { held: VecDeque::new(), reporter: Reporter::new() };
     while parent.wants_more() {
         if let Some(image) = topic.recv_timeout(WAIT)? {
-            reporter.received(image.stamp_ns(), image.tensor().nbytes());
-            held.push_back(image);
+            slow.take(image)?;
             thread::sleep(THINKS);
         }
-        if held.len() > HOLDS
-            && let Some(oldest) = held.pop_front()
-        {
-            // It was held while the camera sent many others, and may have died.
-            let whole = pattern::is_whole(&oldest, oldest.seq())?;
-            reporter.report.corrupt += u64::from(!whole);
-        }
-        reporter.report.missed = topic.missed();
-        reporter.tell_if_due(parent)?;
+        slow.reporter.report.missed = topic.missed();
+        slow.reporter.tell_if_due(parent)?;
     }
-    reporter.tell(parent)
+    // The camera has ended: what is left is the last, and no time to think.
+    while let Some(image) = topic.recv() {
+        slow.take(image)?;
+    }
+    while let Some(image) = slow.held.pop_front() {
+        slow.let_go(&image)?;
+    }
+    slow.reporter.report.missed = topic.missed();
+    slow.reporter.tell(parent)
+}
+
+struct Slow {
+    held: VecDeque<Image>,
+    reporter: Reporter,
+}
+
+impl Slow {
+    fn take(&mut self, image: Image) -> Outcome {
+        self.reporter.received(image.stamp_ns(), image.tensor().nbytes());
+        self.held.push_back(image);
+        if self.held.len() > HOLDS
+            && let Some(oldest) = self.held.pop_front()
+        {
+            self.let_go(&oldest)?;
+        }
+        Ok(())
+    }
+
+    /// It was held while the camera sent many others, and may have died.
+    fn let_go(&mut self, image: &Image) -> Outcome {
+        let whole = pattern::is_whole(image, image.seq())?;
+        self.reporter.report.corrupt.rgb += u64::from(!whole);
+        Ok(())
+    }
 }

@@ -10,6 +10,7 @@ use serde_json::Value;
 use crate::failure::{Failure, Outcome};
 use crate::files::values;
 use crate::output::{Output, Page, Report};
+use crate::topic::watching::Presence;
 use crate::topic::{self, watching};
 
 /// How long to sleep between two looks.
@@ -41,10 +42,12 @@ impl Args {
     pub(crate) fn run(&self, output: &Output) -> Outcome {
         let name = topic::find(&self.topic)?.name;
         let mut observer = Observer::new(&name)?;
+        let mut presence = Presence::new(&name);
         let mut left = self.count;
         let mut last = Instant::now();
         while left != Some(0) {
             let Some(seen) = observer.look()? else {
+                presence.note(observer.publishers());
                 self.check_patience(&name, last)?;
                 thread::sleep(NAP);
                 continue;
@@ -135,7 +138,7 @@ impl Report for Echo {
             line += &format!(", seq {seq}, stamp {stamp}");
         }
         if let Some(frame) = self.frame_id.as_ref().filter(|frame| !frame.is_empty()) {
-            line += &format!(", frame {}", frame.replace(char::is_control, "?"));
+            line += &format!(", frame {frame}");
         }
         page.line(line);
         if let Some(values) = &self.values {

@@ -180,9 +180,10 @@ impl Place {
         fs::openat(&self.dir, ".", flags, Mode::empty())
     }
 
-    /// Every entry there is, of the living and the dead.
+    /// Every entry there is, of the living and the dead. In a topic's directory all have its name.
     pub(crate) fn entries(&self) -> Result<Vec<Entry>> {
-        Ok(self.file_names()?.iter().filter_map(|name| Entry::parse(name)).collect())
+        let fits = |entry: &Entry| !self.is_of_topic() || entry.name == self.directory.name();
+        Ok(self.file_names()?.iter().filter_map(|name| Entry::parse(name)).filter(fits).collect())
     }
 
     /// The directories in it whose names can be, hidden ones aside.
