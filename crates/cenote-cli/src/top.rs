@@ -14,7 +14,7 @@ use crate::output::{Output, Page, Report, Table};
 use crate::percentile::Percentiles;
 use crate::pool::{PoolLine, pool_table};
 use crate::screen::{Screen, Section};
-use crate::topic::watching;
+use crate::topic::{show_type, watching};
 use crate::unit;
 
 /// How often topics are looked at, and keys.
@@ -201,7 +201,7 @@ impl Topic {
             name: topic.name.clone(),
             carries: publishers.iter().find_map(|publisher| publisher.carries.clone()),
             publishers: publishers.len(),
-            subscribers: most.unwrap_or(0),
+            subscribers: most.unwrap_or(topic.waiting.len()),
             behind: subscribers().map(|subscriber| subscriber.behind).max().unwrap_or(0),
             reading,
         }
@@ -224,7 +224,7 @@ impl Top {
         for topic in &self.topics {
             table.row([
                 topic.name.clone(),
-                topic.carries.clone().unwrap_or_else(|| "(no answer)".to_owned()),
+                show_type(topic.carries.as_ref(), topic.publishers),
                 unit::rate(topic.reading.hz),
                 unit::bandwidth(topic.reading.bytes_per_second),
                 Percentiles::show(topic.reading.latency.as_ref()),

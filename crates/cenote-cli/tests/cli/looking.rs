@@ -14,6 +14,7 @@ use crate::scene::{Background, CENOTE, Scene, eventually};
 pub(crate) const TESTS: &[Test] = &[
     ("nothing_is_there_at_first_and_looking_leaves_nothing", nothing),
     ("ls_and_topic_show_who_publishes_and_who_subscribes", publishes),
+    ("who_waits_for_a_publisher_is_listed", waiting),
     ("names_that_are_none_are_left_out_and_end_nothing", names),
     ("who_is_stopped_is_listed_and_hides_nobody", stopped),
     ("hz_and_bw_measure_a_publisher", measures),
@@ -77,6 +78,29 @@ fn publishes() {
         );
     }
     assert!(scene.cenote(&["topic", "info", "camera.rgb"]).stdout.contains("keeps 16 messages"));
+}
+
+fn waiting() {
+    let scene = Scene::new();
+    let waiter = scene.role("waiter");
+    let listed = &scene.json(&["topic", "list"])["topics"][0];
+    assert_eq!((&listed["name"], &listed["type"]), (&"camera.rgb".into(), &Value::Null));
+    assert_eq!((&listed["publishers"], &listed["subscribers"]), (&0.into(), &1.into()));
+    let info = scene.json(&["topic", "info", "camera.rgb"]);
+    assert_eq!(info["waiting"][0]["pid"], waiter.pid());
+    assert_eq!(scene.json(&["ls"])["topics"][0]["waiting"][0]["pid"], waiter.pid());
+    let pid = waiter.pid().to_string();
+    for args in
+        [&["topic", "info", "camera.rgb"][..], &["topic", "list"], &["top", "-c", "1", "-i", "0.1"]]
+    {
+        let text = scene.cenote(args).stdout;
+        assert!(text.contains("camera.rgb") && !text.contains("no answer"), "{text}");
+        assert_eq!(text.contains(&pid), args[1] == "info", "{text}");
+    }
+    let done = scene.cenote(&["topic", "hz", "camera.rgb"]);
+    assert!(done.code == 3 && done.stderr.contains("somebody waits"), "{done:?}");
+    waiter.kill();
+    assert_eq!(scene.json(&["topic", "list"])["topics"], Value::Array(vec![]));
 }
 
 /// Whoever may write to the directory may make anything there.

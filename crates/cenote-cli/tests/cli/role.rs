@@ -15,6 +15,7 @@ pub(crate) fn play() -> bool {
         "heap publisher" => heap_publisher(),
         "holder" => holder(),
         "owner" => owner(),
+        "waiter" => waiter(),
         "grower" => grower(),
         _ => panic!("no such role: {role}"),
     }
@@ -65,6 +66,14 @@ fn grower() {
         tensors.push(pool.alloc(&[5 << 20], DType::U8).unwrap());
         ready();
     }
+}
+
+/// Waits for a picture of `camera.rgb` that nobody sends.
+fn waiter() {
+    let topic: Topic<Image> = Topic::new("camera.rgb").unwrap();
+    topic.subscribe().unwrap();
+    ready();
+    for_ever();
 }
 
 /// Has a pool with one tensor in use.

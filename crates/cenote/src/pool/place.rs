@@ -149,7 +149,11 @@ impl Place {
 
     /// Whether the directory is no longer there, though it is held open here.
     pub(crate) fn is_removed(&self) -> bool {
-        fs::fstat(&self.dir).is_ok_and(|stat| stat.st_nlink == 0)
+        self.stat().is_ok_and(|stat| stat.st_nlink == 0)
+    }
+
+    pub(crate) fn stat(&self) -> rustix::io::Result<fs::Stat> {
+        fs::fstat(&self.dir)
     }
 
     /// Removes the directory, unless there is something in it, or somebody is about to put something

@@ -16,6 +16,7 @@ use crate::topic::name::TopicName;
 use crate::topic::signature::Signature;
 use crate::topic::spot::Ring;
 use crate::topic::stats::{self, REASONS, StagedCopies};
+use crate::topic::waiting;
 
 /// The most subscribers that are told of: what fits a packet.
 const MAX_TOLD: usize = 512;
@@ -28,6 +29,9 @@ pub struct TopicInfo {
     pub name: String,
     /// Who publishes.
     pub publishers: Vec<PublisherInfo>,
+    /// Where nobody publishes: who waits for somebody to. Only processes that this user may look into and
+    /// that have a process id here can be found; those of other containers cannot.
+    pub waiting: Vec<SubscriberInfo>,
 }
 
 /// A publisher of a topic.
@@ -69,7 +73,7 @@ pub struct SubscriberInfo {
     pub behind: u64,
 }
 
-/// All topics of this namespace that have a publisher.
+/// All topics of this namespace that have a publisher, or subscribers that wait for one.
 ///
 /// Publishers are asked all at once, and have 0.2 s to answer: one that is stopped is listed without its
 /// subscribers.
@@ -91,7 +95,7 @@ pub fn topics() -> Result<Vec<TopicInfo>> {
     for (at, (_, place)) in places.iter().enumerate() {
         entries.extend(place.entries()?.into_iter().map(|entry| (at, entry)));
     }
-    let topic = |(name, _): &(String, Place)| TopicInfo { name: name.clone(), publishers: vec![] };
+    let topic = |(name, _): &(String, Place)| TopicInfo::new(name);
     let mut found: Vec<TopicInfo> = places.iter().map(topic).collect();
     for entries in entries.chunks(inquiry::AT_ONCE) {
         let asked =
@@ -100,9 +104,20 @@ pub fn topics() -> Result<Vec<TopicInfo>> {
         inquiry::await_answers(asked.iter().map(|(_, asked)| &asked.inquiry), inquiry::ANSWER);
         asked.iter().for_each(|(at, asked)| found[*at].publishers.push(info(asked)));
     }
-    found.retain(|topic| !topic.publishers.is_empty());
+    let quiet = places.iter().map(|(_, place)| place).enumerate();
+    let quiet = quiet.filter(|(at, _)| found[*at].publishers.is_empty());
+    for (at, subscriber) in waiting::find(&quiet.collect::<Vec<_>>()) {
+        found[at].waiting.push(subscriber);
+    }
+    found.retain(|topic| !topic.publishers.is_empty() || !topic.waiting.is_empty());
     found.sort_by(|a, b| a.name.cmp(&b.name));
     Ok(found)
+}
+
+impl TopicInfo {
+    fn new(name: &str) -> TopicInfo {
+        TopicInfo { name: name.to_owned(), publishers: Vec::new(), waiting: Vec::new() }
+    }
 }
 
 /// The directories of topics. Others may make some, too: names that cannot be are left out. One that is

@@ -22,6 +22,7 @@ pub(crate) const TESTS: &[Test] = &[
     ("who_is_stopped_delays_nobody_who_looks", stopped),
     ("names_that_cannot_be_are_not_listed", names),
     ("an_observer_goes_on_when_publishers_come_and_die", publishers_change),
+    ("subscribers_that_wait_for_a_publisher_are_listed", waiting),
     ("publishers_tell_what_they_copied_and_why", copies),
     ("owners_tell_who_is_attached_and_holds_what", accounts),
 ];
@@ -239,6 +240,30 @@ fn publishers_change() {
     assert_eq!(second.ask("send 0 1"), "ok");
     eventually("the next one is seen", || observer.look().unwrap().is_some());
     assert_eq!(observer.publishers(), 1);
+}
+
+fn waiting() {
+    let name = unique();
+    let found = || topics().unwrap().into_iter().find(|topic| topic.name == name);
+    assert_eq!(found(), None);
+    let mut waits = subscriber("tensor", &name, "");
+    assert_eq!(waits.ask("recv"), "none");
+    let pid = waits.pid().cast_signed();
+    let topic = found().unwrap();
+    assert_eq!((topic.publishers.len(), topic.waiting.len()), (0, 1));
+    assert_eq!((topic.waiting[0].pid, topic.waiting[0].behind), (pid, 0));
+    assert!(!topic.waiting[0].program.is_empty());
+    // Others who look do not count.
+    let _observer = Observer::new(&name).unwrap();
+    assert_eq!(found().unwrap().waiting.len(), 1);
+    let mut comes = publisher("tensor", &name, "");
+    assert_eq!(comes.ask("subscribers 1"), "1");
+    let topic = found().unwrap();
+    assert_eq!((topic.publishers.len(), topic.waiting.len()), (1, 0));
+    comes.kill();
+    assert_eq!(found().unwrap().waiting[0].pid, pid, "it waits again");
+    waits.kill();
+    assert_eq!(found(), None);
 }
 
 fn copies() {
