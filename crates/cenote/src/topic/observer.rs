@@ -220,6 +220,8 @@ impl Observer {
         self.strangers.retain(|uid| entries.iter().any(|entry| entry.uid == *uid));
         let new = entries.iter().filter(|entry| !self.knows(entry.uid));
         let new = new.filter_map(|entry| listing::ask(&place, entry)).map(|it| (it, first_look));
+        // However many there are that do not answer, they take so many descriptors and no more.
+        let new = new.take(inquiry::AT_ONCE.saturating_sub(self.asked.len()));
         let new: Vec<(Asked, bool)> = new.collect();
         let patience = if first_look { inquiry::ANSWER } else { NEWCOMERS };
         inquiry::await_answers(new.iter().map(|(asked, _)| &asked.inquiry), patience);
