@@ -141,6 +141,7 @@ impl Watch {
         let bytes_reserved = stats().map(|stats| stats.bytes_reserved as u64).sum();
         self.past.push(bytes_reserved);
         self.past.drain(..self.past.len().saturating_sub(PAST));
+        self.first.retain(|uid, _| pools.iter().any(|pool| pool.uid == *uid));
         let pools = pools.iter().map(|pool| self.pool(pool)).collect();
         let unreadable = self.unreadable.clone();
         Ok(Top { topics, pools, unreadable, bytes_in_use, bytes_reserved })

@@ -22,7 +22,7 @@ const WAIT: Duration = Duration::from_millis(50);
 
 pub(crate) fn run(parent: &Parent) -> Outcome {
     let topic: Topic<Image> = Topic::new("demo.rgb")?;
-    let mut slow = Slow { held: VecDeque::new(), reporter: Reporter::new() };
+    let mut slow = Slow::new();
     while parent.wants_more() {
         if let Some(image) = topic.recv_timeout(WAIT)? {
             slow.take(image)?;
@@ -31,13 +31,8 @@ pub(crate) fn run(parent: &Parent) -> Outcome {
         slow.reporter.report.missed = topic.missed();
         slow.reporter.tell_if_due(parent)?;
     }
-    // The camera has ended: what is left is the last, and no time to think.
-    while let Some(image) = topic.recv() {
-        slow.take(image)?;
-    }
-    while let Some(image) = slow.held.pop_front() {
-        slow.let_go(&image)?;
-    }
+    // The camera has ended: what is left is the last.
+    slow.finish(std::iter::from_fn(|| topic.recv()))?;
     slow.reporter.report.missed = topic.missed();
     slow.reporter.tell(parent)
 }
@@ -48,6 +43,10 @@ struct Slow {
 }
 
 impl Slow {
+    fn new() -> Slow {
+        Slow { held: VecDeque::new(), reporter: Reporter::new() }
+    }
+
     fn take(&mut self, image: Image) -> Outcome {
         self.reporter.received(image.stamp_ns(), image.tensor().nbytes());
         self.held.push_back(image);
@@ -59,10 +58,45 @@ impl Slow {
         Ok(())
     }
 
+    /// Takes what is left, without time to think, and lets go of all.
+    fn finish(&mut self, left: impl Iterator<Item = Image>) -> Outcome {
+        for image in left {
+            self.take(image)?;
+        }
+        while let Some(image) = self.held.pop_front() {
+            self.let_go(&image)?;
+        }
+        Ok(())
+    }
+
     /// It was held while the camera sent many others, and may have died.
     fn let_go(&mut self, image: &Image) -> Outcome {
         let whole = pattern::is_whole(image, image.seq())?;
         self.reporter.report.corrupt.rgb += u64::from(!whole);
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cenote::PixelFormat;
+
+    fn picture(number: u64, drawn: u64) -> Image {
+        let mut image = Image::new(16, 16, PixelFormat::Rgb8).unwrap();
+        pattern::draw(&mut image, drawn).unwrap();
+        image.set_seq(number);
+        image
+    }
+
+    #[test]
+    fn all_that_was_received_is_looked_at_in_the_end() {
+        let mut slow = Slow::new();
+        (0..3).for_each(|number| slow.take(picture(number, number)).unwrap());
+        slow.take(picture(3, 4)).unwrap();
+        assert_eq!((slow.held.len(), slow.reporter.report.corrupt.rgb), (HOLDS, 0), "so far");
+        slow.finish([picture(4, 4), picture(5, 6)].into_iter()).unwrap();
+        assert_eq!((slow.held.len(), slow.reporter.report.received), (0, 6));
+        assert_eq!(slow.reporter.report.corrupt.rgb, 2);
     }
 }
