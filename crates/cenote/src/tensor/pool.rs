@@ -182,12 +182,46 @@ impl TensorPool {
         dtype: DType,
         timeout: Duration,
     ) -> Result<Tensor> {
+        loop {
+            if let Some(tensor) = self.alloc_while(shape, dtype, timeout, || true)? {
+                return Ok(tensor);
+            }
+        }
+    }
+
+    /// Like [`alloc_timeout`](TensorPool::alloc_timeout), for as long as `go_on` says so, which is asked every
+    /// now and then while there is no room. `None` if it has said no; [`stats`](TensorPool::stats) counts a
+    /// failure only when the time is over.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use cenote::{DType, TensorPool, TensorPoolConfig};
+    /// # let dir = std::env::temp_dir().join(format!("cenote-while-doc-{}", std::process::id()));
+    /// # std::fs::create_dir_all(&dir)?; unsafe { std::env::set_var("CENOTE_DIR", &dir) };
+    ///
+    /// let config = TensorPoolConfig { max_slots: 1, ..TensorPoolConfig::default() };
+    /// let pool = TensorPool::new("while", config)?;
+    /// let only = pool.alloc(&[4], DType::U8)?;
+    /// let none = pool.alloc_while(&[4], DType::U8, Duration::from_secs(600), || false)?;
+    /// assert!(none.is_none() && pool.stats()?.failures == 0);
+    /// drop(only);
+    /// assert!(pool.alloc_while(&[4], DType::U8, Duration::ZERO, || false)?.is_some());
+    /// # drop(pool); std::fs::remove_dir_all(&dir)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn alloc_while(
+        &self,
+        shape: &[usize],
+        dtype: DType,
+        timeout: Duration,
+        go_on: impl FnMut() -> bool,
+    ) -> Result<Option<Tensor>> {
         let owner = self.owner("alloc_timeout")?;
         let layout = Layout::contiguous(shape, dtype.size())?;
         let len = layout.nbytes();
-        let granted = owner.alloc_timeout(len, timeout)?;
+        let Some(granted) = owner.alloc_timeout(len, timeout, go_on)? else { return Ok(None) };
         let tensor = Tensor::over(home::allocated(owner, granted, len)?, layout, dtype)?;
-        if dtype == DType::Bool { tensor.cleared() } else { Ok(tensor) }
+        if dtype == DType::Bool { tensor.cleared().map(Some) } else { Ok(Some(tensor)) }
     }
 
     /// A copy of any tensor in this pool, so that it can be sent on. Counted, in
