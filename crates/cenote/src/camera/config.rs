@@ -3,9 +3,9 @@
 use std::path::Path;
 
 use crate::error::{Error, Result};
-use crate::format::PixelFormat;
+use crate::format::{PixelFormat, Plane};
 use crate::memory::select::ROW_ALIGN;
-use crate::os::v4l2::{Device, Picture};
+use crate::os::v4l2::{Device, Filled, Picture};
 use crate::tensor::Tensor;
 
 /// How a camera captures.
@@ -45,8 +45,10 @@ pub(super) struct Shape {
     pub(super) height: usize,
     pub(super) format: PixelFormat,
     row_stride: usize,
-    /// Bytes of a whole image.
+    /// Bytes of a buffer for a whole image.
     pub(super) bytes: usize,
+    /// Bytes of them up to the end of the last row.
+    filled: usize,
 }
 
 impl CameraConfig {
@@ -61,7 +63,7 @@ impl CameraConfig {
             (found.width, found.height, found.fourcc)
                 == (wanted.width, wanted.height, wanted.fourcc)
         };
-        if !same(&found) || found.planes != 1 {
+        if !same(&found) || found.planes != 1 || !found.whole {
             return Err(Error::CameraFormat {
                 path: path.into(),
                 asked: describe(&wanted),
@@ -96,6 +98,7 @@ impl CameraConfig {
             row_stride: u32::try_from(stride).unwrap_or(0),
             bytes: 0,
             planes: 1,
+            whole: true,
         })
     }
 
@@ -110,22 +113,94 @@ impl CameraConfig {
         if bytes < needed {
             return Err(Error::FdTooSmall { needed, size: bytes as u64 });
         }
-        Ok(Shape { width, height, format, row_stride, bytes })
+        let planes = format.planes(width, height, row_stride)?;
+        // (No more than all of it, so this does not overflow.)
+        let end = |plane: &Plane| {
+            plane.offset + plane.stride * plane.rows.saturating_sub(1) + plane.row_bytes
+        };
+        let filled = planes.iter().map(end).max().unwrap_or(needed);
+        Ok(Shape { width, height, format, row_stride, bytes, filled })
     }
 }
 
+/// What is wrong with a frame.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Flaw {
+    /// The driver says that its data is of no use.
+    Damaged,
+    /// There is less of it than of an image.
+    Short,
+}
+
 impl Shape {
-    /// The image in a buffer that was filled.
-    pub(super) fn over(&self, bytes: &Tensor) -> Result<Tensor> {
-        bytes.as_image((self.width, self.height), self.format, self.row_stride)
+    /// Whether an image is in a buffer that was filled. What the driver says is not trusted to be
+    /// possible.
+    pub(super) fn flaw(&self, filled: &Filled) -> Option<Flaw> {
+        let [offset, bytes] = [filled.offset, filled.bytes].map(|number| number as usize);
+        let room = self.bytes.checked_sub(offset).is_some_and(|room| room >= self.filled);
+        if filled.broken {
+            Some(Flaw::Damaged)
+        } else if !room || !filled.whole || bytes < self.filled {
+            Some(Flaw::Short)
+        } else {
+            None
+        }
+    }
+
+    /// The image in a buffer that was filled from `offset` on.
+    pub(super) fn over(&self, bytes: &Tensor, offset: usize) -> Result<Tensor> {
+        bytes.as_image((self.width, self.height), self.format, (self.row_stride, offset))
     }
 }
 
 fn describe(picture: &Picture) -> Box<str> {
     let fourcc = crate::format::FourCc::from_u32(picture.fourcc);
     let Picture { width, height, planes, .. } = picture;
+    let fields = if picture.whole { "" } else { ", every second row at a time" };
     match planes {
-        1 => format!("{width}x{height} {fourcc}").into(),
-        _ => format!("{width}x{height} {fourcc} in {planes} buffers").into(),
+        1 => format!("{width}x{height} {fourcc}{fields}").into(),
+        _ => format!("{width}x{height} {fourcc} in {planes} buffers{fields}").into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WHOLE: Filled = Filled {
+        index: 0,
+        sequence: 0,
+        stamp_ns: 0,
+        broken: false,
+        whole: true,
+        offset: 0,
+        bytes: 64 * 4,
+    };
+
+    fn picture(config: &CameraConfig) -> Picture {
+        Picture { row_stride: 64, bytes: 64 * 4, ..config.picture().unwrap() }
+    }
+
+    #[test]
+    fn frames_that_are_not_all_there_are_found_out() {
+        let config = CameraConfig {
+            width: 20,
+            height: 4,
+            format: PixelFormat::Rgb8,
+            ..CameraConfig::default()
+        };
+        let shape = config.shape(picture(&config)).unwrap();
+        assert_eq!(shape.flaw(&WHOLE), None);
+        // What lies behind the last row is nobody's business.
+        assert_eq!(shape.flaw(&Filled { bytes: 64 * 3 + 60, ..WHOLE }), None);
+        assert_eq!(shape.flaw(&Filled { bytes: 64 * 3 + 59, ..WHOLE }), Some(Flaw::Short));
+        assert_eq!(shape.flaw(&Filled { bytes: 0, ..WHOLE }), Some(Flaw::Short));
+        assert_eq!(shape.flaw(&Filled { whole: false, ..WHOLE }), Some(Flaw::Short));
+        assert_eq!(shape.flaw(&Filled { broken: true, bytes: 0, ..WHOLE }), Some(Flaw::Damaged));
+        // Four bytes in, it ends with the buffer; and beyond that it cannot be.
+        assert_eq!(shape.flaw(&Filled { offset: 4, ..WHOLE }), None);
+        for offset in [5, 64 * 4, u32::MAX] {
+            assert_eq!(shape.flaw(&Filled { offset, ..WHOLE }), Some(Flaw::Short), "{offset}");
+        }
     }
 }

@@ -1,13 +1,14 @@
 //! Buffers of the driver's, lent to frames.
 
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 use crate::camera::config::CameraConfig;
 use crate::error::{Error, Result};
 use crate::memory::dma;
 use crate::os::dmabuf::DmaBuf;
 use crate::os::memfd;
+use crate::os::process_lock::ProcessLock;
 use crate::os::v4l2::{Device, Filled, Memory};
 use crate::region::{Access, Map};
 use crate::tensor::Tensor;
@@ -25,7 +26,7 @@ pub(super) struct Lent {
 #[derive(Debug)]
 struct Shared {
     device: Device,
-    state: Mutex<State>,
+    state: ProcessLock<State>,
 }
 
 #[derive(Debug, Default)]
@@ -45,16 +46,11 @@ struct Loan {
 
 impl Drop for Loan {
     fn drop(&mut self) {
-        if let Some(camera) = self.camera.upgrade() {
-            camera.state().idle.push(self.index);
+        if let Some(camera) = self.camera.upgrade()
+            && let Some(mut state) = camera.state.lock()
+        {
+            state.idle.push(self.index);
         }
-    }
-}
-
-impl Shared {
-    fn state(&self) -> MutexGuard<'_, State> {
-        // No code under this lock panics between two halves of a change.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -65,8 +61,9 @@ impl Lent {
         let count = device.request(wanted, Memory::Driver).map_err(error)?;
         let maps = (0..count).map(|index| map(&device, index, bytes)).collect::<Result<_>>()?;
         let state = State { idle: (0..count).collect(), queued: 0 };
-        let lent = Lent { shared: Arc::new(Shared { device, state: Mutex::new(state) }), maps };
-        lent.refill();
+        let shared = Shared { device, state: ProcessLock::new(state) };
+        let lent = Lent { shared: Arc::new(shared), maps };
+        lent.refill()?;
         lent.shared.device.start().map_err(|source| Error::os("starting a camera", source))?;
         Ok(lent)
     }
@@ -80,34 +77,47 @@ impl Lent {
     }
 
     /// Gives back to the driver what nobody has any more, and no device either.
-    pub(super) fn refill(&self) -> usize {
-        if self.shared.state().queued < self.maps.len() {
+    pub(super) fn refill(&self) -> Result<usize> {
+        if self.with(|state| state.queued) < self.maps.len() {
             // Frames that were sent are given back when the topics look who still has them.
             sweep_owned();
         }
-        let mut state = self.shared.state();
-        for index in std::mem::take(&mut state.idle) {
+        let idle = self.with(|state| std::mem::take(&mut state.idle));
+        let mut failed = None;
+        for index in idle {
             let dma = self.maps.get(index as usize).and_then(|map| map.dmabuf());
-            let is_idle = dma.is_some_and(DmaBuf::is_idle);
-            match is_idle && self.shared.device.queue(index).is_ok() {
-                true => state.queued += 1,
-                false => state.idle.push(index),
-            }
+            let is_idle = dma.is_some_and(DmaBuf::is_idle) && failed.is_none();
+            let queued = is_idle.then(|| self.shared.device.queue(index)).transpose();
+            self.with(|state| match &queued {
+                Ok(Some(())) => state.queued += 1,
+                Ok(None) | Err(_) => state.idle.push(index),
+            });
+            failed = failed.or(queued.err());
         }
-        state.queued
+        match failed {
+            Some(source) => Err(Error::os("giving a camera its buffer back", source)),
+            None => Ok(self.with(|state| state.queued)),
+        }
+    }
+
+    /// Looks at the state, or changes it. A forked child has one of its own that is empty.
+    fn with<R>(&self, f: impl FnOnce(&mut State) -> R) -> R {
+        match self.shared.state.lock() {
+            Some(mut state) => f(&mut state),
+            None => f(&mut State::default()),
+        }
     }
 
     pub(super) fn dequeue(&self) -> io::Result<Option<Filled>> {
         let filled = self.shared.device.dequeue(Memory::Driver)?;
         if filled.is_some() {
-            let mut state = self.shared.state();
-            state.queued = state.queued.saturating_sub(1);
+            self.with(|state| state.queued = state.queued.saturating_sub(1));
         }
         Ok(filled)
     }
 
     pub(super) fn discard(&self, index: u32) {
-        self.shared.state().idle.push(index);
+        self.with(|state| state.idle.push(index));
     }
 
     /// A frame's bytes, which it gives back.

@@ -35,6 +35,9 @@ const CAP_STREAMING: u32 = 0x0400_0000;
 const CAP_DEVICE_CAPS: u32 = 0x8000_0000;
 
 const FIELD_NONE: u32 = 1;
+/// Fields whose buffer has all rows of a picture, in order: unknown, progressive, and interlaced with
+/// either field first. The others have every second row, or one half after the other.
+const WHOLE_FIELDS: [u32; 5] = [0, FIELD_NONE, 4, 8, 9];
 const FLAG_ERROR: u32 = 0x40;
 
 /// Words in a union that the header gives 200 bytes.
@@ -88,7 +91,7 @@ struct ExportBuffer {
 
 /// `struct v4l2_buffer`.
 #[repr(C)]
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 struct Buffer {
     index: u32,
     kind: u32,
@@ -159,6 +162,8 @@ pub(crate) struct Picture {
     pub(crate) bytes: u32,
     /// Buffers that an image lies in.
     pub(crate) planes: u32,
+    /// All rows of an image are in one buffer, in order.
+    pub(crate) whole: bool,
 }
 
 /// A buffer that the driver has filled.
@@ -170,6 +175,12 @@ pub(crate) struct Filled {
     pub(crate) stamp_ns: u64,
     /// What the driver could not fill is returned all the same, and its content is of no use.
     pub(crate) broken: bool,
+    /// It has all rows of an image, not only every second one.
+    pub(crate) whole: bool,
+    /// Where in the buffer the image begins.
+    pub(crate) offset: u32,
+    /// The bytes that were written from there on.
+    pub(crate) bytes: u32,
 }
 
 /// A capture device.
@@ -243,6 +254,7 @@ impl Device {
             row_stride: words[stride],
             bytes: words[bytes],
             planes: if self.kind == Kind::Multi { words[45] & 0xff } else { 1 },
+            whole: WHOLE_FIELDS.contains(&words[3]),
         })
     }
 
@@ -304,14 +316,7 @@ impl Device {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
             done => done?,
         }
-        let nanos =
-            buffer.seconds.saturating_mul(1_000_000_000).saturating_add(buffer.micros * 1000);
-        Ok(Some(Filled {
-            index: buffer.index,
-            sequence: buffer.sequence,
-            stamp_ns: u64::try_from(nanos).unwrap_or(0),
-            broken: buffer.flags & FLAG_ERROR != 0,
-        }))
+        Ok(Some(filled(self.kind, &buffer, &plane)))
     }
 
     /// Starts capturing.
@@ -329,25 +334,8 @@ impl Device {
     }
 
     fn buffer(&self, index: u32, memory: Memory) -> (Buffer, Plane) {
-        let buffer = Buffer {
-            index,
-            kind: self.kind as u32,
-            bytesused: 0,
-            flags: 0,
-            field: FIELD_NONE,
-            _pad: 0,
-            seconds: 0,
-            micros: 0,
-            timecode: [0; 4],
-            sequence: 0,
-            memory: memory as u32,
-            place: 0,
-            length: 0,
-            reserved: 0,
-            request: 0,
-            _end: 0,
-        };
-        (buffer, Plane::default())
+        let (kind, memory, field) = (self.kind as u32, memory as u32, FIELD_NONE);
+        (Buffer { index, kind, memory, field, ..Buffer::default() }, Plane::default())
     }
 
     /// A call about a buffer, which has its plane beside it in the multi-planar interface.
@@ -383,8 +371,54 @@ impl Device {
     }
 }
 
+/// What the driver says of a buffer.
+fn filled(kind: Kind, buffer: &Buffer, plane: &Plane) -> Filled {
+    let micros = buffer.micros.saturating_mul(1000);
+    let nanos = buffer.seconds.saturating_mul(1_000_000_000).saturating_add(micros);
+    // What comes before the image counts as used, too.
+    let (offset, used) = match kind {
+        Kind::Single => (0, buffer.bytesused),
+        Kind::Multi => (plane.data_offset, plane.bytesused),
+    };
+    Filled {
+        index: buffer.index,
+        sequence: buffer.sequence,
+        stamp_ns: u64::try_from(nanos).unwrap_or(0),
+        broken: buffer.flags & FLAG_ERROR != 0,
+        whole: WHOLE_FIELDS.contains(&buffer.field),
+        offset,
+        bytes: used.saturating_sub(offset),
+    }
+}
+
 impl AsFd for Device {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_driver_says_of_a_buffer_is_understood() {
+        let buffer = Buffer { bytesused: 100, field: FIELD_NONE, ..Buffer::default() };
+        let plane = Plane { bytesused: 90, data_offset: 64, ..Plane::default() };
+        let found = filled(Kind::Single, &buffer, &plane);
+        assert_eq!((found.offset, found.bytes, found.whole, found.broken), (0, 100, true, false));
+        let found = filled(Kind::Multi, &buffer, &plane);
+        assert_eq!((found.offset, found.bytes), (64, 26));
+        let senseless = Plane { bytesused: 10, ..plane };
+        assert_eq!(filled(Kind::Multi, &buffer, &senseless).bytes, 0);
+        for (field, whole) in [(0, true), (2, false), (3, false), (4, true), (5, false), (7, false)]
+        {
+            assert_eq!(filled(Kind::Single, &Buffer { field, ..buffer }, &plane).whole, whole);
+        }
+        let broken = Buffer { flags: FLAG_ERROR, seconds: i64::MAX, micros: i64::MAX, ..buffer };
+        let found = filled(Kind::Single, &broken, &plane);
+        assert!(found.broken && found.stamp_ns == i64::MAX.unsigned_abs());
+        let before = Buffer { seconds: -1, ..buffer };
+        assert_eq!(filled(Kind::Single, &before, &plane).stamp_ns, 0);
     }
 }

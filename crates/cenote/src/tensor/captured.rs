@@ -39,15 +39,15 @@ impl Tensor {
         Tensor::over(Handle::new(storage, selection), layout, DType::U8)
     }
 
-    /// The image that lies at the start of the buffer.
+    /// The image that lies in the buffer, by its row stride, and where it begins.
     pub(crate) fn as_image(
         &self,
         (width, height): (usize, usize),
         format: PixelFormat,
-        stride: usize,
+        (stride, offset): (usize, usize),
     ) -> Result<Tensor> {
         let shape = format.shape(width, height)?;
-        let layout = image_layout(format, &shape, height, stride, 0)?;
+        let layout = image_layout(format, &shape, height, stride, offset)?;
         self.reinterpreted(layout, format.dtype())?.with_format(format)
     }
 
