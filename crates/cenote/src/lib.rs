@@ -140,6 +140,7 @@ mod pages {
     #[doc = include_str!("../../../guide/images.md")]
     struct Images;
 
+    #[cfg(all(feature = "camera", target_pointer_width = "64"))]
     #[doc = include_str!("../../../guide/dma.md")]
     struct Dma;
 

@@ -136,23 +136,22 @@ fn press(path: &str, control: u32) {
 }
 
 fn damaged_frames_are_dropped_and_counted() {
-    for path in CAMERAS {
-        let pool = frames(true, 12);
-        let cameras: [&dyn Fn() -> Camera; 2] = [&|| lent(path), &|| into(path, &pool)];
-        for open in cameras {
-            let mut camera = open();
-            for round in 1..4 {
-                next(&mut camera);
-                press(path, DQBUF_ERROR);
-                // Those that are ready by now are none the worse for it.
-                for _ in 0..10 {
-                    next(&mut camera);
-                }
-                let stats = camera.stats();
-                assert_eq!((stats.captured, stats.damaged, stats.short), (11 * round, round, 0));
-            }
-        }
+    let pool = frames(true, 12);
+    for mut camera in [lent(CAMERAS[0]), lent(CAMERAS[1])] {
+        check_damage(&mut camera);
     }
+    check_damage(&mut into(CAMERAS[0], &pool));
+}
+
+fn check_damage(camera: &mut Camera) {
+    next(camera);
+    press(camera.path().to_str().unwrap(), DQBUF_ERROR);
+    // Those that are ready by now are none the worse for it.
+    for _ in 0..10 {
+        next(camera);
+    }
+    let stats = camera.stats();
+    assert_eq!((stats.captured, stats.damaged, stats.short), (11, 1, 0), "{camera:?}");
 }
 
 fn a_buffer_that_the_driver_refuses_is_an_error() {

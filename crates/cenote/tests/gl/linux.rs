@@ -90,7 +90,8 @@ const TABLE: &[(&str, Test)] = table![
         reset_while_a_map_is_alive
         reset_in_the_middle_of_something
         a_thread_that_takes_no_work_while_a_map_is_alive
-        bytes_that_the_driver_lost_are_an_error_until_all_are_written_again;
+        bytes_that_the_driver_lost_are_an_error_until_all_are_written_again
+        a_transfer_that_fails_is_fenced_and_leaves_nothing_attached;
     dmabuf:
         what_is_no_dma_buf_is_refused
         descriptors_are_not_leaked;

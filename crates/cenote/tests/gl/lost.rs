@@ -6,6 +6,7 @@ use std::ffi::{CStr, c_void};
 use std::sync::Arc;
 use std::sync::mpsc::channel;
 
+use cenote::glow::{self, HasContext};
 use cenote::{DType, Error, GlContext, GlError, GlGone, UnifiedBuffer};
 
 use super::application::Application;
@@ -14,6 +15,7 @@ use super::{gone, is_fallback, noise};
 const GUILTY_CONTEXT_RESET: u32 = 0x8253;
 
 type Unmap = unsafe extern "system" fn(u32) -> u8;
+type ReadPixels = unsafe extern "system" fn(i32, i32, i32, i32, u32, u32, *mut c_void);
 
 thread_local! {
     /// What the driver says of resets.
@@ -21,6 +23,26 @@ thread_local! {
     /// The driver loses what was written.
     static LOSES: Cell<bool> = const { Cell::new(false) };
     static UNMAP: Cell<*const c_void> = const { Cell::new(std::ptr::null()) };
+    /// The driver is asked for pixels of a format that there is not.
+    static ASKS_WRONG: Cell<bool> = const { Cell::new(false) };
+    static READ_PIXELS: Cell<*const c_void> = const { Cell::new(std::ptr::null()) };
+}
+
+#[allow(unsafe_code, reason = "a C interface")]
+extern "system" fn read_pixels(
+    x: i32,
+    y: i32,
+    width: i32,
+    height: i32,
+    format: u32,
+    kind: u32,
+    pixels: *mut c_void,
+) {
+    // SAFETY: what was looked up under this function's name.
+    let read = unsafe { std::mem::transmute::<*const c_void, ReadPixels>(READ_PIXELS.get()) };
+    let format = if ASKS_WRONG.get() { 0 } else { format };
+    // SAFETY: called as this function was; a wrong format is refused.
+    unsafe { read(x, y, width, height, format, kind, pixels) };
 }
 
 extern "system" fn reset_status() -> u32 {
@@ -40,6 +62,10 @@ fn instead(name: &CStr, found: *const c_void) -> *const c_void {
     match name.to_bytes() {
         b"glGetGraphicsResetStatus" | b"glGetGraphicsResetStatusARB" => {
             reset_status as *const c_void
+        }
+        b"glReadPixels" => {
+            READ_PIXELS.set(found);
+            read_pixels as *const c_void
         }
         b"glUnmapBuffer" => {
             UNMAP.set(found);
@@ -147,4 +173,43 @@ pub(super) fn bytes_that_the_driver_lost_are_an_error_until_all_are_written_agai
     assert_eq!(tensor.to_vec::<u8>().unwrap(), [5; 64]);
     gl.upload(&tensor).unwrap();
     gl.close().unwrap();
+}
+
+/// The driver may have begun all the same, and a texture that stays attached is never freed.
+pub(super) fn a_transfer_that_fails_is_fenced_and_leaves_nothing_attached() {
+    let (application, gl) = start();
+    let mut tensor = gl.tensor(&[4, 4, 4], DType::U8).unwrap();
+    let texture = gl.texture((4, 4), DType::U8, 4).unwrap();
+    set(&application, || ASKS_WRONG.set(true));
+    let refused = texture.read(&mut tensor);
+    assert!(matches!(refused, Err(Error::Gl(GlError::Refused { .. }))), "{refused:?}");
+    assert_eq!(gl.stats().fences, 1, "what is under way is waited for");
+    let mut heap = cenote::Tensor::from_vec(vec![0u8; 64], &[4, 4, 4]).unwrap();
+    let refused = texture.read(&mut heap);
+    assert!(matches!(refused, Err(Error::Gl(GlError::Refused { .. }))), "{refused:?}");
+    assert_eq!((gl.stats().framebuffers, gl.with(attached).unwrap()), (1, vec![0]));
+    set(&application, || ASKS_WRONG.set(false));
+    texture.read(&mut tensor).unwrap();
+    tensor.map_mut().unwrap();
+    gl.close().unwrap();
+}
+
+/// What is attached to each framebuffer there is, by name.
+#[allow(unsafe_code, clippy::multiple_unsafe_ops_per_block, reason = "OpenGL is a C interface")]
+fn attached(gl: &glow::Context) -> Vec<i32> {
+    let names = (1..100).filter_map(std::num::NonZeroU32::new).map(glow::NativeFramebuffer);
+    // SAFETY: called where the context is current.
+    let found = names.filter(|&name| unsafe { gl.is_framebuffer(name) });
+    let of = |name| {
+        let (target, place) = (glow::READ_FRAMEBUFFER, glow::COLOR_ATTACHMENT0);
+        let asked = glow::FRAMEBUFFER_ATTACHMENT_OBJECT_TYPE;
+        // SAFETY: as above; what was bound is bound again.
+        unsafe {
+            gl.bind_framebuffer(target, Some(name));
+            let kind = gl.get_framebuffer_attachment_parameter_i32(target, place, asked);
+            gl.bind_framebuffer(target, None);
+            kind
+        }
+    };
+    found.map(of).collect()
 }
