@@ -246,18 +246,25 @@ fn pool(max_slots: usize) -> TensorPool {
     TensorPool::new(name, config).unwrap()
 }
 
-/// In memory where the picture is two planes there is nothing to read back; a shader sees colours.
+/// Where the picture is two planes there is nothing to read back; a shader sees colours.
 fn external() {
-    const TARGET: u32 = 0x8d65;
+    const BAD_ALLOC: u32 = 0x3003;
     let gl = GlContext::headless().unwrap();
     let frame = dma(64, 64, PixelFormat::Nv12);
-    let texture = gl.texture_of(&frame).unwrap();
-    assert_eq!((texture.target(), texture.width(), texture.height()), (TARGET, 64, 64));
-    let mut back = gl.image(64, 64, PixelFormat::Rgba8).unwrap();
-    let refused = texture.read(&mut back);
-    assert!(matches!(refused, Err(Error::Gl(GlError::Texture { op: "read back", .. }))));
-    assert_eq!(gl.stats().images, 1);
-    drop((frame, texture));
+    match gl.texture_of(&frame) {
+        Ok(texture) => {
+            assert_eq!((texture.target(), gl.stats().images), (0x8d65, 1));
+            let mut back = gl.image(64, 64, PixelFormat::Rgba8).unwrap();
+            let refused = texture.read(&mut back);
+            assert!(matches!(refused, Err(Error::Gl(GlError::Texture { op: "read back", .. }))));
+        }
+        // Mesa's software driver has no images of several planes, and says so in these words.
+        Err(Error::Gl(GlError::Refused { op: "eglCreateImageKHR", code })) => {
+            assert!(gl.info().renderer.contains("llvmpipe") && code.0 == BAD_ALLOC, "{code:?}");
+        }
+        Err(other) => panic!("{other}"),
+    }
+    drop(frame);
     gl.finish().unwrap();
     let stats = gl.stats();
     assert_eq!((stats.images, stats.textures), (0, 0), "{stats:?}");
