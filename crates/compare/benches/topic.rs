@@ -20,10 +20,16 @@ use rustix::mm::{MapFlags, ProtFlags, mmap};
 
 const TRIPS: usize = 50_000;
 const ROUNDS: usize = 12;
-const STOP: u64 = u64::MAX;
 
-/// Two lines each way: 15 words of payload, then the word that is spun on.
-const LINES: usize = 16;
+/// Words of payload each way, 128 bytes: two lines. The word that is spun on is the next.
+const PAYLOAD: usize = 16;
+/// From the words of one way to those of the other: no line belongs to both.
+const LANE: usize = 32;
+/// The word that says what the other process spins on.
+const PHASE: usize = 2 * LANE;
+const FLOOR: u64 = 0;
+const TOPIC: u64 = 1;
+const STOP: u64 = 2;
 
 fn main() {
     let args: Vec<String> = std::env::args().collect();
@@ -92,53 +98,66 @@ impl Floor {
         Floor { words, fd }
     }
 
-    fn send(&self, lane: usize, value: u64) {
-        let lane = &self.words[lane * LINES..][..LINES];
-        lane[..LINES - 1].iter().for_each(|word| word.store(value, Ordering::Relaxed));
-        lane[LINES - 1].store(value, Ordering::Release);
+    fn lane(&self, lane: usize) -> (&[AtomicU64], &AtomicU64) {
+        let lane = &self.words[lane * LANE..][..=PAYLOAD];
+        (&lane[..PAYLOAD], &lane[PAYLOAD])
     }
 
-    fn recv(&self, lane: usize, old: u64) -> u64 {
-        let lane = &self.words[lane * LINES..][..LINES];
-        loop {
-            let value = lane[LINES - 1].load(Ordering::Acquire);
+    fn send(&self, lane: usize, value: u64) {
+        let (payload, word) = self.lane(lane);
+        payload.iter().for_each(|word| word.store(value, Ordering::Relaxed));
+        word.store(value, Ordering::Release);
+    }
+
+    /// What came after `old`; `None` when this is not the phase of the floor any more.
+    fn recv(&self, lane: usize, old: u64) -> Option<u64> {
+        let (payload, word) = self.lane(lane);
+        while self.phase() == FLOOR {
+            let value = word.load(Ordering::Acquire);
             if value != old {
-                lane[..LINES - 1]
-                    .iter()
-                    .for_each(|word| assert_eq!(word.load(Ordering::Relaxed), value));
-                return value;
+                payload.iter().for_each(|word| assert_eq!(word.load(Ordering::Relaxed), value));
+                return Some(value);
             }
             spin_loop();
         }
+        None
+    }
+
+    fn phase(&self) -> u64 {
+        self.words[PHASE].load(Ordering::Acquire)
+    }
+
+    fn set_phase(&self, phase: u64) {
+        self.words[PHASE].store(phase, Ordering::Release);
     }
 
     fn trips(&self, start: u64) -> Vec<u64> {
         let trip = |n: u64| {
             let began = Instant::now();
             self.send(0, start + n + 1);
-            self.recv(1, start + n);
+            self.recv(1, start + n).unwrap();
             nanos(began)
         };
         (0..TRIPS as u64).map(trip).collect()
     }
 }
 
-/// The other process: answers on the floor and on the topic, until told to stop on both.
+/// The other process: answers on the floor or on the topic, whichever has its turn.
 fn echo(floor: &Floor) {
     let (ping, pong): (Topic<Tensor>, Topic<Tensor>) = (topic("ping"), topic("pong"));
     pong.advertise().unwrap();
     ping.subscribe().unwrap();
     let mut seen = 0;
-    loop {
-        let value = floor.words[LINES - 1].load(Ordering::Acquire);
-        if value == STOP {
-            return;
-        }
-        if value != seen {
-            seen = floor.recv(0, seen);
+    while floor.phase() != STOP {
+        while let Some(value) = floor.recv(0, seen) {
+            seen = value;
             floor.send(1, seen);
         }
-        if let Some(frame) = ping.recv() {
+        while floor.phase() == TOPIC {
+            let Some(frame) = ping.recv() else {
+                spin_loop();
+                continue;
+            };
             let value = first_word(&frame);
             let shape = [frame.shape()[0]];
             drop(frame);
@@ -165,7 +184,9 @@ fn round_trips() {
     pong.subscribe().unwrap();
     let mut start = 0;
     let mut floors = || {
+        floor.set_phase(FLOOR);
         let mut trips = floor.trips(start);
+        floor.set_phase(TOPIC);
         start += TRIPS as u64;
         trips.sort_unstable();
         trips[TRIPS / 2]
@@ -175,6 +196,7 @@ fn round_trips() {
     );
     for (name, bytes) in [("64 B", 64), ("1080p RGB", 1080 * 1920 * 3), ("24 MB", 24 << 20)] {
         let shape = [bytes / 8];
+        floor.set_phase(TOPIC);
         // So that every slot that will be used has been touched.
         let mut trip = frame_trips(&ping, &pong, &shape, 1000);
         trip.clear();
@@ -196,7 +218,7 @@ fn round_trips() {
             println!("  {name:<10} the floor never stayed the same");
         }
     }
-    floor.words[LINES - 1].store(STOP, Ordering::Release);
+    floor.set_phase(STOP);
     other.wait().unwrap();
 }
 

@@ -3,9 +3,7 @@
 use std::ops::Deref;
 #[cfg(target_os = "linux")]
 use std::sync::atomic::AtomicBool;
-#[cfg(target_os = "linux")]
-use std::sync::atomic::fence;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering, fence};
 use std::sync::{Arc, OnceLock, Weak};
 
 use crate::error::NotWritable;
@@ -329,17 +327,20 @@ impl Handle {
     }
 
     /// The storage for writing, if nobody else could be looking at its bytes.
+    #[allow(
+        unsafe_code,
+        reason = "`Arc::get_mut` without the exchange that weak references would need"
+    )]
     #[inline]
     pub(crate) fn storage_mut(&mut self) -> Result<&mut Storage, NotWritable> {
-        let reason = self.not_writable().unwrap_or(NotWritable::Shared);
-        let buffer = self.0.as_mut().and_then(Arc::get_mut).ok_or(reason)?;
-        if buffer.sharing.is_published() {
-            return Err(NotWritable::Published);
+        if let Some(reason) = self.not_writable() {
+            return Err(reason);
         }
-        if buffer.is_parents() {
-            return Err(NotWritable::Forked);
-        }
-        if buffer.storage.region.is_writable() { Ok(&mut buffer.storage) } else { Err(reason) }
+        // Pairs with the Release by which the other handles were dropped.
+        fence(Ordering::Acquire);
+        // SAFETY: this is the only handle, and we have it alone: a count of one was found under `&mut`. Nobody
+        // else can make it two, for there are no weak references.
+        Ok(unsafe { &mut (*Arc::as_ptr(self.arc()).cast_mut()).storage })
     }
 
     /// Why [`Handle::storage_mut`] would refuse now, as far as can be told without `&mut`.

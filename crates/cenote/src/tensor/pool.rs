@@ -353,7 +353,7 @@ impl Tensor {
         if self.far_planes.is_some() {
             return Err(Error::FarPlanes { op: "descriptor" });
         }
-        let home = self.buffer.home().ok_or(Error::NoDescriptor)?;
+        let home = self.buffer.home().ok_or_else(|| Error::NoDescriptor)?;
         home.check_process()?;
         self.buffer.set_published()?;
         Ok(home)

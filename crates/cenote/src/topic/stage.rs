@@ -62,17 +62,21 @@ impl Publisher {
 
     /// Allocates. Where the pool is full of what is kept for subscribers, the oldest of that goes first,
     /// unless the policy is to wait for them.
+    #[inline]
     pub(crate) fn with_room<T>(&self, alloc: impl Fn() -> Result<T>) -> Result<T> {
-        let mut done = alloc();
-        while matches!(done, Err(Error::PoolFull { .. })) && self.push_out_oldest() {
-            done = alloc();
+        alloc().or_else(|error| self.make_slot(error, alloc))
+    }
+
+    #[cold]
+    fn make_slot<T>(&self, mut error: Error, alloc: impl Fn() -> Result<T>) -> Result<T> {
+        self.check_process()?;
+        while matches!(error, Error::PoolFull { .. }) && self.push_out_oldest() {
+            match alloc() {
+                Ok(done) => return Ok(done),
+                Err(again) => error = again,
+            }
         }
-        if matches!(done, Err(Error::Forked { .. }))
-            && let Err(error) = self.check_process()
-        {
-            done = Err(error);
-        }
-        done
+        Err(error)
     }
 
     /// Makes shared memory part of the publisher's pool, once.
