@@ -25,7 +25,7 @@ use crate::format::PixelFormat;
 use crate::image::Image;
 use crate::os::v4l2::{Device, Filled};
 use crate::tensor::Tensor;
-use config::{Flaw, Shape};
+use config::{Flaw, Shape, Whose};
 use given::Given;
 use lent::Lent;
 
@@ -82,8 +82,8 @@ impl Camera {
     /// [`buffers`](CameraConfig::buffers), or no more are captured.
     pub fn open(path: impl AsRef<Path>, config: CameraConfig) -> Result<Camera> {
         let path = path.as_ref();
-        let (device, shape) = config.apply(path)?;
-        let buffers = Buffers::Lent(Lent::start(device, &config, shape.bytes)?);
+        let (device, shape) = config.apply(path, Whose::Drivers)?;
+        let buffers = Buffers::Lent(Lent::start(device, &config, &shape.parts)?);
         Ok(Camera { path: path.into(), shape, buffers, stats: CameraStats::default() })
     }
 
@@ -113,8 +113,9 @@ impl Camera {
         alloc: impl FnMut(usize) -> Result<Tensor> + Send + 'static,
     ) -> Result<Camera> {
         let path = path.as_ref();
-        let (device, shape) = config.apply(path)?;
-        let buffers = Buffers::Given(Given::start(device, &config, shape.bytes, Box::new(alloc))?);
+        let (device, shape) = config.apply(path, Whose::Callers)?;
+        let bytes = shape.parts.iter().map(|part| part.bytes).sum();
+        let buffers = Buffers::Given(Given::start(device, &config, bytes, Box::new(alloc))?);
         Ok(Camera { path: path.into(), shape, buffers, stats: CameraStats::default() })
     }
 
@@ -209,9 +210,9 @@ impl Camera {
     }
 
     fn frame(&mut self, filled: Filled) -> Result<Image> {
-        let whole = self.buffers.take(filled.index)?;
-        let tensor = self.shape.over(&whole, filled.offset as usize)?;
-        drop(whole);
+        let memory = self.buffers.take(filled.index)?;
+        let tensor = self.shape.over(&memory, &filled)?;
+        drop(memory);
         let mut image = Image::from_tensor(tensor)?;
         image.set_seq(u64::from(filled.sequence));
         image.set_stamp_ns(filled.stamp_ns);
@@ -259,11 +260,11 @@ impl Buffers {
         }
     }
 
-    /// The bytes of a buffer that was filled.
-    fn take(&mut self, index: u32) -> Result<Tensor> {
+    /// The bytes of a buffer that was filled, in as many pieces as it has.
+    fn take(&mut self, index: u32) -> Result<Vec<Tensor>> {
         match self {
             Buffers::Lent(lent) => lent.take(index),
-            Buffers::Given(given) => given.take(index),
+            Buffers::Given(given) => Ok(vec![given.take(index)?]),
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::{Arc, Weak};
 
-use crate::camera::config::CameraConfig;
+use crate::camera::config::{CameraConfig, Part};
 use crate::error::{Error, Result};
 use crate::memory::dma;
 use crate::os::dmabuf::DmaBuf;
@@ -18,8 +18,8 @@ use crate::tensor::pool::sweep_owned;
 #[derive(Debug)]
 pub(super) struct Lent {
     shared: Arc<Shared>,
-    /// Each buffer, mapped once.
-    maps: Vec<Arc<Map>>,
+    /// The pieces of memory of each buffer, mapped once.
+    maps: Vec<Vec<Arc<Map>>>,
 }
 
 /// What frames know of their camera.
@@ -55,11 +55,11 @@ impl Drop for Loan {
 }
 
 impl Lent {
-    pub(super) fn start(device: Device, config: &CameraConfig, bytes: usize) -> Result<Lent> {
+    pub(super) fn start(device: Device, config: &CameraConfig, parts: &[Part]) -> Result<Lent> {
         let error = |source| Error::os("asking a camera for buffers", source);
         let wanted = u32::try_from(config.buffers).unwrap_or(u32::MAX);
         let count = device.request(wanted, Memory::Driver).map_err(error)?;
-        let maps = (0..count).map(|index| map(&device, index, bytes)).collect::<Result<_>>()?;
+        let maps = (0..count).map(|index| maps(&device, index, parts)).collect::<Result<_>>()?;
         let state = State { idle: (0..count).collect(), queued: 0 };
         let shared = Shared { device, state: ProcessLock::new(state) };
         let lent = Lent { shared: Arc::new(shared), maps };
@@ -85,8 +85,9 @@ impl Lent {
         let idle = self.with(|state| std::mem::take(&mut state.idle));
         let mut failed = None;
         for index in idle {
-            let dma = self.maps.get(index as usize).and_then(|map| map.dmabuf());
-            let is_idle = dma.is_some_and(DmaBuf::is_idle) && failed.is_none();
+            let maps = self.maps.get(index as usize).map_or(&[][..], Vec::as_slice);
+            let is_idle = |map: &Arc<Map>| map.dmabuf().is_some_and(DmaBuf::is_idle);
+            let is_idle = maps.iter().all(is_idle) && failed.is_none();
             let queued = is_idle.then(|| self.shared.device.queue(index)).transpose();
             self.with(|state| match &queued {
                 Ok(Some(())) => state.queued += 1,
@@ -120,12 +121,12 @@ impl Lent {
         self.with(|state| state.idle.push(index));
     }
 
-    /// A frame's bytes, which it gives back.
-    pub(super) fn take(&self, index: u32) -> Result<Tensor> {
-        let loan = Arc::new(Loan { camera: Arc::downgrade(&self.shared), index });
+    /// A frame's bytes, all of which go back together.
+    pub(super) fn take(&self, index: u32) -> Result<Vec<Tensor>> {
         let none = Error::BadMessage { what: "a buffer that the camera does not have" };
-        let map = self.maps.get(index as usize).ok_or(none)?;
-        Tensor::captured(map.clone(), loan)
+        let maps = self.maps.get(index as usize).ok_or(none)?;
+        let loan = Arc::new(Loan { camera: Arc::downgrade(&self.shared), index });
+        maps.iter().map(|map| Tensor::captured(map.clone(), loan.clone())).collect()
     }
 }
 
@@ -136,11 +137,16 @@ impl Drop for Lent {
     }
 }
 
-/// A buffer as a DMA-BUF, mapped to be read.
-fn map(device: &Device, index: u32, bytes: usize) -> Result<Arc<Map>> {
+/// The memory of a buffer as DMA-BUFs.
+fn maps(device: &Device, index: u32, parts: &[Part]) -> Result<Vec<Arc<Map>>> {
+    (0..).zip(parts).map(|(plane, part)| map(device, (index, plane), part.bytes)).collect()
+}
+
+/// A piece of a buffer as a DMA-BUF, mapped to be read.
+fn map(device: &Device, (index, plane): (u32, u32), bytes: usize) -> Result<Arc<Map>> {
     let error = |source| Error::os("exporting a buffer of a camera", source);
-    let len = device.length(index).map_err(error)?;
-    let fd = device.export(index).map_err(error)?;
+    let len = device.length(index, plane).map_err(error)?;
+    let fd = device.export(index, plane).map_err(error)?;
     let facts = memfd::examine(&fd).map_err(error)?;
     let needed = u64::from(len).max(bytes as u64);
     dma::open(fd, &facts, needed, Access::Read).map(Arc::new)

@@ -225,6 +225,7 @@ fn frames_of_a_camera_are_imported_once_for_each_buffer() {
         format: PixelFormat::Grey,
         buffers: 3,
         fps: Some(60),
+        ..CameraConfig::default()
     };
     let mut camera = Camera::open("/dev/video0", config).unwrap();
     for _ in 0..12 {
