@@ -16,6 +16,8 @@ use crate::memory::select::Selection;
 use crate::memory::storage::{Protection, Storage};
 #[cfg(target_os = "linux")]
 use crate::os::dmabuf::DmaBuf;
+#[cfg(all(target_os = "linux", feature = "gl"))]
+use crate::os::ends::Ends;
 #[cfg(target_os = "linux")]
 use crate::os::fork;
 #[cfg(target_os = "linux")]
@@ -38,9 +40,6 @@ pub struct Buffer {
     /// The pool that the bytes go back to.
     #[cfg(target_os = "linux")]
     home: Option<Home>,
-    /// The DMA-BUF itself was given away, which everybody who has it can write.
-    #[cfg(target_os = "linux")]
-    given_away: AtomicBool,
     /// The pool has the buffer itself, as a spare: its slot was given back.
     #[cfg(target_os = "linux")]
     at_home: AtomicBool,
@@ -60,8 +59,6 @@ impl Buffer {
             sharing: Sharing::default(),
             #[cfg(target_os = "linux")]
             home: None,
-            #[cfg(target_os = "linux")]
-            given_away: AtomicBool::new(false),
             #[cfg(target_os = "linux")]
             at_home: AtomicBool::new(false),
             #[cfg(target_os = "linux")]
@@ -96,7 +93,8 @@ impl Buffer {
         if self.epoch != fork::epoch() && (self.home.is_some() || self.storage.outlives_fork()) {
             return false;
         }
-        self.storage.stable && !(self.is_published() && self.protection() == Protection::Convention)
+        let may_be_had = self.is_published() || self.is_given_away();
+        self.storage.stable && !(may_be_had && self.protection() == Protection::Convention)
     }
 
     /// Whether the bytes are those of the process that this one was forked from, and no copy.
@@ -127,7 +125,21 @@ impl Buffer {
     #[cfg(target_os = "linux")]
     #[inline]
     pub(crate) fn set_published(&self) -> Result<()> {
+        if self.storage.dma.is_some() && !self.is_published() {
+            self.show_what_devices_wrote()?;
+        }
         self.sharing.publish().map_err(|Lent| Error::Lent)
+    }
+
+    /// Whoever gets the file beneath a DMA-BUF cannot put caches in order: he is to find them so. (A
+    /// DMA-BUF from a heap has no such file, and whoever gets it does that himself.)
+    #[cfg(target_os = "linux")]
+    #[cold]
+    fn show_what_devices_wrote(&self) -> Result<()> {
+        match self.storage.protection {
+            Protection::Kernel => CpuAccess::begin(&self.storage.dma, Direction::Read).map(drop),
+            Protection::Convention => Ok(()),
+        }
     }
 
     #[inline]
@@ -174,10 +186,6 @@ impl Buffer {
             memfd::forbid_writing(fd).map_err(|source| Error::os("sealing memory", source))?;
         }
         self.set_published()?;
-        if self.storage.dma.is_some() {
-            // Whoever gets the file beneath a DMA-BUF cannot do this: it shows what devices wrote.
-            drop(CpuAccess::begin(&self.storage.dma, Direction::Read)?);
-        }
         Ok(fd.as_fd())
     }
 
@@ -197,7 +205,7 @@ impl Buffer {
         let dma = self.dmabuf(wanted)?;
         self.check_not_inherited()?;
         self.set_published()?;
-        self.given_away.store(true, Ordering::Relaxed);
+        dma.give_away();
         Ok(dma)
     }
 
@@ -209,13 +217,18 @@ impl Buffer {
         self.storage.dma.as_ref().ok_or(none)
     }
 
+    /// Whether the DMA-BUF itself was given away, of this buffer or another over the same memory:
+    /// everybody who has it can write it.
+    fn is_given_away(&self) -> bool {
+        #[cfg(target_os = "linux")]
+        return self.storage.dma.as_ref().is_some_and(DmaBuf::is_given_away);
+        #[cfg(not(target_os = "linux"))]
+        false
+    }
+
     /// What keeps those from writing the bytes who have them.
     pub(crate) fn protection(&self) -> Protection {
-        #[cfg(target_os = "linux")]
-        if self.given_away.load(Ordering::Relaxed) {
-            return Protection::Convention;
-        }
-        self.storage.protection
+        if self.is_given_away() { Protection::Convention } else { self.storage.protection }
     }
 
     /// The file behind the bytes and a mapping of it to read, after making sure that the bytes stay
@@ -324,26 +337,6 @@ pub struct BufferIdentity {
     ends: OnceLock<Ends>,
 }
 
-/// Called when dropped.
-#[cfg(all(target_os = "linux", feature = "gl"))]
-#[derive(Default)]
-struct Ends(std::sync::Mutex<Vec<Box<dyn FnOnce() + Send>>>);
-
-#[cfg(all(target_os = "linux", feature = "gl"))]
-impl Drop for Ends {
-    fn drop(&mut self) {
-        let ends = self.0.get_mut().unwrap_or_else(std::sync::PoisonError::into_inner);
-        ends.drain(..).for_each(|end| end());
-    }
-}
-
-#[cfg(all(target_os = "linux", feature = "gl"))]
-impl std::fmt::Debug for Ends {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Ends")
-    }
-}
-
 impl BufferIdentity {
     fn new() -> Self {
         BufferIdentity {
@@ -354,11 +347,10 @@ impl BufferIdentity {
         }
     }
 
-    /// Has `end` called when the last tensor of the buffer is gone, on the thread that drops it.
+    /// Has `end` called when the last tensor of the buffer is gone: see [`Ends::add`].
     #[cfg(all(target_os = "linux", feature = "gl"))]
-    pub(crate) fn at_end(&self, end: Box<dyn FnOnce() + Send>) {
-        let ends = &self.ends.get_or_init(Ends::default).0;
-        ends.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push(end);
+    pub(crate) fn at_end(&self, key: u64, end: impl FnOnce() + Send + 'static) -> bool {
+        self.ends.get_or_init(Ends::default).add(key, end)
     }
 
     /// Whether anybody watches it.
