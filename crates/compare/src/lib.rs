@@ -3,3 +3,4 @@
 //! - `cargo bench -p compare --bench tensor`
 //! - `cargo bench -p compare --bench buffer`
 //! - `cargo bench -p compare --bench pool`
+//! - `cargo bench -p compare --features gl --bench opengl`

@@ -379,6 +379,7 @@ impl<S: Spared> Owner<S> {
     pub(crate) fn look_again(&self) {
         if !self.inherited() {
             drop(self.swept(usize::MAX));
+            self.part();
         }
     }
 

@@ -23,8 +23,9 @@ use crate::pool::place::{Entry, Place};
 use crate::pool::serve;
 use crate::pool::stats::PoolStats;
 use crate::tensor::Tensor;
-use crate::tensor::buffer::{Buffer, Handle};
+use crate::tensor::buffer::Buffer;
 use crate::tensor::descriptor::TensorDescriptor;
+use crate::tensor::handle::Handle;
 use crate::tensor::home::{self, Home};
 use crate::tensor::packed::Packed;
 
@@ -167,9 +168,10 @@ impl TensorPool {
             .ok_or_else(|| Layout::why_not(shape, size))?;
         let buffer = home::allocated(owner, owner.alloc(len)?, len)?;
         check_len(&buffer, len)?;
-        let layout = Layout::packed(shape.len(), len_of, 0, size);
-        let tensor = Tensor::of(buffer, layout, dtype);
-        if dtype == DType::Bool { tensor.cleared() } else { Ok(tensor) }
+        if dtype == DType::Bool {
+            return Tensor::of(buffer, Layout::contiguous(shape, size)?, dtype).cleared();
+        }
+        Ok(Tensor::of(buffer, Layout::packed(shape.len(), len_of, 0, size), dtype))
     }
 
     /// Allocates a tensor, and waits for a slot if the pool is full, or for memory if it cannot

@@ -20,7 +20,7 @@ use crate::pool::host::{Description, Guest, Host};
 use crate::pool::wire::{Kind, Packet};
 use crate::region::Words;
 use crate::sync::{Lock, LockGuard};
-use crate::tensor::buffer::Handle;
+use crate::tensor::handle::Handle;
 use crate::tensor::{Tensor, TensorPool};
 use crate::topic::bell::News;
 use crate::topic::config::{Policy, TopicConfig};
@@ -172,8 +172,27 @@ impl Publisher {
     #[inline]
     pub(crate) fn send<T: Message>(&self, message: &T, policy: Policy) -> Result<()> {
         self.check_process()?;
-        let staged = message.carried().map_or(Ok(None), |tensor| self.stage(tensor, policy))?;
-        let tensor = staged.as_ref().or(message.carried());
+        match message.carried() {
+            Some(tensor) if !self.can_share(tensor) => self.send_staged(message, tensor, policy),
+            tensor => self.send_shared(message, tensor, policy),
+        }
+    }
+
+    /// Sends a message whose tensor other processes cannot see.
+    #[cold]
+    fn send_staged<T: Message>(&self, message: &T, tensor: &Tensor, policy: Policy) -> Result<()> {
+        let staged = self.stage(tensor, policy)?;
+        self.send_shared(message, Some(&staged), policy)
+    }
+
+    /// Sends a message with the tensor that it carries, or one in its place, if any.
+    #[inline]
+    fn send_shared<T: Message>(
+        &self,
+        message: &T,
+        tensor: Option<&Tensor>,
+        policy: Policy,
+    ) -> Result<()> {
         let mut state = self.state();
         if policy != Policy::KeepLast {
             state = self.make_room(state, policy)?;

@@ -160,6 +160,7 @@ impl<'a> Writer<'a> {
     }
 
     /// Takes message `sequence` out, so that no reader can begin to use it.
+    #[inline]
     pub(crate) fn retract(&self, sequence: u64) {
         let next = sequence.wrapping_add(self.shape.entries);
         self.shape.entry(self.words, sequence)[BEGIN].store(next, Ordering::Relaxed);
