@@ -27,9 +27,7 @@ pub(crate) fn svg(rows: &[Row]) -> String {
     let blocks: Vec<(String, Vec<&Row>)> =
         WORKS.iter().filter_map(|work| block(rows, *work)).collect();
     let shown = || blocks.iter().flat_map(|(_, rows)| rows.iter().map(|row| row.times.p50));
-    let least = decade(shown().fold(f64::INFINITY, f64::min).max(1.0).log10().floor());
-    let most = decade(shown().fold(10.0, f64::max).log10().ceil());
-    let scale = Scale { least, most: most.max(least * 10.0) };
+    let scale = Scale::over(shown());
     let lines: usize = blocks.iter().map(|(_, rows)| rows.len() + 2).sum();
     let height = LINE * (lines as f64 + 2.0);
     let mut text = format!(
@@ -76,15 +74,30 @@ struct Scale {
 }
 
 impl Scale {
+    /// From the power of ten below the least to the one above the most; some, if there is nothing.
+    fn over(shown: impl Iterator<Item = f64>) -> Scale {
+        let (least, most) = shown.fold((f64::MAX, 1.0), |(least, most), nanos| {
+            (f64::min(least, nanos), f64::max(most, nanos))
+        });
+        let least = least.clamp(1.0, most).log10().floor();
+        let most = most.log10().ceil().max(least + 1.0);
+        Scale { least: decade(least), most: decade(most) }
+    }
+
     fn at(self, nanos: f64) -> f64 {
         let share = (nanos.max(self.least) / self.least).log10() / (self.most / self.least).log10();
         LEFT + share * (WIDTH - LEFT - RIGHT)
     }
 
+    fn powers(self) -> impl Iterator<Item = f64> {
+        let next = |nanos: &f64| Some(nanos * 10.0);
+        std::iter::successors(Some(self.least), next)
+            .take_while(move |nanos| *nanos <= self.most * 1.01)
+    }
+
     fn grid(self, height: f64) -> String {
         let mut text = String::new();
-        let mut nanos = self.least;
-        while nanos <= self.most * 1.01 {
+        for nanos in self.powers() {
             let x = self.at(nanos);
             text += &format!(
                 "<line x1=\"{x:.1}\" y1=\"{LINE}\" x2=\"{x:.1}\" y2=\"{:.0}\" stroke=\"#e6e9eb\"/>\n\
@@ -93,7 +106,6 @@ impl Scale {
                 height - 5.0,
                 label(nanos),
             );
-            nanos *= 10.0;
         }
         text
     }
@@ -148,6 +160,13 @@ mod tests {
         assert!((wide(10.0) - wide(1e4)).abs() < 1e-9);
         assert!((scale.at(1e5) - (WIDTH - RIGHT)).abs() < 1e-9);
         assert!((scale.at(1.0) - LEFT).abs() < 1e-9, "never to the left of the axis");
+    }
+
+    #[test]
+    fn a_scale_has_whole_decades_around_all() {
+        let scale = Scale::over([40.0, 2_500.0].into_iter());
+        assert_eq!(scale.powers().map(f64::round).collect::<Vec<_>>(), [10.0, 100.0, 1e3, 1e4]);
+        assert_eq!(Scale::over(std::iter::empty()).powers().count(), 2);
     }
 
     #[test]
