@@ -1,5 +1,7 @@
 //! Bars: how much of a peer's time, or of the floor's, something may take at most.
 
+use std::collections::BTreeSet;
+
 use serde::{Deserialize, Serialize};
 
 use crate::samples::median;
@@ -131,8 +133,8 @@ impl Outcome {
             (Verdict::Missed, Some(ratio)) => {
                 format!("MISSED      {}  {bar}, {} rounds", show(ratio), self.rounds)
             }
-            (Verdict::Left, _) => format!("left out           {bar}: {}", self.why()),
-            _ => format!("UNMEASURED         {bar}: {}", self.why()),
+            (Verdict::Left, _) => format!("left out            {bar}: {}", self.why()),
+            _ => format!("UNMEASURED          {bar}: {}", self.why()),
         }
     }
 
@@ -160,7 +162,20 @@ impl Outcome {
 }
 
 fn show(ratio: f64) -> String {
-    if ratio < 0.1 { format!("{ratio:.4}") } else { format!("{ratio:>5.2} ") }
+    if ratio < 0.1 { format!("{ratio:.4}") } else { format!("{ratio:>6.2}") }
+}
+
+/// One line for each that this run was about, and one for all others.
+pub(crate) fn text(outcomes: &[Outcome]) -> String {
+    let (left, judged): (Vec<_>, Vec<_>) =
+        outcomes.iter().partition(|outcome| outcome.verdict == Verdict::Left);
+    let mut text: String = judged.iter().map(|outcome| format!("  {}\n", outcome.line())).collect();
+    if !left.is_empty() {
+        let whys: BTreeSet<&str> = left.iter().map(|outcome| outcome.why()).collect();
+        let whys: Vec<&str> = whys.into_iter().collect();
+        text += &format!("  left out    {} bars: {}\n", left.len(), whys.join(", "));
+    }
+    text
 }
 
 /// What the program ends with: 1 if a bar was missed, 3 if one could not be judged, else 0.
@@ -229,7 +244,8 @@ mod tests {
     fn groups_that_were_not_asked_for_are_left_out_and_said_to_be() {
         let outcome = judge(TEXT, &["pool"], &[]);
         assert_eq!(outcome.verdict, Verdict::Left);
-        assert!(outcome.line().contains("hand-off was not run"), "{outcome:?}");
+        let text = text(&[outcome.clone(), outcome.clone()]);
+        assert_eq!(text, "  left out    2 bars: hand-off was not run\n");
         assert_eq!(exit_code(&[outcome]), 0);
     }
 

@@ -114,7 +114,7 @@ fn show(args: &Args, found: &Found, outcomes: &[Outcome]) -> Result<()> {
         println!("{}", serde_json::to_string_pretty(&json)?);
     } else {
         println!("{}\n{}\nbars", table::plain(&rows), table::facts_plain(&found.facts));
-        outcomes.iter().for_each(|outcome| println!("  {}", outcome.line()));
+        print!("{}", bars::text(outcomes));
     }
     Ok(())
 }

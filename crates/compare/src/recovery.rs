@@ -1,5 +1,6 @@
 //! Processes are killed: how long until the others go on, and what is left when a thousand were.
 
+use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -103,7 +104,7 @@ fn holder(topic: &Topic<Tensor>) -> Result<Other> {
 }
 
 /// What is counted.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Count {
     descriptors: usize,
     files: usize,
@@ -113,32 +114,31 @@ struct Count {
 
 impl Count {
     fn now() -> Result<Count> {
-        let dir = run::dir()?;
-        let text = dir.to_string_lossy();
-        let sockets = std::fs::read_to_string("/proc/net/unix")?;
-        Ok(Count {
+        let mut count = Count {
             descriptors: entries(Path::new("/proc/self/fd"))?,
-            files: entries_below(&dir.join("cenote"))?,
-            sockets: sockets.lines().filter(|line| line.contains(&*text)).count(),
+            files: 0,
+            sockets: 0,
             shared: entries(Path::new("/dev/shm"))?,
-        })
+        };
+        count.add(&run::dir()?.join("cenote"))?;
+        Ok(count)
+    }
+
+    fn add(&mut self, dir: &Path) -> Result<()> {
+        for entry in std::fs::read_dir(dir)? {
+            let entry = entry?;
+            match entry.file_type()? {
+                kind if kind.is_dir() => self.add(&entry.path())?,
+                kind if kind.is_socket() => self.sockets += 1,
+                _ => self.files += 1,
+            }
+        }
+        Ok(())
     }
 }
 
 fn entries(dir: &Path) -> Result<usize> {
     Ok(std::fs::read_dir(dir)?.count())
-}
-
-fn entries_below(dir: &Path) -> Result<usize> {
-    let mut count = 0;
-    for entry in std::fs::read_dir(dir)? {
-        let entry = entry?;
-        count += 1;
-        if entry.file_type()?.is_dir() {
-            count += entries_below(&entry.path())?;
-        }
-    }
-    Ok(count)
 }
 
 /// What there is more of when so many have been killed, publishers and subscribers by turns.
@@ -163,9 +163,14 @@ fn residue(kills: u32) -> Result<Vec<Fact>> {
     }
     settle(&topic)?;
     // Whoever comes next removes what it comes across.
-    drop(Topic::<u64>::new(NEWS)?);
-    until(|| Ok(news.recv().is_none()))?;
-    let after = Count::now()?;
+    Topic::<u64>::new(NEWS)?.send(&3)?;
+    // The last ones are let go of by whoever looks next.
+    let start = Instant::now();
+    let mut after = Count::now()?;
+    while after != before && start.elapsed() < Duration::from_secs(1) {
+        news.recv();
+        after = Count::now()?;
+    }
     let fact = |what: &str, before: usize, after: usize| Fact {
         group: GROUP,
         what: format!("{what} left by {kills} kills"),

@@ -1,6 +1,7 @@
 //! Rows as text: for a terminal, and for Markdown.
 
 use crate::found::Fact;
+use crate::growth;
 use crate::series::{Row, Series};
 
 const HEADS: [&str; 9] = ["work", "", "cores", "rounds", "p50", "p99", "p99.9", "max", "floor"];
@@ -19,7 +20,11 @@ pub(crate) fn rows(all: &[Series]) -> Vec<Row> {
 fn rows_of(all: &[Series], (group, work): (&str, &str)) -> Vec<Row> {
     let of_work = all.iter().filter(|one| one.group == group && one.work == work);
     let mut rows: Vec<Row> = of_work.flat_map(Series::rows).collect();
-    rows.sort_by(|a, b| a.place.cmp(&b.place).then(a.times.p50.total_cmp(&b.times.p50)));
+    match group {
+        // In the order of what grows.
+        growth::GROUP => rows.sort_by_key(|row| row.place),
+        _ => rows.sort_by(|a, b| a.place.cmp(&b.place).then(a.times.p50.total_cmp(&b.times.p50))),
+    }
     rows
 }
 
