@@ -92,8 +92,10 @@ fn subscribers(pace: Pace) -> Result<Found> {
     for count in [0, 1, 2, 4, 8, 16] {
         others.extend(fan_out::sleepers(count)?);
         let topic = fan_out::publisher(count)?;
-        points
-            .push((count.into(), Subject::new(&name(count.into()), move || fan_out::send(&topic))));
+        points.push((
+            count.into(),
+            Subject::new(&name(count.into()), move || fan_out::send(&topic, 1)),
+        ));
     }
     measure(pace, "alloc, send 1080p, by subscribers", "ns per subscriber", points)
 }

@@ -4,7 +4,7 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use crate::Result;
-use crate::page::nanos;
+use crate::page::{clock, nanos};
 use crate::series::{Series, Take};
 
 /// How long, and how often.
@@ -114,6 +114,20 @@ fn batch(subject: &mut Subject<'_>, pace: Pace) -> Result<u32> {
         }
         batch *= 2;
     }
+}
+
+/// Operations in one take at most, where each is timed.
+const MOST: usize = 50_000;
+
+/// With values that none before it had.
+pub(crate) fn repeat(long: Duration, mut once: impl FnMut(u64) -> Result<f64>) -> Result<Vec<f64>> {
+    let start = Instant::now();
+    let first = clock();
+    let mut samples = Vec::new();
+    while samples.is_empty() || (samples.len() < MOST && start.elapsed() < long) {
+        samples.push(once(first + samples.len() as u64)?);
+    }
+    Ok(samples)
 }
 
 #[cfg(test)]
