@@ -46,8 +46,7 @@ const PEERS: &[(&str, OpenSender, OpenReceiver)] = &[
 
 /// All of it.
 pub(crate) fn run(pace: Pace) -> Result<Vec<Series>> {
-    // Until every slot that will be used has been.
-    let pace = Pace { warm_up: Duration::from_millis(300), ..pace };
+    let pace = Pace { warm_up: pace.touched(Duration::from_millis(300)), ..pace };
     let mut all = Vec::new();
     for count in COUNTS {
         let mut others = sleepers(count)?;

@@ -56,7 +56,7 @@ const BELLS: &[(&str, OpenBell)] = &[
     ("Unix socket, one byte", socket::bell),
 ];
 
-/// Until every slot that will be used has been: the kernel clears a 24 MB frame in 20 ms.
+/// Before the first round.
 const WARM_UP: Duration = Duration::from_millis(300);
 
 /// Rounds in which the cores were near, that there should be.
@@ -80,7 +80,7 @@ fn link(size: u8, side: Side) -> Link {
 }
 
 fn frames(other: &mut Other, pace: Pace, size: u8) -> Result<Vec<Series>> {
-    let mut peers = meet(other, size)?;
+    let mut peers = meet(other, pace, size)?;
     let mut all = rounds(other, pace, Task::Trips, size, &mut peers)?;
     all.extend(rounds(other, pace, Task::OneWay, size, &mut peers)?);
     other.order(Task::Close, 0, 0)?;
@@ -88,14 +88,14 @@ fn frames(other: &mut Other, pace: Pace, size: u8) -> Result<Vec<Series>> {
 }
 
 /// Connects all of them, and lets them warm up.
-fn meet(other: &mut Other, size: u8) -> Result<Vec<Box<dyn Peer>>> {
+fn meet(other: &mut Other, pace: Pace, size: u8) -> Result<Vec<Box<dyn Peer>>> {
     let mut peers = Vec::new();
     for (who, (name, open)) in (0..).zip(PEERS) {
         let named = |error| format!("{name}: {error}");
         let mut peer = open(link(size, Side::Here)).map_err(named)?;
         other.order(Task::Trips, who, size)?;
         peer.meet(other.watch().1).map_err(named)?;
-        peer.trips(other.watch().1, WARM_UP).map_err(named)?;
+        peer.trips(other.watch().1, pace.touched(WARM_UP)).map_err(named)?;
         peers.push(peer);
     }
     Ok(peers)
@@ -150,7 +150,7 @@ fn wake_ups(other: &mut Other, pace: Pace) -> Result<Vec<Series>> {
         let mut bell = open(link(FRAME, Side::Here)).map_err(named)?;
         other.order(Task::Wake, who, FRAME)?;
         bell.ready().map_err(named)?;
-        wake::wakes(bell.as_mut(), WARM_UP).map_err(named)?;
+        wake::wakes(bell.as_mut(), pace.touched(WARM_UP)).map_err(named)?;
         rest(other, bell.as_mut())?;
         bells.push(bell);
     }
