@@ -104,8 +104,9 @@ impl<E: Ends> Peer for E {
             self.send(value)?;
             let answer = loop {
                 match self.recv()? {
+                    // Late, from when they met.
+                    None | Some(0) => wait.spin()?,
                     Some(answer) => break answer,
-                    None => wait.spin()?,
                 }
             };
             let time = nanos(began);
