@@ -5,8 +5,10 @@ mod mirror;
 
 use serde::{Deserialize, Serialize};
 
-use crate::children::{Child, Namespace, Parent};
+use crate::children::{Child, Parent};
 use crate::failure::{Failure, Outcome};
+use crate::interrupt::Interrupt;
+use crate::namespace::Namespace;
 use crate::output::{Output, Page, Report, Table};
 use crate::pattern::Size;
 use crate::percentile::Percentiles;
@@ -72,11 +74,15 @@ impl Args {
     }
 
     fn measure(&self) -> Outcome<Measured> {
+        let interrupt = Interrupt::listen()?;
         let namespace = Namespace::new("bench")?;
         let mut mirror: Child<()> = Child::start(&namespace, &self.args(Role::Mirror))?;
         let mut measure: Child<Measured> = Child::start(&namespace, &self.args(Role::Measure))?;
+        let ended = measure.wait(&interrupt);
+        // Whoever interrupts from the keyboard interrupts them as well.
+        interrupt.check()?;
+        ended?;
         let measured = measure.last_reports().last();
-        measure.finish()?;
         mirror.finish()?;
         measured.ok_or_else(|| Failure::Failed("nothing was measured".to_owned()))
     }

@@ -4,7 +4,6 @@
 //! killed, they end, too.
 
 use std::io::{self, BufRead, BufReader, Write};
-use std::path::PathBuf;
 use std::process::{self, ChildStdin, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,36 +11,19 @@ use std::sync::mpsc::{Receiver, channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use cenote::{NAMESPACE_ENV, namespace_dir};
+use cenote::NAMESPACE_ENV;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::failure::{Failure, Outcome};
+use crate::interrupt::Interrupt;
+use crate::namespace::Namespace;
 
 /// How long a child may take to end when it is asked to.
-const PATIENCE: Duration = Duration::from_secs(10);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 
-/// A namespace that is removed in the end.
-#[derive(Debug)]
-pub(crate) struct Namespace {
-    pub(crate) name: String,
-    path: PathBuf,
-}
-
-impl Namespace {
-    pub(crate) fn new(what: &str) -> Outcome<Namespace> {
-        let name = format!("{what}-{}", process::id());
-        let path = namespace_dir()?.with_file_name(&name);
-        Ok(Namespace { name, path })
-    }
-}
-
-impl Drop for Namespace {
-    fn drop(&mut self) {
-        // Whatever is left is sockets of the dead, which anybody may remove.
-        let _ = std::fs::remove_dir_all(&self.path);
-    }
-}
+/// How often it is looked whether a child has ended.
+const LOOK: Duration = Duration::from_millis(2);
 
 /// A child that reports what it does, as `R`.
 #[derive(Debug)]
@@ -112,18 +94,44 @@ impl<R: DeserializeOwned + Send + 'static> Child<R> {
         }
     }
 
-    /// Asks it to end, and waits for that. Its last reports are left to be read.
-    pub(crate) fn finish(&mut self) -> Outcome {
+    /// Asks it to end.
+    pub(crate) fn dismiss(&mut self) {
         drop(self.input.take());
+    }
+
+    /// Whether it has ended, as it should. Its last reports are left to be read.
+    pub(crate) fn has_ended(&mut self) -> Outcome<bool> {
+        match self.process.try_wait()? {
+            Some(status) if status.success() => Ok(true),
+            Some(_) => Err(self.failure()),
+            None => Ok(false),
+        }
+    }
+
+    /// Waits for its end.
+    pub(crate) fn wait(&mut self, interrupt: &Interrupt) -> Outcome {
+        while !self.has_ended()? {
+            interrupt.check()?;
+            thread::sleep(LOOK);
+        }
+        Ok(())
+    }
+
+    /// Asks it to end, and waits for that.
+    pub(crate) fn finish(&mut self) -> Outcome {
+        self.dismiss();
         let start = Instant::now();
         while start.elapsed() < PATIENCE {
-            match self.process.try_wait()? {
-                Some(status) if status.success() => return Ok(()),
-                Some(_) => return Err(self.failure()),
-                None => thread::sleep(Duration::from_millis(2)),
+            if self.has_ended()? {
+                return Ok(());
             }
+            thread::sleep(LOOK);
         }
-        Err(Failure::Failed(format!("process {} did not end when asked to", self.pid())))
+        Err(self.stays())
+    }
+
+    pub(crate) fn stays(&self) -> Failure {
+        Failure::Failed(format!("process {} did not end when asked to", self.pid()))
     }
 
     /// It has ended.

@@ -17,6 +17,7 @@ pub(crate) struct Args {
 
 impl Args {
     pub(crate) fn run(&self, output: &Output) -> Outcome {
+        output.refuse_json("a completion")?;
         let mut text = Vec::new();
         clap_complete::generate(self.shell, &mut Cli::command(), "cenote", &mut text);
         output.raw(&text)

@@ -2,8 +2,8 @@
 //!
 //! ```text
 //!   camera      → demo.rgb, demo.depth, demo.cloud        60 times a second
-//!   statistic   ← demo.rgb                                looks at every byte
-//!   projection  ← demo.depth  → demo.points               a stage that republishes
+//!   statistic   ← demo.rgb, demo.cloud                    looks at every byte
+//!   projection  ← demo.depth  → demo.points               looks at every byte, and republishes
 //!   slow        ← demo.rgb                                holds frames, and misses most
 //! ```
 //!
@@ -15,6 +15,7 @@ mod play;
 mod projection;
 mod report;
 mod role;
+mod scenery;
 mod slow;
 mod statistic;
 mod summary;
@@ -32,7 +33,8 @@ use role::Role;
 ///
 /// The camera sends a moving pattern, a depth image and a point cloud, 60 times a second. Half-way a
 /// subscriber is killed, and the frames that it held come back; then the camera is, and is started again.
-/// Every byte is checked: if one is wrong, the exit code says so.
+/// Every byte of pictures, depth images and clouds is checked: if one is wrong, the exit code says so.
+/// q ends it early, Ctrl-C at once.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// How long it takes
@@ -43,7 +45,7 @@ pub(crate) struct Args {
     #[arg(long, default_value = "1080p")]
     size: Size,
 
-    /// Have the camera get a byte wrong now and then, to see that it is noticed
+    /// Have the camera get something wrong now and then in each of them, to see that it is noticed
     #[arg(long)]
     spoil: bool,
 

@@ -8,7 +8,7 @@ use serde::Serialize;
 use crate::failure::{Failure, Outcome};
 use crate::output::{Output, Page, Report, Table};
 use crate::pool::{Attached, PoolLine, pool_table};
-use crate::topic::{Publisher, TopicLine, topic_table};
+use crate::topic::{Publisher, Subscriber, TopicLine, topic_table};
 
 /// All topics and pools, who owns them and who is attached
 #[derive(Debug, clap::Args)]
@@ -52,6 +52,8 @@ struct Topic {
     #[serde(flatten)]
     line: TopicLine,
     published_by: Vec<Publisher>,
+    /// Where nobody publishes: who waits.
+    waiting: Vec<Subscriber>,
 }
 
 #[derive(Debug, Serialize)]
@@ -64,7 +66,8 @@ struct Pool {
 impl Topic {
     fn new(topic: &TopicInfo) -> Topic {
         let published_by = topic.publishers.iter().map(Publisher::new).collect();
-        Topic { line: TopicLine::new(topic), published_by }
+        let waiting = topic.waiting.iter().map(Subscriber::new).collect();
+        Topic { line: TopicLine::new(topic), published_by, waiting }
     }
 }
 

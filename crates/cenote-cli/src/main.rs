@@ -19,9 +19,11 @@ mod doctor;
 mod failure;
 mod files;
 mod gc;
+mod interrupt;
 mod ls;
 mod man;
 mod meter;
+mod namespace;
 mod output;
 mod pattern;
 mod percentile;
@@ -45,8 +47,8 @@ use crate::output::Output;
 /// Looking takes no part: no publisher waits for this program, or sends it anything.
 #[derive(Debug, Parser)]
 #[command(name = "cenote", version, arg_required_else_help = true)]
-#[command(after_help = "Exit codes: 0 done, 1 failed, 2 not understood, 3 no such topic, pool or \
-namespace, 4 nothing came in time, 5 no permission.")]
+#[command(after_help = "Exit codes: 0 done, 1 failed, 2 not understood, 3 no such topic, pool, \
+namespace or file, 4 nothing came in time, 5 no permission, 128 + N interrupted by signal N.")]
 pub(crate) struct Cli {
     #[command(subcommand)]
     command: Command,

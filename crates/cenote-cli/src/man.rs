@@ -20,12 +20,13 @@ pub(crate) struct Args {
 
 impl Args {
     pub(crate) fn run(&self, output: &Output) -> Outcome {
+        output.refuse_json("a manual page")?;
         let Some(dir) = &self.out else {
             let mut text = Vec::new();
             clap_mangen::Man::new(Cli::command()).render(&mut text)?;
             return output.raw(&text);
         };
-        let failed = |error| Failure::Failed(format!("writing to {}: {error}", dir.display()));
+        let failed = |error| Failure::of_file("writing to", dir, &error);
         std::fs::create_dir_all(dir).map_err(failed)?;
         clap_mangen::generate_to(Cli::command(), dir).map_err(failed)
     }

@@ -1,9 +1,10 @@
 //! Rate, bandwidth and latency of a topic, seen from outside.
 
+use std::collections::VecDeque;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use cenote::{Observer, Sighting};
+use cenote::{Error, Observer, Sighting};
 use serde::Serialize;
 
 use crate::clock;
@@ -13,6 +14,12 @@ use crate::percentile::Percentiles;
 /// How long to sleep between two looks. A message is seen so much later at most, which is part of its
 /// latency as seen from here.
 pub(crate) const NAP: Duration = Duration::from_micros(200);
+
+/// The most messages of a topic that are looked at before others have their turn.
+const AT_ONCE: usize = 1024;
+
+/// The most latencies that are kept for a reading: the last ones.
+const LATENCIES: usize = 65_536;
 
 /// Watches one topic.
 #[derive(Debug)]
@@ -24,14 +31,40 @@ pub(crate) struct Meter {
     tally: Tally,
 }
 
+/// Takes what comes, until there is nothing, or it was enough. What makes no sense counts.
+fn take_some<T>(
+    mut next: impl FnMut() -> Result<Option<T>, Error>,
+    mut take: impl FnMut(Result<T, Error>),
+) {
+    for _ in 0..AT_ONCE {
+        match next().transpose() {
+            Some(found) => take(found),
+            None => return,
+        }
+    }
+}
+
 /// What was seen since the last reading.
 #[derive(Debug)]
 struct Tally {
     since: Instant,
     messages: u64,
     bytes: u64,
-    ages: Vec<u64>,
-    periods: Vec<f64>,
+    /// What was there, but made no sense.
+    garbled: u64,
+    ages: VecDeque<u64>,
+    periods: Periods,
+}
+
+/// Times between messages, in milliseconds: their number, mean and sum of squared differences from it
+/// (Welford 1962).
+#[derive(Debug, Clone, Copy, Default)]
+struct Periods {
+    count: u64,
+    min: f64,
+    max: f64,
+    mean: f64,
+    squares: f64,
 }
 
 impl Default for Tally {
@@ -40,19 +73,22 @@ impl Default for Tally {
             since: Instant::now(),
             messages: 0,
             bytes: 0,
-            ages: Vec::new(),
-            periods: Vec::new(),
+            garbled: 0,
+            ages: VecDeque::new(),
+            periods: Periods::default(),
         }
     }
 }
 
 /// What was seen over some time.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Default, Serialize)]
 pub(crate) struct Reading {
     pub(crate) seconds: f64,
     pub(crate) messages: u64,
     /// Those that were sent, but gone before they were seen.
     pub(crate) missed: u64,
+    /// Those that made no sense.
+    pub(crate) garbled: u64,
     pub(crate) hz: f64,
     pub(crate) bytes: u64,
     pub(crate) bytes_per_second: f64,
@@ -77,32 +113,24 @@ impl Meter {
         Ok(Meter { observer, missed: 0, last: None, tally: Tally::default() })
     }
 
-    /// Looks for as long as this, or until `enough` messages were seen.
-    pub(crate) fn watch(&mut self, time: Duration, enough: u64) -> Outcome {
+    /// How many publishers are looked at.
+    pub(crate) fn publishers(&self) -> usize {
+        self.observer.publishers()
+    }
+
+    /// Looks for as long as this.
+    pub(crate) fn watch(&mut self, time: Duration) {
         let start = Instant::now();
-        while start.elapsed() < time && self.tally.messages < enough {
-            self.look()?;
+        while start.elapsed() < time {
+            self.look();
             thread::sleep(NAP.min(time));
         }
-        Ok(())
     }
 
-    /// Looks at all that is there.
-    pub(crate) fn look(&mut self) -> Outcome {
-        while let Some(seen) = self.observer.look()? {
-            self.note(&seen);
-        }
-        Ok(())
-    }
-
-    fn note(&mut self, seen: &Sighting) {
-        let now = Instant::now();
-        self.tally.messages += 1;
-        self.tally.bytes += seen.nbytes as u64;
-        let stamp = seen.header.map(|header| header.stamp_ns);
-        self.tally.ages.extend(stamp.and_then(clock::age_ns));
-        let last = self.last.replace(now);
-        self.tally.periods.extend(last.map(|last| (now - last).as_secs_f64() * 1000.0));
+    /// Looks at what is there, though not for ever.
+    pub(crate) fn look(&mut self) {
+        let Meter { observer, last, tally, .. } = self;
+        take_some(|| observer.look(), |seen| tally.note(seen, last));
     }
 
     /// What was seen since the last reading.
@@ -116,26 +144,78 @@ impl Meter {
             seconds,
             messages: tally.messages,
             missed,
+            garbled: tally.garbled,
             hz: (tally.messages + missed) as f64 / seconds,
             bytes: tally.bytes,
             bytes_per_second: tally.bytes as f64 / seconds,
-            period_ms: Period::of(&tally.periods),
-            latency: Percentiles::of(tally.ages),
+            period_ms: tally.periods.read(),
+            latency: Percentiles::of(tally.ages.into()),
         }
     }
 }
 
-impl Period {
+impl Tally {
+    fn note(&mut self, seen: Result<Sighting, Error>, last: &mut Option<Instant>) {
+        let Ok(seen) = seen else {
+            self.garbled += 1;
+            return;
+        };
+        let now = Instant::now();
+        self.messages += 1;
+        self.bytes += seen.nbytes as u64;
+        let stamp = seen.header.map(|header| header.stamp_ns);
+        self.ages.extend(stamp.and_then(clock::age_ns));
+        self.ages.drain(..self.ages.len().saturating_sub(LATENCIES));
+        if let Some(last) = last.replace(now) {
+            self.periods.note((now - last).as_secs_f64() * 1000.0);
+        }
+    }
+}
+
+impl Periods {
     #[allow(clippy::cast_precision_loss, reason = "there are fewer than 2^52")]
-    fn of(periods: &[f64]) -> Option<Period> {
-        let count = periods.len() as f64;
-        let mean = periods.iter().sum::<f64>() / count;
-        let squares = periods.iter().map(|period| (period - mean).powi(2)).sum::<f64>();
-        Some(Period {
-            min: periods.iter().copied().reduce(f64::min)?,
-            max: periods.iter().copied().reduce(f64::max)?,
-            mean,
-            deviation: (squares / count).sqrt(),
-        })
+    fn note(&mut self, period: f64) {
+        self.min = if self.count == 0 { period } else { self.min.min(period) };
+        self.max = self.max.max(period);
+        self.count += 1;
+        let from_old = period - self.mean;
+        self.mean += from_old / self.count as f64;
+        self.squares += from_old * (period - self.mean);
+    }
+
+    #[allow(clippy::cast_precision_loss, reason = "there are fewer than 2^52")]
+    fn read(&self) -> Option<Period> {
+        let Periods { count, min, max, mean, squares } = *self;
+        (count > 0).then(|| Period { min, max, mean, deviation: (squares / count as f64).sqrt() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_sends_quicker_than_can_be_looked_at_does_not_keep_others_waiting() {
+        let mut taken = 0;
+        take_some(|| Ok(Some(())), |_| taken += 1);
+        assert_eq!(taken, AT_ONCE);
+        let mut left = 3;
+        let next = || {
+            left -= 1;
+            Ok((left > 0).then_some(()))
+        };
+        let mut taken = 0;
+        take_some(next, |_| taken += 1);
+        assert_eq!(taken, 2);
+    }
+
+    #[test]
+    fn periods_are_summed_up() {
+        assert!(Periods::default().read().is_none());
+        let mut periods = Periods::default();
+        [2.0, 4.0, 6.0, 8.0].into_iter().for_each(|period| periods.note(period));
+        let Period { min, max, mean, deviation } = periods.read().unwrap();
+        assert_eq!((min, max, mean), (2.0, 8.0, 5.0));
+        assert!((deviation - 5.0_f64.sqrt()).abs() < 1e-12, "{deviation}");
     }
 }

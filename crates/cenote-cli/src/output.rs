@@ -1,5 +1,6 @@
 //! What commands say: text for people, in colour on a terminal, or JSON for programs.
 
+mod clean;
 mod page;
 mod table;
 
@@ -7,6 +8,7 @@ use std::io::{self, IsTerminal, Write};
 
 use serde::Serialize;
 
+pub(crate) use clean::clean;
 pub(crate) use page::Page;
 pub(crate) use table::Table;
 
@@ -42,6 +44,14 @@ impl Output {
         self.json
     }
 
+    /// For commands that have a form of their own.
+    pub(crate) fn refuse_json(&self, what: &str) -> Outcome {
+        match self.json {
+            true => Err(Failure::Nonsense(format!("{what} is no JSON: leave out --json"))),
+            false => Ok(()),
+        }
+    }
+
     /// Tells all there is to tell.
     pub(crate) fn report(&self, report: &impl Report) -> Outcome {
         self.tell(report, serde_json::to_string_pretty)
@@ -58,7 +68,8 @@ impl Output {
         json: impl Fn(&R) -> serde_json::Result<String>,
     ) -> Outcome {
         if self.json {
-            return self.line(&json(report).map_err(Failure::from_text)?);
+            let json = json(report).map_err(Failure::from_text)?;
+            return self.line(&clean::spelled_out(&json));
         }
         let mut page = Page::new(self.colour);
         report.write(&mut page);

@@ -19,6 +19,9 @@ pub(crate) struct Size {
     pub(crate) height: usize,
 }
 
+/// 640x480.
+pub(crate) const VGA: Size = Size { width: 640, height: 480 };
+
 impl FromStr for Size {
     type Err = String;
 

@@ -10,7 +10,8 @@ use ratatui::text::Line;
 use ratatui::widgets::{Paragraph, Sparkline};
 
 use crate::failure::{Failure, Outcome};
-use crate::output::Table;
+use crate::interrupt;
+use crate::output::{Table, clean};
 
 /// The terminal, until it is dropped.
 #[derive(Debug)]
@@ -32,7 +33,7 @@ impl Section {
 
     pub(crate) fn lines(title: &str, lines: &[String]) -> Section {
         let title = std::iter::once(title.to_owned());
-        Section::Text { lines: title.chain(lines.iter().cloned()).collect() }
+        Section::Text { lines: title.chain(lines.iter().map(|line| clean(line))).collect() }
     }
 
     /// How many lines it takes, one of them empty.
@@ -64,13 +65,13 @@ impl Screen {
         Ok(())
     }
 
-    /// Whether the user has pressed q, Escape or Ctrl-C.
+    /// Whether the user has pressed q or Escape. Ctrl-C is a failure, as it is elsewhere.
     pub(crate) fn is_quit(&self) -> Outcome<bool> {
         while event::poll(Duration::ZERO)? {
-            if let Event::Key(key) = event::read()?
-                && is_quit(key)
-            {
-                return Ok(true);
+            match event::read()? {
+                Event::Key(key) if is_interrupt(key) => return Err(interrupt::by_key()),
+                Event::Key(key) if is_quit(key) => return Ok(true),
+                _ => {}
             }
         }
         Ok(false)
@@ -83,10 +84,14 @@ impl Drop for Screen {
     }
 }
 
-fn is_quit(key: KeyEvent) -> bool {
+fn is_interrupt(key: KeyEvent) -> bool {
     let interrupt = key.code == KeyCode::Char('c') && key.modifiers == KeyModifiers::CONTROL;
+    key.kind == KeyEventKind::Press && interrupt
+}
+
+fn is_quit(key: KeyEvent) -> bool {
     let quit = matches!(key.code, KeyCode::Char('q') | KeyCode::Esc);
-    key.kind == KeyEventKind::Press && (quit || interrupt)
+    key.kind == KeyEventKind::Press && quit
 }
 
 fn heading(title: &str) -> Paragraph<'_> {

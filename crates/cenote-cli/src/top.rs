@@ -3,17 +3,18 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use cenote::{TopicInfo, pools, topics};
+use cenote::{PoolInfo, TopicInfo, pools, topics};
 use serde::Serialize;
 
 use crate::failure::Outcome;
+use crate::interrupt::Interrupt;
 use crate::ls;
 use crate::meter::{Meter, NAP, Reading};
 use crate::output::{Output, Page, Report, Table};
 use crate::percentile::Percentiles;
 use crate::pool::{PoolLine, pool_table};
 use crate::screen::{Screen, Section};
-use crate::topic::watching;
+use crate::topic::{show_type, watching};
 use crate::unit;
 
 /// How often topics are looked at, and keys.
@@ -22,7 +23,7 @@ const LOOK: Duration = Duration::from_millis(20);
 /// How many readings of the past are shown.
 const PAST: usize = 512;
 
-/// Topics and pools, live: rates, latency, memory, leases
+/// Topics and pools, live: rates, latency, memory, leases, growth
 ///
 /// Ends with q. Without a terminal, or with --json, it prints reading after reading.
 #[derive(Debug, clap::Args)]
@@ -39,11 +40,12 @@ pub(crate) struct Args {
 impl Args {
     pub(crate) fn run(&self, output: &Output) -> Outcome {
         ls::check_namespace()?;
+        let interrupt = Interrupt::listen()?;
         let mut screen = if output.is_live() { Some(Screen::open()?) } else { None };
         let mut watch = Watch::default();
         let mut left = self.count;
         while left != Some(0) {
-            if !self.watch_a_while(&mut watch, screen.as_ref())? {
+            if !self.watch_a_while(&mut watch, screen.as_ref(), &interrupt)? {
                 break;
             }
             let reading = watch.read()?;
@@ -57,11 +59,17 @@ impl Args {
     }
 
     /// False if the user has had enough.
-    fn watch_a_while(&self, watch: &mut Watch, screen: Option<&Screen>) -> Outcome<bool> {
+    fn watch_a_while(
+        &self,
+        watch: &mut Watch,
+        screen: Option<&Screen>,
+        interrupt: &Interrupt,
+    ) -> Outcome<bool> {
         let (start, interval) = (Instant::now(), Duration::from_secs_f64(self.interval));
         watch.find()?;
         while let Some(left) = interval.checked_sub(start.elapsed()) {
             watch.look(left.min(LOOK));
+            interrupt.check()?;
             if screen.map_or(Ok(false), Screen::is_quit)? {
                 return Ok(false);
             }
@@ -75,8 +83,18 @@ impl Args {
 struct Watch {
     meters: BTreeMap<String, Meter>,
     topics: Vec<TopicInfo>,
-    /// Bytes that were in use, reading after reading.
+    /// Topics that cannot be looked at, and why.
+    unreadable: Vec<Unreadable>,
+    /// Bytes that were reserved, reading after reading.
     past: Vec<u64>,
+    /// What each pool had reserved when it was first seen.
+    first: BTreeMap<u64, usize>,
+}
+
+#[derive(Debug, Clone, Serialize)]
+struct Unreadable {
+    topic: String,
+    error: String,
 }
 
 impl Watch {
@@ -85,45 +103,81 @@ impl Watch {
         self.topics = topics()?;
         let here = |name: &String| self.topics.iter().any(|topic| topic.name == *name);
         self.meters.retain(|name, _| here(name));
-        for topic in &self.topics {
-            if !self.meters.contains_key(&topic.name) {
-                self.meters.insert(topic.name.clone(), Meter::new(&topic.name)?);
+        self.unreadable.clear();
+        for topic in self.topics.iter().filter(|topic| answers(topic)) {
+            let name = || topic.name.clone();
+            if self.meters.contains_key(&topic.name) {
+                continue;
+            }
+            // One that cannot be looked at hides no other.
+            match Meter::new(&topic.name) {
+                Ok(meter) => drop(self.meters.insert(name(), meter)),
+                Err(failure) => {
+                    self.unreadable.push(Unreadable { topic: name(), error: failure.to_string() });
+                }
             }
         }
         Ok(())
     }
 
-    /// A topic that makes no sense is looked at anew the next time, and hides no other.
     fn look(&mut self, time: Duration) {
         let start = Instant::now();
         while start.elapsed() < time {
-            self.meters.retain(|_, meter| meter.look().is_ok());
+            self.meters.values_mut().for_each(Meter::look);
             std::thread::sleep(NAP);
         }
     }
 
     fn read(&mut self) -> Outcome<Top> {
         let topics = self.topics.iter();
-        let topics = topics
-            .filter_map(|topic| Some(Topic::new(topic, self.meters.get_mut(&topic.name)?.read())));
+        let topics = topics.map(|topic| {
+            let meter = self.meters.get_mut(&topic.name);
+            Topic::new(topic, meter.map_or_else(Reading::default, Meter::read))
+        });
         let topics: Vec<Topic> = topics.collect();
         let pools = pools()?;
         let stats = || pools.iter().filter_map(|pool| pool.account.as_ref()).map(|it| &it.stats);
         let bytes_in_use = stats().map(|stats| stats.bytes_in_use as u64).sum();
         let bytes_reserved = stats().map(|stats| stats.bytes_reserved as u64).sum();
-        self.past.push(bytes_in_use);
+        self.past.push(bytes_reserved);
         self.past.drain(..self.past.len().saturating_sub(PAST));
-        let pools = pools.iter().map(PoolLine::new).collect();
-        Ok(Top { topics, pools, bytes_in_use, bytes_reserved })
+        self.first.retain(|uid, _| pools.iter().any(|pool| pool.uid == *uid));
+        let pools = pools.iter().map(|pool| self.pool(pool)).collect();
+        let unreadable = self.unreadable.clone();
+        Ok(Top { topics, pools, unreadable, bytes_in_use, bytes_reserved })
     }
+
+    /// A pool, and by how much it has grown since it was first seen.
+    fn pool(&mut self, info: &PoolInfo) -> Pool {
+        let reserved = info.account.as_ref().map(|account| account.stats.bytes_reserved);
+        let first = reserved.map(|now| *self.first.entry(info.uid).or_insert(now));
+        let signed = |bytes: usize| i64::try_from(bytes).unwrap_or(i64::MAX);
+        let grown = reserved.zip(first).map(|(now, first)| signed(now) - signed(first));
+        Pool { line: PoolLine::new(info), grown_bytes: grown }
+    }
+}
+
+/// Whether some publisher does: there is nothing to look at of one that is stopped.
+fn answers(topic: &TopicInfo) -> bool {
+    topic.publishers.iter().any(|publisher| publisher.carries.is_some())
 }
 
 #[derive(Debug, Serialize)]
 struct Top {
     topics: Vec<Topic>,
-    pools: Vec<PoolLine>,
+    pools: Vec<Pool>,
+    unreadable: Vec<Unreadable>,
     bytes_in_use: u64,
     bytes_reserved: u64,
+}
+
+#[derive(Debug, Serialize)]
+struct Pool {
+    #[serde(flatten)]
+    line: PoolLine,
+    /// By how much it reserves more, or less, than when it was first seen; `None` if its owner does not
+    /// answer.
+    grown_bytes: Option<i64>,
 }
 
 #[derive(Debug, Serialize)]
@@ -148,7 +202,7 @@ impl Topic {
             name: topic.name.clone(),
             carries: publishers.iter().find_map(|publisher| publisher.carries.clone()),
             publishers: publishers.len(),
-            subscribers: most.unwrap_or(0),
+            subscribers: most.unwrap_or(topic.waiting.len()),
             behind: subscribers().map(|subscriber| subscriber.behind).max().unwrap_or(0),
             reading,
         }
@@ -171,7 +225,7 @@ impl Top {
         for topic in &self.topics {
             table.row([
                 topic.name.clone(),
-                topic.carries.clone().unwrap_or_else(|| "(no answer)".to_owned()),
+                show_type(topic.carries.as_ref(), topic.publishers),
                 unit::rate(topic.reading.hz),
                 unit::bandwidth(topic.reading.bytes_per_second),
                 Percentiles::show(topic.reading.latency.as_ref()),
@@ -183,25 +237,49 @@ impl Top {
         table
     }
 
-    fn memory(&self) -> String {
-        let leases: usize = self.pools.iter().map(|pool| pool.leases).sum();
-        let (in_use, reserved) = (unit::bytes(self.bytes_in_use), unit::bytes(self.bytes_reserved));
-        format!("memory: {in_use} in use of {reserved} reserved; {leases} leases")
+    fn pools(&self) -> Table {
+        let mut table = pool_table(self.pools.iter().map(|pool| &pool.line));
+        let grown = |pool: &Pool| pool.grown_bytes.map(growth).unwrap_or_default();
+        table.column("GROWN", self.pools.iter().map(grown));
+        table
     }
 
-    fn sections(&self, past: &[u64]) -> [Section; 3] {
-        [
-            Section::table(&self.topics()),
-            Section::table(&pool_table(&self.pools)),
-            Section::Curve { title: self.memory(), values: past.to_vec() },
-        ]
+    fn memory(&self) -> String {
+        let leases: usize = self.pools.iter().map(|pool| pool.line.leases).sum();
+        let grown = growth(self.pools.iter().filter_map(|pool| pool.grown_bytes).sum());
+        let (in_use, reserved) = (unit::bytes(self.bytes_in_use), unit::bytes(self.bytes_reserved));
+        format!("memory: {in_use} in use of {reserved} reserved, grown by {grown}; {leases} leases")
     }
+
+    fn unreadable(&self) -> Vec<String> {
+        let line = |it: &Unreadable| format!("{} cannot be looked at: {}", it.topic, it.error);
+        self.unreadable.iter().map(line).collect()
+    }
+
+    fn sections(&self, past: &[u64]) -> Vec<Section> {
+        let mut sections = vec![
+            Section::table(&self.topics()),
+            Section::table(&self.pools()),
+            Section::Curve { title: self.memory(), values: past.to_vec() },
+        ];
+        if !self.unreadable.is_empty() {
+            sections.push(Section::lines("trouble", &self.unreadable()));
+        }
+        sections
+    }
+}
+
+/// `+4.2 MB`.
+fn growth(bytes: i64) -> String {
+    let sign = if bytes < 0 { "-" } else { "+" };
+    format!("{sign}{}", unit::bytes(bytes.unsigned_abs()))
 }
 
 impl Report for Top {
     fn write(&self, page: &mut Page) {
         page.table(&self.topics(), "no topics");
-        page.table(&pool_table(&self.pools), "no pools");
+        page.table(&self.pools(), "no pools");
         page.line(self.memory());
+        self.unreadable().iter().for_each(|line| page.warning(line));
     }
 }

@@ -17,8 +17,8 @@ use clap::Subcommand;
 use crate::failure::{Failure, Outcome};
 use crate::output::Output;
 
-pub(crate) use info::Publisher;
-pub(crate) use list::{Line as TopicLine, table as topic_table};
+pub(crate) use info::{Publisher, Subscriber};
+pub(crate) use list::{Line as TopicLine, show_type, table as topic_table};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
@@ -48,18 +48,23 @@ impl Command {
 
 /// A topic that somebody publishes, by any spelling of its name.
 pub(crate) fn find(given: &str) -> Outcome<TopicInfo> {
-    let topic: Topic<Tensor> = Topic::new(given)?;
-    let name = topic.name();
-    let found = topics()?.into_iter().find(|topic| topic.name == name);
-    match found {
-        Some(found) if !found.publishers.is_empty() => Ok(found),
-        Some(_) => Err(nobody_publishes(name)),
-        None => Err(missing(name)?),
+    let found = find_any(given)?;
+    match found.publishers.is_empty() {
+        true => Err(nobody_publishes(&found.name)),
+        false => Ok(found),
     }
 }
 
+/// A topic that somebody publishes, or waits for.
+pub(crate) fn find_any(given: &str) -> Outcome<TopicInfo> {
+    let topic: Topic<Tensor> = Topic::new(given)?;
+    let name = topic.name();
+    let found = topics()?.into_iter().find(|topic| topic.name == name);
+    found.map_or_else(|| Err(missing(name)?), Ok)
+}
+
 fn nobody_publishes(name: &str) -> Failure {
-    Failure::NotFound(format!("nobody publishes `{name}`, though somebody subscribes"))
+    Failure::NotFound(format!("nobody publishes `{name}`, though somebody waits for it"))
 }
 
 fn missing(name: &str) -> Outcome<Failure> {

@@ -124,6 +124,16 @@ fn explain(reason: StagedBecause) -> (&'static str, &'static str, &'static str) 
             "it came from a pool whose owner is dead, to which nobody can attach any more",
             "nothing: it ends when frames of a living owner are forwarded",
         ),
+        StagedBecause::Pbo => (
+            "pbo",
+            "the tensor was in an OpenGL buffer, which no other process sees",
+            "read it back into a tensor of the topic: topic.image(...), and copy there once",
+        ),
+        StagedBecause::Lent => (
+            "lent",
+            "somebody could still write it by pointer, such as an array of Python",
+            "drop the arrays and pointers of it before it is sent",
+        ),
         _ => ("other", "for a reason that this version of the command does not know", "update it"),
     }
 }

@@ -14,7 +14,7 @@ use pyo3::sync::PyOnceLock;
 
 use crate::call;
 use crate::dlpack::anchored;
-use crate::dtype;
+use crate::dtype::{self, descr_of};
 use crate::error::{Result, bad_argument};
 use crate::export::{Export, Memory, Wanted};
 
@@ -98,7 +98,7 @@ pub(crate) fn converted<'py>(
 ) -> Result<Bound<'py, PyAny>> {
     let other = match dtype.filter(|dtype| !dtype.is_none()) {
         Some(dtype) => {
-            let asked = PyArrayDescr::new(array.py(), dtype)?;
+            let asked = descr_of(dtype)?;
             (!asked.eq(array.dtype())?).then_some(asked)
         }
         None => None,
@@ -131,7 +131,7 @@ pub(crate) fn to_array<'py>(given: &Bound<'py, PyAny>) -> Result<Bound<'py, PyUn
         return Ok(array.clone());
     }
     static ASARRAY: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
-    let asarray = ASARRAY.import(given.py(), "numpy", "asarray")?;
+    let asarray = call::imported(given.py(), &ASARRAY, "numpy", "asarray")?;
     let array = call::call(asarray, (given,), None)?;
     Ok(array.cast_into().map_err(PyErr::from)?)
 }

@@ -1,12 +1,11 @@
 //! Buffers: `memoryview(tensor)`, `bytes(tensor)`, `socket.send(tensor)`, `numpy.asarray(tensor)`.
 //!
-//! Who asks to write gets a loan, or a `BufferError`. Who asks for everything there is to know, as
-//! `memoryview` does, gets one where that may be; who asks for plain bytes only reads.
+//! All of them are to be read. A buffer says nothing about how long somebody goes on using it: a memoryview
+//! can be released while an array that numpy made of it goes on writing, and numpy gives other buffers back at
+//! once and keeps the pointer. So nothing that could write would stay counted, and who wants to write
+//! uses `numpy()`.
 //!
-//! Not everybody keeps what a buffer comes with: `numpy.ndarray(..., buffer=x)` gives the buffer back at
-//! once, keeps `x`, or what the buffer is of if `x` is a memoryview, and asks that again whether it can be
-//! written. So buffers are not of the tensor, but each of an object of its own, which has the loan;
-//! and that way to ask, which would keep the tensor itself, is refused.
+//! They are not of the tensor, but each of an object of its own, which has their shape and strides.
 #![allow(unsafe_code, reason = "the buffer protocol is a C structure of pointers")]
 
 use std::ffi::{CStr, c_int};
@@ -35,25 +34,25 @@ impl Buffer {
     }
 
     /// # Safety
-    /// As Python calls it.
+    /// `view` is null or can be written, as Python promises.
     unsafe fn __getbuffer__(
         slf: Bound<'_, Self>,
         view: *mut ffi::Py_buffer,
         flags: c_int,
     ) -> PyResult<()> {
-        // SAFETY: Python gives a view to fill in.
+        // SAFETY: the caller's promise.
         unsafe { fill(slf, view, flags) }
     }
 }
 
 impl Buffer {
-    fn new(tensor: &Tensor, wanted: Wanted) -> PyResult<Buffer> {
+    fn new(tensor: &Tensor) -> PyResult<Buffer> {
         let format = format(tensor.dtype())?;
         let (mut shape, mut strides) = ([0; MAX_DIMS], [0; MAX_DIMS]);
         let sizes = shape.iter_mut().zip(tensor.shape());
         sizes.for_each(|(to, &from)| *to = from.cast_signed());
         strides.iter_mut().zip(tensor.strides()).for_each(|(to, &from)| *to = from);
-        Ok(Buffer { export: Export::new(tensor, wanted)?, format, shape, strides })
+        Ok(Buffer { export: Export::new(tensor, Wanted::Read)?, format, shape, strides })
     }
 }
 
@@ -68,7 +67,7 @@ pub(crate) unsafe fn get(
     flags: c_int,
 ) -> PyResult<()> {
     let refused = |error: PyErr| PyBufferError::new_err(error.value(py).to_string());
-    let buffer = Buffer::new(tensor, wanted(flags)?).map_err(refused)?;
+    let buffer = Buffer::new(tensor).map_err(refused)?;
     // SAFETY: the caller's promise.
     unsafe { fill(Bound::new(py, buffer)?, view, flags) }
 }
@@ -85,8 +84,8 @@ unsafe fn fill(buffer: Bound<'_, Buffer>, view: *mut ffi::Py_buffer, flags: c_in
     view.obj = ptr::null_mut();
     let Buffer { export, format, shape, strides } = buffer.get();
     let (tensor, asked) = (export.tensor(), |flag: c_int| flags & flag == flag);
-    if asked(ffi::PyBUF_WRITABLE) && !export.is_writable() {
-        return Err(PyBufferError::new_err("the memory is read-only"));
+    if asked(ffi::PyBUF_WRITABLE) {
+        return Err(PyBufferError::new_err("buffers of tensors are read-only: write `numpy()`"));
     }
     check_layout(tensor, flags)?;
     let given = |is: bool, start: &[ffi::Py_ssize_t]| match is {
@@ -95,7 +94,7 @@ unsafe fn fill(buffer: Bound<'_, Buffer>, view: *mut ffi::Py_buffer, flags: c_in
     };
     view.buf = export.address().cast();
     view.len = tensor.nbytes().cast_signed();
-    view.readonly = c_int::from(!export.is_writable());
+    view.readonly = 1;
     view.itemsize = tensor.dtype().size().cast_signed();
     view.format =
         if asked(ffi::PyBUF_FORMAT) { format.as_ptr().cast_mut() } else { ptr::null_mut() };
@@ -108,18 +107,6 @@ unsafe fn fill(buffer: Bound<'_, Buffer>, view: *mut ffi::Py_buffer, flags: c_in
     view.internal = ptr::null_mut();
     view.obj = buffer.into_ptr();
     Ok(())
-}
-
-fn wanted(flags: c_int) -> PyResult<Wanted> {
-    let asked = |flag: c_int| flags & flag == flag;
-    match () {
-        () if asked(ffi::PyBUF_ANY_CONTIGUOUS) && !asked(ffi::PyBUF_FORMAT) => {
-            Err(PyBufferError::new_err("for an array use `numpy()`"))
-        }
-        () if asked(ffi::PyBUF_WRITABLE) => Ok(Wanted::Write),
-        () if asked(ffi::PyBUF_FULL_RO) => Ok(Wanted::Either),
-        () => Ok(Wanted::Read),
-    }
 }
 
 /// Who does not understand strides, or wants a particular order of the elements, gets no other.

@@ -12,7 +12,8 @@ use std::{mem, ptr, thread};
 
 use pyo3::ffi::PyObject;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyTuple};
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyDict, PyString, PyTuple};
 
 unsafe extern "C-unwind" {
     fn PyObject_Call(
@@ -21,6 +22,11 @@ unsafe extern "C-unwind" {
         kwargs: *mut PyObject,
     ) -> *mut PyObject;
     fn PyObject_SetItem(o: *mut PyObject, key: *mut PyObject, value: *mut PyObject) -> c_int;
+    fn PyObject_GetAttr(o: *mut PyObject, name: *mut PyObject) -> *mut PyObject;
+    fn PyObject_GetIter(o: *mut PyObject) -> *mut PyObject;
+    fn PyIter_Next(iterator: *mut PyObject) -> *mut PyObject;
+    fn PyImport_Import(name: *mut PyObject) -> *mut PyObject;
+    fn PyNumber_Index(o: *mut PyObject) -> *mut PyObject;
 }
 
 /// Has a thread that is being ended wait for ever.
@@ -63,12 +69,86 @@ pub(crate) fn call<'py>(
 ) -> PyResult<Bound<'py, PyAny>> {
     let py = callable.py();
     let args = args.into_pyobject(py).map_err(Into::into)?;
-    let (what, given) = (callable.as_ptr(), args.as_ptr());
+    let (what, with) = (callable.as_ptr(), args.as_ptr());
     let options = options.map_or(ptr::null_mut(), |options| options.as_ptr());
     // SAFETY: a callable, a tuple, and a dict or null, all borrowed for longer than the call.
-    let result = guarded(|| unsafe { PyObject_Call(what, given, options) });
-    // SAFETY: a new reference, or null with an exception set.
+    let result = guarded(|| unsafe { PyObject_Call(what, with, options) });
+    // SAFETY: that is what it gives.
+    unsafe { given(py, result) }
+}
+
+/// What a call gave: a new reference, or null with an exception set.
+///
+/// # Safety
+/// It is that.
+unsafe fn given(py: Python<'_>, result: *mut PyObject) -> PyResult<Bound<'_, PyAny>> {
+    // SAFETY: the caller's promise.
     unsafe { Bound::from_owned_ptr_or_err(py, result) }
+}
+
+/// `import module`
+pub(crate) fn import<'py>(py: Python<'py>, module: &str) -> PyResult<Bound<'py, PyAny>> {
+    let name = PyString::new(py, module);
+    let what = name.as_ptr();
+    // SAFETY: a string, borrowed for longer than the call.
+    let result = guarded(|| unsafe { PyImport_Import(what) });
+    // SAFETY: that is what it gives.
+    unsafe { given(py, result) }
+}
+
+/// Something of a module, which is imported once.
+pub(crate) fn imported<'a, 'py>(
+    py: Python<'py>,
+    cell: &'a PyOnceLock<Py<PyAny>>,
+    module: &str,
+    name: &str,
+) -> PyResult<&'a Bound<'py, PyAny>> {
+    let made = || Ok::<_, PyErr>(attribute(&import(py, module)?, name)?.unbind());
+    Ok(cell.get_or_try_init(py, made)?.bind(py))
+}
+
+/// `target.name`
+pub(crate) fn attribute<'py>(
+    target: &Bound<'py, PyAny>,
+    name: &str,
+) -> PyResult<Bound<'py, PyAny>> {
+    let name = PyString::intern(target.py(), name);
+    let (what, which) = (target.as_ptr(), name.as_ptr());
+    // SAFETY: an object and a string, borrowed for longer than the call.
+    let result = guarded(|| unsafe { PyObject_GetAttr(what, which) });
+    // SAFETY: that is what it gives.
+    unsafe { given(target.py(), result) }
+}
+
+/// The number that counts as an index: an `int`, or what `__index__` gives.
+pub(crate) fn index<'py>(target: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    let what = target.as_ptr();
+    // SAFETY: an object, borrowed for longer than the call.
+    let result = guarded(|| unsafe { PyNumber_Index(what) });
+    // SAFETY: that is what it gives.
+    unsafe { given(target.py(), result) }
+}
+
+/// Calls `each` with what an iterable has, until that fails.
+pub(crate) fn for_each<'py, E: From<PyErr>>(
+    iterable: &Bound<'py, PyAny>,
+    mut each: impl FnMut(Bound<'py, PyAny>) -> Result<(), E>,
+) -> Result<(), E> {
+    let (py, what) = (iterable.py(), iterable.as_ptr());
+    // SAFETY: an object, borrowed for longer than the call.
+    let iterator = guarded(|| unsafe { PyObject_GetIter(what) });
+    // SAFETY: that is what it gives.
+    let iterator = unsafe { given(py, iterator) }?;
+    loop {
+        let what = iterator.as_ptr();
+        // SAFETY: an iterator, borrowed for longer than the call.
+        let next = guarded(|| unsafe { PyIter_Next(what) });
+        // SAFETY: a new reference, or null, at the end without an exception.
+        match unsafe { Bound::from_owned_ptr_or_opt(py, next) } {
+            Some(next) => each(next)?,
+            None => return PyErr::take(py).map_or(Ok(()), |error| Err(error.into())),
+        }
+    }
 }
 
 /// `target.name(*args)`
@@ -77,7 +157,7 @@ pub(crate) fn method<'py>(
     name: &str,
     args: impl Args<'py>,
 ) -> PyResult<Bound<'py, PyAny>> {
-    call(&target.getattr(name)?, args, None)
+    call(&attribute(target, name)?, args, None)
 }
 
 /// `target[key] = value`

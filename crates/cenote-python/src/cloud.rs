@@ -12,11 +12,12 @@ use pyo3::types::{PyDict, PyList, PySlice, PyString, PyTuple, PyType};
 
 use crate::array::{self, array};
 use crate::domain::{HeaderParts, Held, domain_class, header, parts, shown};
-use crate::dtype::{self, DTypeArg};
+use crate::dtype::{self, DTypeArg, descr_of};
 use crate::error::{Result, bad_argument};
 use crate::export::Wanted;
+use crate::number::{number, size};
 use crate::pool::TensorPool;
-use crate::tensor::Tensor;
+use crate::tensor::{Tensor, tuple};
 use crate::{call, index};
 
 /// A point cloud: points with named values.
@@ -71,17 +72,17 @@ impl PointCloud {
     #[allow(clippy::too_many_arguments, reason = "they are keywords")]
     fn new(
         py: Python<'_>,
-        points: usize,
-        values: usize,
+        #[pyo3(from_py_with = size)] points: usize,
+        #[pyo3(from_py_with = size)] values: usize,
         dtype: DTypeArg,
         fields: Option<&Bound<'_, PyAny>>,
         frame_id: &str,
-        stamp_ns: u64,
-        seq: u64,
+        #[pyo3(from_py_with = number)] stamp_ns: u64,
+        #[pyo3(from_py_with = number)] seq: u64,
         pool: Option<&Bound<'_, TensorPool>>,
     ) -> Result<PyClassInitializer<PointCloud>> {
         let header = header(frame_id, stamp_ns, seq)?;
-        let fields = fields.map(|given| fields_of(&PyArrayDescr::new(py, given)?)).transpose()?;
+        let fields = fields.map(|given| fields_of(&descr_of(given)?)).transpose()?;
         let pool = pool.map(|pool| pool.get().get()).transpose()?;
         let made = py.detach(|| match (fields, pool) {
             (Some(fields), Some(pool)) => cenote::PointCloud::new_in(&pool, points, &fields),
@@ -104,8 +105,8 @@ impl PointCloud {
         py: Python<'_>,
         array: &Bound<'_, PyAny>,
         frame_id: &str,
-        stamp_ns: u64,
-        seq: u64,
+        #[pyo3(from_py_with = number)] stamp_ns: u64,
+        #[pyo3(from_py_with = number)] seq: u64,
     ) -> Result<Py<PointCloud>> {
         let (array, header) = (array::to_array(array)?, header(frame_id, stamp_ns, seq)?);
         let mut cloud = match (array.dtype().getattr("names")?.is_none(), array.shape()) {
@@ -118,8 +119,9 @@ impl PointCloud {
                 cenote::PointCloud::from_tensor(py.detach(|| source.to_pooled())?)?
             }
             (_, shape) => {
-                let message = "is neither (points, values) nor (points,) of a structured dtype";
-                return Err(bad_argument(format!("an array of shape {shape:?} {message}")));
+                let (shape, neither) = (tuple(shape), "is neither (points, values) nor (points,)");
+                let message = format!("an array of shape {shape} {neither} of a structured dtype");
+                return Err(bad_argument(message));
             }
         };
         cloud.set_header(header);
@@ -133,8 +135,8 @@ impl PointCloud {
         py: Python<'_>,
         tensor: &Bound<'_, Tensor>,
         frame_id: &str,
-        stamp_ns: u64,
-        seq: u64,
+        #[pyo3(from_py_with = number)] stamp_ns: u64,
+        #[pyo3(from_py_with = number)] seq: u64,
     ) -> Result<Py<PointCloud>> {
         let mut cloud = cenote::PointCloud::from_tensor(tensor.get().0.clone())?;
         cloud.set_header(header(frame_id, stamp_ns, seq)?);
@@ -209,8 +211,8 @@ impl PointCloud {
         dtype: Option<&Bound<'py, PyAny>>,
         copy: Option<bool>,
     ) -> Result<Bound<'py, PyAny>> {
-        let array = self.numpy(py)?.cast_into().map_err(PyErr::from)?;
-        array::converted(array, dtype, copy)
+        let array = points_array(py, &self.0.get(), Wanted::Read)?;
+        array::converted(array.cast_into().map_err(PyErr::from)?, dtype, copy)
     }
 
     /// The old array interface, where a tensor has the same elements.
@@ -223,7 +225,7 @@ impl PointCloud {
     }
 
     /// # Safety
-    /// As Python calls it.
+    /// `view` is null or can be written, as Python promises.
     unsafe fn __getbuffer__(
         slf: &Bound<'_, Self>,
         view: *mut ffi::Py_buffer,
@@ -232,7 +234,7 @@ impl PointCloud {
         if !slf.get().is_plain() {
             return Err(PyBufferError::new_err("points that only `numpy()` knows"));
         }
-        // SAFETY: Python gives a view to fill in.
+        // SAFETY: the caller's promise.
         unsafe { Tensor::__getbuffer__(slf.as_super(), view, flags) }
     }
 
@@ -264,7 +266,7 @@ impl PointCloud {
         py: Python<'_>,
         tensor: &Bound<'_, Tensor>,
         header: HeaderParts,
-        len: usize,
+        #[pyo3(from_py_with = size)] len: usize,
         fields: Vec<FieldParts>,
     ) -> Result<Py<PointCloud>> {
         let (frame_id, stamp_ns, seq) = header;
@@ -340,7 +342,7 @@ fn structured<'py>(
     layout.set_item("formats", formats)?;
     layout.set_item("offsets", offsets)?;
     layout.set_item("itemsize", cloud.tensor().shape()[1] * cloud.tensor().dtype().size())?;
-    let descr = PyArrayDescr::new(py, layout)?;
+    let descr = descr_of(layout.as_any())?;
     let points = call::method(rows, "view", (descr,))?;
     Ok(points.get_item((index::ellipsis(py), 0))?)
 }

@@ -19,16 +19,16 @@ type Departed<'py> = (Bound<'py, PyBytes>, Bound<'py, PyBytes>, Bound<'py, PyByt
 pub(crate) fn _depart<'py>(what: &Bound<'py, PyAny>) -> Result<Departed<'py>> {
     // A tensor last, for the others are tensors, too.
     let (descriptor, address, token) = if let Ok(image) = what.cast::<Image>() {
-        depart(&image.get().0.get())?
+        depart(what.py(), &image.get().0.get())?
     } else if let Ok(cloud) = what.cast::<PointCloud>() {
-        depart(&cloud.get().0.get())?
+        depart(what.py(), &cloud.get().0.get())?
     } else if let Ok(depth) = what.cast::<DepthImage>() {
-        depart(&depth.get().0.get())?
+        depart(what.py(), &depth.get().0.get())?
     } else if let Ok(tensor) = what.cast::<Tensor>() {
-        depart(&tensor.get().0)?
+        depart(what.py(), &tensor.get().0)?
     } else {
         return Err(PyTypeError::new_err("only tensors, and what is made of them").into());
     };
     let bytes = |bytes: &[u8]| PyBytes::new(what.py(), bytes);
-    Ok((bytes(descriptor.as_bytes()), bytes(&address), bytes(&token)))
+    Ok((bytes(descriptor.as_bytes()), bytes(address.as_bytes()), bytes(&token)))
 }

@@ -9,6 +9,7 @@ use crate::cloud::PointCloud;
 use crate::domain::{Class, HeaderParts, Held, domain_class, header, parts, shown};
 use crate::dtype::DTypeArg;
 use crate::error::Result;
+use crate::number::{coordinate, number, size};
 use crate::pool::TensorPool;
 use crate::tensor::Tensor;
 
@@ -66,18 +67,20 @@ impl DepthImage {
     #[allow(clippy::too_many_arguments, reason = "they are keywords")]
     fn new(
         py: Python<'_>,
-        height: usize,
-        width: usize,
+        #[pyo3(from_py_with = size)] height: usize,
+        #[pyo3(from_py_with = size)] width: usize,
         dtype: DTypeArg,
         intrinsics: Option<Camera>,
         frame_id: &str,
-        stamp_ns: u64,
-        seq: u64,
+        #[pyo3(from_py_with = number)] stamp_ns: u64,
+        #[pyo3(from_py_with = number)] seq: u64,
         pool: Option<&Bound<'_, TensorPool>>,
     ) -> Result<PyClassInitializer<DepthImage>> {
         let header = header(frame_id, stamp_ns, seq)?;
         let mut depth = match pool {
-            Some(pool) => cenote::DepthImage::new_in(&pool.get().get()?, height, width, dtype.0)?,
+            Some(pool) => pool
+                .get()
+                .alloc_with(py, |pool| cenote::DepthImage::new_in(pool, height, width, dtype.0))?,
             None => py.detach(|| cenote::DepthImage::new(height, width, dtype.0))?,
         };
         depth.set_header(header);
@@ -96,8 +99,8 @@ impl DepthImage {
         array: &Bound<'_, PyAny>,
         intrinsics: Option<Camera>,
         frame_id: &str,
-        stamp_ns: u64,
-        seq: u64,
+        #[pyo3(from_py_with = number)] stamp_ns: u64,
+        #[pyo3(from_py_with = number)] seq: u64,
     ) -> Result<Py<DepthImage>> {
         let source = array::adopt(&array::to_array(array)?)?;
         let copy = py.detach(|| source.to_pooled())?;
@@ -112,8 +115,8 @@ impl DepthImage {
         tensor: &Bound<'_, Tensor>,
         intrinsics: Option<Camera>,
         frame_id: &str,
-        stamp_ns: u64,
-        seq: u64,
+        #[pyo3(from_py_with = number)] stamp_ns: u64,
+        #[pyo3(from_py_with = number)] seq: u64,
     ) -> Result<Py<DepthImage>> {
         let tensor = tensor.get().0.clone();
         DepthImage::of(py, tensor, intrinsics, header(frame_id, stamp_ns, seq)?)
@@ -149,8 +152,12 @@ impl DepthImage {
         Ok(self.0.lock().set_intrinsics(intrinsics.map(self::intrinsics))?)
     }
 
-    /// The depth at a pixel in metres; None where nothing was measured, and outside.
-    fn depth_at(&self, x: usize, y: usize) -> Option<f32> {
+    /// The depth at a pixel in metres; None where nothing was measured, and to the right of or below the image.
+    fn depth_at(
+        &self,
+        #[pyo3(from_py_with = coordinate)] x: usize,
+        #[pyo3(from_py_with = coordinate)] y: usize,
+    ) -> Option<f32> {
         self.0.get().depth_at(x, y)
     }
 
@@ -178,10 +185,10 @@ impl DepthImage {
     fn roi(
         &self,
         py: Python<'_>,
-        x: usize,
-        y: usize,
-        width: usize,
-        height: usize,
+        #[pyo3(from_py_with = coordinate)] x: usize,
+        #[pyo3(from_py_with = coordinate)] y: usize,
+        #[pyo3(from_py_with = size)] width: usize,
+        #[pyo3(from_py_with = size)] height: usize,
     ) -> Result<Py<DepthImage>> {
         let part = self.0.lock().roi(x, y, width, height)?;
         Ok(DepthImage::make(py, part)?)

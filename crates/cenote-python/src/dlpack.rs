@@ -5,7 +5,8 @@
 #![allow(unsafe_code, reason = "DLPack is C structures behind pointers")]
 
 use std::ffi::{CStr, c_void};
-use std::ptr::{self, NonNull};
+use std::mem::MaybeUninit;
+use std::ptr::NonNull;
 use std::slice;
 
 use cenote::{DType, Layout, MAX_DIMS, Tensor, TensorMemory};
@@ -14,6 +15,7 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyCapsuleMethods, PyDict};
 
+use crate::apart;
 use crate::call;
 use crate::error::{Result, bad_argument, raise};
 use crate::export::{Export, Wanted};
@@ -144,7 +146,8 @@ impl Managed for Versioned {
 
 /// A managed tensor of ours, and what it points to.
 struct Exported<M> {
-    managed: Option<M>,
+    /// Written as soon as the place of the rest is known.
+    managed: MaybeUninit<M>,
     _export: Export,
     shape: [i64; MAX_DIMS],
     strides: [i64; MAX_DIMS],
@@ -171,7 +174,7 @@ pub(crate) fn export<'py>(
     }
     let copied = request.copy == Some(true);
     let versioned = request.max_version.is_some_and(|(major, _)| major >= 1);
-    let copy = if copied { Some(tensor.to_memory(TensorMemory::Mem)?) } else { None };
+    let copy = copied.then(|| copy_of(py, tensor)).transpose()?;
     let tensor = copy.as_ref().unwrap_or(tensor);
     let wanted = if request.trusted { Wanted::Read } else { Wanted::Either };
     let export = Export::new(tensor, wanted)?;
@@ -189,6 +192,11 @@ pub(crate) fn export<'py>(
     }
 }
 
+/// A copy of this process's own.
+fn copy_of(py: Python<'_>, tensor: &Tensor) -> Result<Tensor> {
+    Ok(apart::if_large(py, tensor.nbytes(), || tensor.to_memory(TensorMemory::Mem))?)
+}
+
 /// Whether we are called by a library that takes read-only memory and lets it be written, as torch
 /// does: that would be the end of the process.
 fn is_deaf(py: Python<'_>) -> bool {
@@ -202,61 +210,76 @@ fn is_deaf(py: Python<'_>) -> bool {
 }
 
 fn capsule<M: Managed>(py: Python<'_>, export: Export, flags: u64) -> Result<Bound<'_, PyAny>> {
-    let managed = Box::into_raw(managed::<M>(export, flags)?);
-    // SAFETY: it was just made, and nobody else has it.
-    let inner = unsafe { (*managed).managed.as_mut() };
-    let inner = inner.map_or(ptr::null_mut(), ptr::from_mut);
+    let exported = exported::<M>(export, flags)?;
+    // SAFETY: it was just made, so the place can be computed.
+    let managed = unsafe { &raw mut (*exported).managed }.cast::<M>();
     // SAFETY: the pointer is not null, and the name is static. The destructor can be called with
     // whatever the capsule has become.
-    let made = unsafe { ffi::PyCapsule_New(inner.cast(), M::NAME.as_ptr(), Some(destroy::<M>)) };
+    let made = unsafe { ffi::PyCapsule_New(managed.cast(), M::NAME.as_ptr(), Some(destroy::<M>)) };
     // SAFETY: a new reference, or null with an exception set.
     match unsafe { Bound::from_owned_ptr_or_err(py, made) } {
         Ok(capsule) => Ok(capsule),
         Err(error) => {
-            // SAFETY: nobody has it: it came from a box just now.
-            drop(unsafe { Box::from_raw(managed) });
+            // SAFETY: it came from a box just now, and no capsule has it.
+            drop(unsafe { Box::from_raw(exported) });
             Err(error.into())
         }
     }
 }
 
-/// The structure for an export, with its pointers pointing to what is beside it.
-fn managed<M: Managed>(export: Export, flags: u64) -> Result<Box<Exported<M>>> {
-    let tensor = export.tensor().clone();
-    let (data, item) = (export.address(), tensor.dtype().size().cast_signed());
-    let (shape, strides) = ([0; MAX_DIMS], [0; MAX_DIMS]);
-    let mut exported = Box::new(Exported { managed: None, _export: export, shape, strides });
-    for (axis, (&len, &stride)) in tensor.shape().iter().zip(tensor.strides()).enumerate() {
-        if stride % item != 0 {
-            let message = "DLPack counts strides in elements, and these are no multiple of one";
-            return Err(PyBufferError::new_err(message).into());
-        }
-        exported.shape[axis] = len.cast_signed() as i64;
-        exported.strides[axis] = (stride / item) as i64;
-    }
+/// The structure for an export, from a box, with its pointers pointing to what is beside it.
+fn exported<M: Managed>(export: Export, flags: u64) -> Result<*mut Exported<M>> {
+    let (dtype, ndim) = (export.tensor().dtype(), export.tensor().ndim());
+    let (data, dtype, ndim) = (export.address(), data_type(dtype)?, i32::try_from(ndim));
+    let (shape, strides) = in_elements(export.tensor())?;
+    let (managed, _export) = (MaybeUninit::uninit(), export);
+    let exported = Box::into_raw(Box::new(Exported::<M> { managed, _export, shape, strides }));
     let (device_type, device_id) = CPU;
     let described = DLTensor {
         data: data.cast(),
         device_type,
         device_id,
-        ndim: i32::try_from(tensor.ndim()).unwrap_or_default(),
-        dtype: data_type(tensor.dtype())?,
-        shape: exported.shape.as_mut_ptr(),
-        strides: exported.strides.as_mut_ptr(),
+        ndim: ndim.unwrap_or_default(),
+        dtype,
+        // SAFETY: it is allocated, so places in it can be computed. Nothing but these pointers, and whoever
+        // frees it, uses it from here on: there is no reference to it.
+        shape: unsafe { &raw mut (*exported).shape }.cast(),
+        // SAFETY: likewise.
+        strides: unsafe { &raw mut (*exported).strides }.cast(),
         byte_offset: 0,
     };
-    let context = ptr::from_mut(&mut *exported).cast();
-    exported.managed = Some(M::new(context, flags, described));
+    // SAFETY: likewise.
+    let managed = unsafe { &raw mut (*exported).managed }.cast::<M>();
+    // SAFETY: the place is there to be written, and what it held has nothing to drop.
+    unsafe { managed.write(M::new(exported.cast(), flags, described)) };
     Ok(exported)
 }
 
-/// Frees what [`capsule`] made. Needs no interpreter.
+/// Shape and strides as DLPack counts them.
+fn in_elements(tensor: &Tensor) -> Result<([i64; MAX_DIMS], [i64; MAX_DIMS])> {
+    let (mut shape, mut strides) = ([0; MAX_DIMS], [0; MAX_DIMS]);
+    let item = tensor.dtype().size().cast_signed();
+    for (axis, (&len, &stride)) in tensor.shape().iter().zip(tensor.strides()).enumerate() {
+        if stride % item != 0 {
+            let message = "DLPack counts strides in elements, and these are no multiple of one";
+            return Err(PyBufferError::new_err(message).into());
+        }
+        shape[axis] = len.cast_signed() as i64;
+        strides[axis] = (stride / item) as i64;
+    }
+    Ok((shape, strides))
+}
+
+/// Frees what [`exported`] made. Needs no interpreter.
+///
+/// # Safety
+/// `managed` is null, or what a capsule of ours had, and nobody uses it any more.
 unsafe extern "C" fn delete<M: Managed>(managed: *mut M) {
-    // SAFETY: consumers call this with what they were given, once.
-    let Some(managed) = (unsafe { managed.as_ref() }) else { return };
-    let context = managed.context().cast::<Exported<M>>();
-    // SAFETY: the context is the box that `managed` is in, leaked by `capsule`.
-    drop(unsafe { Box::from_raw(context) });
+    // SAFETY: `exported` has written it before anybody had it.
+    let Some(context) = (unsafe { managed.as_ref() }).map(M::context) else { return };
+    // SAFETY: the context is the pointer of the box that `managed` is in, which nobody has freed: consumers
+    // call this once, and `destroy` only if there was none.
+    drop(unsafe { Box::from_raw(context.cast::<Exported<M>>()) });
 }
 
 /// A capsule that was not consumed still has its first name, and what it was made with.
@@ -298,11 +321,11 @@ pub(crate) fn import(producer: &Bound<'_, PyAny>, copy: Option<bool>) -> Result<
     if copy.is_some() {
         options.set_item("copy", copy)?;
     }
-    match call::call(&producer.getattr("__dlpack__")?, (), Some(&options)) {
+    match call::call(&call::attribute(producer, "__dlpack__")?, (), Some(&options)) {
         // A producer from before 2023 takes no such arguments, and does not copy.
         Err(error) if error.is_instance_of::<PyTypeError>(py) => {
             let tensor = consume(call::method(producer, "__dlpack__", ())?)?;
-            Ok(if copy == Some(true) { tensor.to_memory(TensorMemory::Mem)? } else { tensor })
+            if copy == Some(true) { copy_of(py, &tensor) } else { Ok(tensor) }
         }
         capsule => consume(capsule?),
     }

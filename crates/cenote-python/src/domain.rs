@@ -112,7 +112,7 @@ macro_rules! domain_class {
             }
 
             #[setter]
-            fn set_stamp_ns(&self, stamp_ns: u64) {
+            fn set_stamp_ns(&self, #[pyo3(from_py_with = $crate::number::number)] stamp_ns: u64) {
                 self.0.lock().set_stamp_ns(stamp_ns);
             }
 
@@ -123,7 +123,7 @@ macro_rules! domain_class {
             }
 
             #[setter]
-            fn set_seq(&self, seq: u64) {
+            fn set_seq(&self, #[pyo3(from_py_with = $crate::number::number)] seq: u64) {
                 self.0.lock().set_seq(seq);
             }
 

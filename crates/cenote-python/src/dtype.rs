@@ -5,10 +5,13 @@ use std::ffi::c_int;
 use cenote::DType;
 use numpy::npyffi::NPY_TYPES;
 use numpy::{PyArrayDescr, PyArrayDescrMethods};
+use pyo3::PyTypeInfo;
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyString;
 
+use crate::call;
 use crate::error::{Raised, Result, raise};
 
 /// The dtype of an argument: a name, or whatever numpy makes a dtype of.
@@ -23,13 +26,27 @@ impl<'py> FromPyObject<'_, 'py> for DTypeArg {
         {
             return Ok(DTypeArg(dtype));
         }
-        from_descr(&descr_of(&given)?).map(DTypeArg)
+        // As if it were not given.
+        if given.is_none() {
+            return Ok(DTypeArg(DType::F32));
+        }
+        from_descr(&descr_of(&given).map_err(|raised| unknown(given.py(), raised))?).map(DTypeArg)
     }
 }
 
 /// What numpy makes of it, which knows bfloat16 only once `ml_dtypes` has told it.
-fn descr_of<'py>(given: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyArrayDescr>> {
-    PyArrayDescr::new(given.py(), given)
+pub(crate) fn descr_of<'py>(given: &Bound<'py, PyAny>) -> Result<Bound<'py, PyArrayDescr>> {
+    let made = call::call(PyArrayDescr::type_object(given.py()).as_any(), (given,), None)?;
+    Ok(made.cast_into().map_err(PyErr::from)?)
+}
+
+/// What numpy does not make a dtype of is an error of cenote, too.
+fn unknown(py: Python<'_>, raised: Raised) -> Raised {
+    let error = PyErr::from(raised);
+    match error.is_instance_of::<PyTypeError>(py) {
+        true => raise("DTypeError", error.value(py).to_string(), None),
+        false => error.into(),
+    }
 }
 
 /// The dtype that numpy's stands for.
@@ -37,7 +54,7 @@ pub(crate) fn from_descr(descr: &Bound<'_, PyArrayDescr>) -> Result<DType> {
     if let Some(dtype) = own(descr) {
         return Ok(dtype);
     }
-    let name = descr.getattr("name")?;
+    let name = call::attribute(descr, "name")?;
     let name = name.cast::<PyString>().map_err(PyErr::from)?.to_str()?;
     if descr.is_native_byteorder() == Some(false) {
         let message = format!("{name} in the byte order of other machines; use `astype` first");
@@ -77,7 +94,7 @@ pub(crate) fn descr(py: Python<'_>, dtype: DType) -> Result<&Bound<'_, PyArrayDe
     static KNOWN: [PyOnceLock<Py<PyArrayDescr>>; 15] = [const { PyOnceLock::new() }; 15];
     let made = || match dtype {
         DType::Bf16 => bfloat16(py),
-        _ => Ok(PyArrayDescr::new(py, dtype.numpy_name())?.unbind()),
+        _ => Ok(descr_of(PyString::new(py, dtype.numpy_name()).as_any())?.unbind()),
     };
     match KNOWN.get(usize::from(dtype.code())) {
         Some(known) => known.get_or_try_init(py, made).map(|descr| descr.bind(py)),
@@ -86,9 +103,9 @@ pub(crate) fn descr(py: Python<'_>, dtype: DType) -> Result<&Bound<'_, PyArrayDe
 }
 
 fn bfloat16(py: Python<'_>) -> Result<Py<PyArrayDescr>> {
-    let module = py.import("ml_dtypes").map_err(|_| {
+    let module = call::import(py, "ml_dtypes").map_err(|_| {
         let message = "numpy knows bfloat16 through the package ml_dtypes: install it";
         raise("DTypeError", message.to_owned(), None)
     })?;
-    Ok(descr_of(&module.getattr("bfloat16")?)?.unbind())
+    Ok(descr_of(&call::attribute(&module, "bfloat16")?)?.unbind())
 }

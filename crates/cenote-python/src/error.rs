@@ -5,6 +5,9 @@ use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::PyType;
 
+use crate::call;
+use crate::wording::{reworded, with_dtypes};
+
 /// The result of whatever Python calls.
 pub(crate) type Result<T, E = Raised> = std::result::Result<T, E>;
 
@@ -33,7 +36,9 @@ impl From<Raised> for PyErr {
 
 impl From<Error> for Raised {
     fn from(error: Error) -> Self {
-        raise(class(&error), error.to_string(), errno(&error))
+        let (class, message) = (class(&error), reworded(&error.to_string()));
+        let message = if class == "DTypeError" { with_dtypes(&message) } else { message };
+        raise(class, message, errno(&error))
     }
 }
 
@@ -56,7 +61,7 @@ pub(crate) fn bad_argument(message: impl Into<String>) -> Raised {
 }
 
 fn find<'py>(py: Python<'py>, class: &str) -> PyResult<Bound<'py, PyType>> {
-    Ok(py.import("cenote._errors")?.getattr(class)?.cast_into::<PyType>()?)
+    Ok(call::attribute(&call::import(py, "cenote._errors")?, class)?.cast_into::<PyType>()?)
 }
 
 fn errno(error: &Error) -> Option<i32> {

@@ -55,6 +55,14 @@ pub(crate) fn may_write(tensor: &Tensor) -> bool {
     lendable && matches!(tensor.not_writable(), None | Some(NotWritable::Shared))
 }
 
+/// Whether nobody writes a tensor any more, here or elsewhere: it was sent, or received. What belongs to
+/// another library, or to the process that this one was forked from, is up to those.
+pub(crate) fn is_settled(tensor: &Tensor) -> bool {
+    let done =
+        matches!(tensor.not_writable(), Some(NotWritable::Published | NotWritable::Received));
+    done && tensor.memory() == TensorMemory::Shm
+}
+
 /// The base of an array: what is behind its memory.
 ///
 /// It has no buffer of its own, so numpy cannot be talked into making a read-only array writable.

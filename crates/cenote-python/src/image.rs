@@ -8,8 +8,9 @@ use crate::array::{self, array};
 use crate::domain::{HeaderParts, Held, domain_class, header, parts, shown};
 use crate::error::{Result, bad_argument};
 use crate::export::Wanted;
+use crate::number::{coordinate, number, size};
 use crate::pool::TensorPool;
-use crate::tensor::Tensor;
+use crate::tensor::{Tensor, tuple};
 use crate::{call, index};
 
 /// An image: a tensor with a pixel format, and where and when it was recorded.
@@ -46,17 +47,19 @@ impl Image {
     #[allow(clippy::too_many_arguments, reason = "they are keywords")]
     fn new(
         py: Python<'_>,
-        width: usize,
-        height: usize,
+        #[pyo3(from_py_with = size)] width: usize,
+        #[pyo3(from_py_with = size)] height: usize,
         format: &str,
         frame_id: &str,
-        stamp_ns: u64,
-        seq: u64,
+        #[pyo3(from_py_with = number)] stamp_ns: u64,
+        #[pyo3(from_py_with = number)] seq: u64,
         pool: Option<&Bound<'_, TensorPool>>,
     ) -> Result<PyClassInitializer<Image>> {
         let (format, header) = (format.parse()?, header(frame_id, stamp_ns, seq)?);
         let mut image = match pool {
-            Some(pool) => cenote::Image::new_in(&pool.get().get()?, width, height, format)?,
+            Some(pool) => pool
+                .get()
+                .alloc_with(py, |pool| cenote::Image::new_in(pool, width, height, format))?,
             None => py.detach(|| cenote::Image::new(width, height, format))?,
         };
         image.set_header(header);
@@ -75,8 +78,8 @@ impl Image {
         array: &Bound<'_, PyAny>,
         format: Option<&str>,
         frame_id: &str,
-        stamp_ns: u64,
-        seq: u64,
+        #[pyo3(from_py_with = number)] stamp_ns: u64,
+        #[pyo3(from_py_with = number)] seq: u64,
     ) -> Result<Py<Image>> {
         let source = array::adopt(&array::to_array(array)?)?;
         let header = header(frame_id, stamp_ns, seq)?;
@@ -95,8 +98,8 @@ impl Image {
         tensor: &Bound<'_, Tensor>,
         format: Option<&str>,
         frame_id: &str,
-        stamp_ns: u64,
-        seq: u64,
+        #[pyo3(from_py_with = number)] stamp_ns: u64,
+        #[pyo3(from_py_with = number)] seq: u64,
     ) -> Result<Py<Image>> {
         let tensor = formatted(tensor.get().0.clone(), format)?;
         let mut image = cenote::Image::from_tensor(tensor)?;
@@ -141,17 +144,22 @@ impl Image {
     fn roi(
         &self,
         py: Python<'_>,
-        x: usize,
-        y: usize,
-        width: usize,
-        height: usize,
+        #[pyo3(from_py_with = coordinate)] x: usize,
+        #[pyo3(from_py_with = coordinate)] y: usize,
+        #[pyo3(from_py_with = size)] width: usize,
+        #[pyo3(from_py_with = size)] height: usize,
     ) -> Result<Py<Image>> {
         let part = self.0.lock().roi(x, y, width, height)?;
         Ok(Image::make(py, part)?)
     }
 
     /// The values of a pixel.
-    fn pixel<'py>(&self, py: Python<'py>, x: usize, y: usize) -> Result<Bound<'py, PyTuple>> {
+    fn pixel<'py>(
+        &self,
+        py: Python<'py>,
+        #[pyo3(from_py_with = coordinate)] x: usize,
+        #[pyo3(from_py_with = coordinate)] y: usize,
+    ) -> Result<Bound<'py, PyTuple>> {
         let pixel = self.0.get().pixel(x, y)?;
         match pixel.dtype() {
             DType::F32 => Ok(PyTuple::new(py, &*pixel)?),
@@ -236,8 +244,9 @@ fn guessed(tensor: &cenote::Tensor) -> Result<PixelFormat> {
         (DType::F32, 1) => Ok(PixelFormat::Mono32F),
         (DType::F32, 3) => Ok(PixelFormat::Rgb32F),
         (dtype, _) => Err(bad_argument(format!(
-            "{dtype} of shape {:?} could be anything: say which format it has",
-            tensor.shape()
+            "{} of shape {} could be anything: say which format it has",
+            dtype.numpy_name(),
+            tuple(tensor.shape())
         ))),
     }
 }

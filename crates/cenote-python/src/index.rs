@@ -5,6 +5,7 @@ use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyEllipsis, PySlice, PyTuple};
 
+use crate::call;
 use crate::error::{Result, bad_argument, raise};
 
 /// The view that an index selects. Integers, slices, `...` and `None`, as in numpy.
@@ -77,13 +78,15 @@ impl View {
     fn position(&self, key: &Bound<'_, PyAny>) -> Result<usize> {
         let refused = "an index is integers, slices, `...` and None; for more use `numpy()[...]`";
         let basic = !key.is_instance_of::<PyBool>();
-        let given = basic.then(|| key.extract::<isize>().ok()).flatten();
-        let given = given.ok_or_else(|| PyTypeError::new_err(refused))?;
+        let whole = basic.then(|| call::index(key).ok()).flatten();
+        let whole = whole.ok_or_else(|| PyTypeError::new_err(refused))?;
         let (axis, len) = (self.axis, self.len()?);
+        // What does not fit is out of range, too.
+        let given = whole.extract::<isize>().unwrap_or(isize::MAX);
         let index = if given < 0 { given + len } else { given };
         let found = usize::try_from(index).ok().filter(|_| index < len);
         found.ok_or_else(|| {
-            let message = format!("index {given} is out of range for axis {axis} of length {len}");
+            let message = format!("index {whole} is out of range for axis {axis} of length {len}");
             raise("OutOfRange", message, None)
         })
     }

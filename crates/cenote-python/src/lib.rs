@@ -2,8 +2,8 @@
 //! around it.
 //!
 //! ```text
-//!   error, call, copies, dtype, shape, timeout, index  →  export  →  buffer_protocol, dlpack, array
-//!     →  library  →  tensor  →  transit  →  pool  →  domain  →  image, cloud, depth  →  departure, topic
+//!   wording  →  error  →  apart, call, copies, number, dtype, shape, timeout, index  →  export  →  buffer_protocol, dlpack, array
+//!     →  library  →  tensor, door  →  transit  →  pool  →  domain  →  image, cloud, depth  →  departure, carrier  →  topic
 //!     →  tensor  →  unified_buffer  →  memory_pool
 //! ```
 //!
@@ -11,15 +11,18 @@
 //! has it counted while it may be written.
 #![allow(clippy::needless_pass_by_value, reason = "arguments from Python are values")]
 
+mod apart;
 mod array;
 mod buffer_protocol;
 mod call;
+mod carrier;
 mod cloud;
 mod copies;
 mod departure;
 mod depth;
 mod dlpack;
 mod domain;
+mod door;
 mod dtype;
 mod error;
 mod export;
@@ -27,6 +30,7 @@ mod image;
 mod index;
 mod library;
 mod memory_pool;
+mod number;
 mod pool;
 mod shape;
 mod tensor;
@@ -34,6 +38,7 @@ mod timeout;
 mod topic;
 mod transit;
 mod unified_buffer;
+mod wording;
 
 use pyo3::prelude::*;
 
@@ -60,7 +65,7 @@ mod _cenote {
     #[pymodule_export]
     use crate::topic::Topic;
     #[pymodule_export]
-    use crate::transit::{_arrived, _linger, in_transit};
+    use crate::transit::{_arrived, _failed, _forked, _linger, in_transit, recall};
     #[pymodule_export]
     use crate::unified_buffer::UnifiedBuffer;
 

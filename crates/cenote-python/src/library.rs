@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 use crate::call;
 use crate::dlpack::{self, Request};
 use crate::error::{Raised, Result};
-use crate::export::may_write;
+use crate::export::{is_settled, may_write};
 
 /// Over the same memory while that can be written, else a copy.
 pub(crate) fn torch<'py>(
@@ -21,7 +21,7 @@ pub(crate) fn torch<'py>(
         return Err(refuse("torch would write it"));
     }
     let shim = Shim { tensor: tensor.clone(), copy: copied, trusted: false };
-    Ok(call::method(py.import("torch")?.as_any(), "from_dlpack", (shim,))?)
+    Ok(call::method(&call::import(py, "torch")?, "from_dlpack", (shim,))?)
 }
 
 /// Over the same memory once that cannot change any more, else a copy.
@@ -30,12 +30,12 @@ pub(crate) fn jax<'py>(
     tensor: &Tensor,
     copy: Option<bool>,
 ) -> Result<Bound<'py, PyAny>> {
-    let copied = copy.unwrap_or(may_write(tensor));
-    if !copied && may_write(tensor) {
-        return Err(refuse("it can still be written, and jax relies on it not changing"));
+    let copied = copy.unwrap_or(!is_settled(tensor));
+    if !copied && !is_settled(tensor) {
+        return Err(refuse("it may still be written, and jax relies on it not changing"));
     }
     let shim = Shim { tensor: tensor.clone(), copy: copied, trusted: true };
-    Ok(call::method(py.import("jax.dlpack")?.as_any(), "from_dlpack", (shim,))?)
+    Ok(call::method(&call::import(py, "jax.dlpack")?, "from_dlpack", (shim,))?)
 }
 
 fn refuse(why: &str) -> Raised {

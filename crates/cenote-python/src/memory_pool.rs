@@ -7,8 +7,9 @@ use pyo3::types::PyDict;
 
 use crate::dtype::DTypeArg;
 use crate::error::Result;
+use crate::number::{optional_size, size};
 use crate::shape::ShapeArg;
-use crate::unified_buffer::{UnifiedBuffer, acquire};
+use crate::unified_buffer::{UnifiedBuffer, acquire, global_pool, make_room_for};
 
 /// Buffers of this process that are used again.
 ///
@@ -22,8 +23,8 @@ use crate::unified_buffer::{UnifiedBuffer, acquire};
 ///
 /// What is released waits to be used again: at most `max_pool_size` buffers, none larger than
 /// `max_buffer_size` bytes, and no more than `max_retained_bytes` in all. If that is not given, the
-/// environment variable `CENOTE_BUFFER_POOL_MAX_RETAINED_BYTES` says how many, or it is 100 MiB. What
-/// waits for ten seconds or more is freed. A buffer that nobody has any more comes back as if it were
+/// environment variable `CENOTE_BUFFER_POOL_MAX_RETAINED_BYTES` says how many, or it is
+/// `max_buffer_size`, but at least 100 MiB. What waits for ten seconds or more is freed. A buffer that nobody has any more comes back as if it were
 /// released.
 ///
 /// New buffers hold zeros, used ones whatever was in them. Any thread can use the pool.
@@ -36,13 +37,14 @@ impl MemoryPool {
     #[new]
     #[pyo3(signature = (max_pool_size=100, max_buffer_size=1 << 30, *, max_retained_bytes=None))]
     fn new(
-        max_pool_size: usize,
-        max_buffer_size: usize,
-        max_retained_bytes: Option<usize>,
+        #[pyo3(from_py_with = size)] max_pool_size: usize,
+        #[pyo3(from_py_with = size)] max_buffer_size: usize,
+        #[pyo3(from_py_with = optional_size)] max_retained_bytes: Option<usize>,
     ) -> Result<MemoryPool> {
         let pool = cenote::MemoryPool::with_limits(max_pool_size, max_buffer_size)?;
-        if let Some(bytes) = max_retained_bytes {
-            pool.set_max_retained_bytes(bytes);
+        match max_retained_bytes {
+            Some(bytes) => pool.set_max_retained_bytes(bytes),
+            None => make_room_for(&pool, max_buffer_size),
         }
         Ok(MemoryPool(pool))
     }
@@ -53,8 +55,14 @@ impl MemoryPool {
     /// >>> cenote.get_memory_pool().acquire((2, 3))
     /// <cenote.UnifiedBuffer (2, 3) float32, uninitialized>
     #[pyo3(signature = (shape, dtype=DTypeArg(DType::F32), *, pinned=false))]
-    fn acquire(&self, shape: ShapeArg, dtype: DTypeArg, pinned: bool) -> Result<UnifiedBuffer> {
-        Ok(UnifiedBuffer::from(acquire(&self.0, &shape, dtype.0, pinned)?))
+    fn acquire(
+        &self,
+        py: Python<'_>,
+        shape: ShapeArg,
+        dtype: DTypeArg,
+        pinned: bool,
+    ) -> Result<UnifiedBuffer> {
+        Ok(UnifiedBuffer::from(acquire(py, &self.0, &shape, dtype.0, pinned)?))
     }
 
     /// Takes a buffer back. From now on every use of it is an error, also releasing it again.
@@ -62,7 +70,7 @@ impl MemoryPool {
     /// Arrays of it stay as they are, and show nothing of what others write: the memory is used again,
     /// and counted as released, when the last of them is gone.
     fn release(&self, buffer: &Bound<'_, UnifiedBuffer>) -> Result<()> {
-        Ok(self.0.release(&mut buffer.get().lock())?)
+        Ok(self.0.release(&mut *buffer.get().lock(buffer.py())?)?)
     }
 
     /// A buffer that is released at the end of a `with` statement.
@@ -73,13 +81,19 @@ impl MemoryPool {
     /// >>> total, buffer.released
     /// (6.0, True)
     #[pyo3(signature = (shape, dtype=DTypeArg(DType::F32), *, pinned=false))]
-    fn pooled(&self, shape: ShapeArg, dtype: DTypeArg, pinned: bool) -> Result<UnifiedBuffer> {
-        self.acquire(shape, dtype, pinned)
+    fn pooled(
+        &self,
+        py: Python<'_>,
+        shape: ShapeArg,
+        dtype: DTypeArg,
+        pinned: bool,
+    ) -> Result<UnifiedBuffer> {
+        self.acquire(py, shape, dtype, pinned)
     }
 
     /// Frees all buffers that wait to be used again.
-    fn clear(&self) {
-        self.0.clear();
+    fn clear(&self, py: Python<'_>) {
+        py.detach(|| self.0.clear());
     }
 
     /// What the pool has done and what it holds, as a dict of numbers: `pool_size` (buffers that wait to
@@ -131,7 +145,7 @@ impl MemoryPool {
     }
 
     #[setter]
-    fn set_max_retained_bytes(&self, bytes: usize) {
+    fn set_max_retained_bytes(&self, #[pyo3(from_py_with = size)] bytes: usize) {
         self.0.set_max_retained_bytes(bytes);
     }
 
@@ -150,7 +164,7 @@ impl MemoryPool {
 pub(crate) fn get_memory_pool(py: Python<'_>) -> Result<Py<MemoryPool>> {
     static POOL: PyOnceLock<Py<MemoryPool>> = PyOnceLock::new();
     let made = || -> Result<_> {
-        let pool = cenote::MemoryPool::global()?.clone();
+        let pool = global_pool()?.clone();
         Ok(Py::new(py, MemoryPool(pool))?)
     };
     Ok(POOL.get_or_try_init(py, made)?.clone_ref(py))

@@ -1,15 +1,18 @@
 //! `cenote.TensorPool`.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use cenote::{DType, Error, Holder, PoolAccess, PoolName, Shortage, TensorPoolConfig, Wish};
+use cenote::{DType, Holder, PoolAccess, PoolName, TensorPoolConfig, Wish};
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyInt, PyString};
+use pyo3::types::{PyDict, PyString};
 
+use crate::apart;
 use crate::array;
 use crate::dtype::DTypeArg;
 use crate::error::{Raised, Result, bad_argument, raise};
+use crate::number::{is_whole, optional_id, size, unsigned};
 use crate::shape::ShapeArg;
 use crate::tensor::Tensor;
 use crate::timeout::{self, duration};
@@ -22,13 +25,11 @@ impl<'py> FromPyObject<'_, 'py> for NameArg {
     type Error = Raised;
 
     fn extract(given: Borrowed<'_, 'py, PyAny>) -> Result<Self> {
-        if given.is_instance_of::<PyInt>() {
-            let number = given.extract::<u32>();
-            let number = number.map_err(|_| bad_argument("a pool_id is from 0 to 4294967295"))?;
-            return Ok(NameArg(number.into()));
+        if is_whole(&given) {
+            return Ok(NameArg(unsigned::<u32>(&given, u32::MAX.into())?.into()));
         }
-        let name = given.cast::<PyString>().map_err(PyErr::from)?;
-        Ok(NameArg(name.to_str()?.into()))
+        let wrong = |_| PyTypeError::new_err("a pool_id is a whole number or a string");
+        Ok(NameArg(given.cast::<PyString>().map_err(wrong)?.to_str()?.into()))
     }
 }
 
@@ -50,22 +51,37 @@ impl<'py> FromPyObject<'_, 'py> for NameArg {
 /// wishes: `stats()["not_granted"]` tells which were refused.
 #[pyclass(frozen, weakref, module = "cenote")]
 #[derive(Debug)]
-pub(crate) struct TensorPool(Mutex<Option<cenote::TensorPool>>);
+pub(crate) struct TensorPool {
+    /// Until it is closed.
+    pool: Mutex<Option<cenote::TensorPool>>,
+    /// Whether memory is touched when it is reserved, which takes a while.
+    grows_slowly: bool,
+}
 
 impl TensorPool {
-    fn of(pool: cenote::TensorPool) -> TensorPool {
-        TensorPool(Mutex::new(Some(pool)))
+    fn of(pool: cenote::TensorPool, grows_slowly: bool) -> TensorPool {
+        TensorPool { pool: Mutex::new(Some(pool)), grows_slowly }
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<cenote::TensorPool>> {
         // Put there and taken out whole.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.pool.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The pool, unless it was closed.
     pub(crate) fn get(&self) -> Result<cenote::TensorPool> {
         let closed = || raise("Error", "the pool was closed".to_owned(), None);
         self.lock().clone().ok_or_else(closed)
+    }
+
+    /// Allocates in it, without the interpreter if that may take long.
+    pub(crate) fn alloc_with<T: Send>(
+        &self,
+        py: Python<'_>,
+        alloc: impl FnOnce(&cenote::TensorPool) -> cenote::Result<T> + Send,
+    ) -> Result<T> {
+        let pool = self.get()?;
+        Ok(apart::when(py, self.grows_slowly, || alloc(&pool))?)
     }
 }
 
@@ -80,16 +96,16 @@ impl TensorPool {
     fn new(
         py: Python<'_>,
         pool_id: NameArg,
-        size_mb: usize,
-        max_slots: usize,
-        slot_alignment: usize,
-        growth_mb: usize,
+        #[pyo3(from_py_with = size)] size_mb: usize,
+        #[pyo3(from_py_with = size)] max_slots: usize,
+        #[pyo3(from_py_with = size)] slot_alignment: usize,
+        #[pyo3(from_py_with = size)] growth_mb: usize,
         prefault: bool,
         mlock: bool,
         huge_pages: bool,
         scrub: bool,
-        group: Option<u32>,
-        max_leases: usize,
+        #[pyo3(from_py_with = optional_id)] group: Option<u32>,
+        #[pyo3(from_py_with = size)] max_leases: usize,
     ) -> Result<TensorPool> {
         let config = TensorPoolConfig {
             pool_size: bytes(size_mb)?,
@@ -105,14 +121,14 @@ impl TensorPool {
             ..TensorPoolConfig::default()
         };
         let made = py.detach(|| cenote::TensorPool::new(pool_id.0, config));
-        Ok(TensorPool::of(made?))
+        Ok(TensorPool::of(made?, prefault || mlock || huge_pages))
     }
 
     /// Attaches to a pool that another process owns, to read its tensors.
     #[staticmethod]
     #[pyo3(signature = (pool_id=NameArg(1.into())))]
     fn open(py: Python<'_>, pool_id: NameArg) -> Result<TensorPool> {
-        Ok(TensorPool::of(py.detach(|| cenote::TensorPool::open(pool_id.0))?))
+        Ok(TensorPool::of(py.detach(|| cenote::TensorPool::open(pool_id.0))?, false))
     }
 
     /// Allocates a tensor; with a timeout (in seconds) waits for room if the pool is full.
@@ -124,10 +140,9 @@ impl TensorPool {
         dtype: DTypeArg,
         timeout: Option<f64>,
     ) -> Result<Tensor> {
-        let pool = self.get()?;
         let tensor = match timeout {
-            None => pool.alloc(&shape, dtype.0)?,
-            Some(seconds) => alloc_waiting(py, &pool, &shape, dtype.0, duration(seconds)?)?,
+            None => self.alloc_with(py, |pool| pool.alloc(&shape, dtype.0))?,
+            Some(seconds) => alloc_waiting(py, &self.get()?, &shape, dtype.0, duration(seconds)?)?,
         };
         Ok(tensor.into())
     }
@@ -151,7 +166,7 @@ impl TensorPool {
     /// >>> stats["slots_in_use"], stats["pool_size"]
     /// (1, 67108864)
     ///
-    /// An allocation that waits counts as a failure every tenth of a second. For the owner only.
+    /// For the owner only.
     fn stats<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyDict>> {
         let pool = self.get()?;
         let stats = pool.stats()?;
@@ -189,7 +204,8 @@ impl TensorPool {
             dict.set_item("longest", holder.longest.as_secs_f64())?;
             Ok(dict)
         };
-        self.get()?.holders()?.into_iter().map(described).collect()
+        let pool = self.get()?;
+        py.detach(|| pool.holders())?.into_iter().map(described).collect()
     }
 
     /// Frees every segment without a tensor in it; tells how many bytes. For the owner only.
@@ -245,7 +261,7 @@ impl TensorPool {
     }
 }
 
-/// Waits for room. The last failure is what there is to tell.
+/// Waits for room.
 fn alloc_waiting(
     py: Python<'_>,
     pool: &cenote::TensorPool,
@@ -253,22 +269,16 @@ fn alloc_waiting(
     dtype: DType,
     timeout: Duration,
 ) -> Result<cenote::Tensor> {
-    let mut full = None;
-    let found = timeout::wait(py, Some(timeout), |slice| {
-        match pool.alloc_timeout(shape, dtype, slice) {
-            // Waiting does not help.
-            Err(error @ Error::PoolFull { why: Shortage::TooLarge, .. }) => Err(error),
-            Err(error @ (Error::PoolFull { .. } | Error::OutOfMemory { .. })) => {
-                full = Some(error);
-                Ok(None)
-            }
-            done => done.map(Some),
+    let start = Instant::now();
+    loop {
+        let left = timeout.saturating_sub(start.elapsed());
+        // A signal's handler has its turn every now and then.
+        let pause = Instant::now() + timeout::SLICE;
+        let go_on = || Instant::now() < pause;
+        if let Some(tensor) = py.detach(|| pool.alloc_while(shape, dtype, left, go_on))? {
+            return Ok(tensor);
         }
-    })?;
-    match (found, full) {
-        (Some(tensor), _) => Ok(tensor),
-        (None, Some(full)) => Err(full.into()),
-        (None, None) => Err(raise("Timeout", "no time to allocate".to_owned(), None)),
+        py.check_signals()?;
     }
 }
 

@@ -6,7 +6,9 @@ use cenote::MAX_DIMS;
 use pyo3::prelude::*;
 use pyo3::types::{PyInt, PyTuple};
 
+use crate::call;
 use crate::error::{Raised, Result, bad_argument};
+use crate::number::{axis, is_whole, unsigned};
 
 /// The shape of an argument.
 #[derive(Debug, Clone, Copy)]
@@ -30,10 +32,10 @@ impl<'py> FromPyObject<'_, 'py> for ShapeArg {
         let mut shape = ShapeArg { dims: [0; MAX_DIMS], len: 0 };
         if let Ok(dims) = given.cast::<PyTuple>() {
             dims.iter_borrowed().try_for_each(|dim| shape.push(&dim))?;
-        } else if given.is_instance_of::<PyInt>() || given.extract::<isize>().is_ok() {
+        } else if given.is_instance_of::<PyInt>() || is_whole(&given) {
             shape.push(&given)?;
         } else {
-            given.try_iter()?.try_for_each(|dim| shape.push(&dim?))?;
+            call::for_each(&given, |dim| shape.push(&dim))?;
         }
         Ok(shape)
     }
@@ -43,12 +45,36 @@ impl ShapeArg {
     fn push(&mut self, dim: &Bound<'_, PyAny>) -> Result<()> {
         let place = self.dims.get_mut(self.len);
         let too_many = || bad_argument(format!("a tensor has at most {MAX_DIMS} dimensions"));
-        // As numpy does: what counts as an index counts as a length.
-        let index: isize = dim.extract()?;
-        let length = usize::try_from(index);
-        let negative = |_| bad_argument(format!("a dimension cannot be {index}"));
-        *place.ok_or_else(too_many)? = length.map_err(negative)?;
+        *place.ok_or_else(too_many)? = unsigned(dim, isize::MAX.unsigned_abs() as u64)?;
         self.len += 1;
         Ok(())
     }
+}
+
+/// A shape in which one length may be -1: whatever is left of `len` elements.
+pub(crate) fn completed(given: &[Bound<'_, PyAny>], len: usize) -> Result<Vec<usize>> {
+    let is_open =
+        |dim: &&Bound<'_, PyAny>| call::index(dim).is_ok_and(|dim| dim.eq(-1).is_ok_and(|is| is));
+    let mut shape = Vec::with_capacity(given.len());
+    let mut open = given.iter().enumerate().filter(|(_, dim)| is_open(dim)).map(|(at, _)| at);
+    let (first, second) = (open.next(), open.next());
+    if second.is_some() {
+        return Err(bad_argument("only one dimension can be -1"));
+    }
+    for (at, dim) in given.iter().enumerate() {
+        let open = first == Some(at);
+        shape.push(if open { 1 } else { unsigned(dim, isize::MAX.unsigned_abs() as u64)? });
+    }
+    if let Some(at) = first {
+        let others = shape.iter().try_fold(1_usize, |all, &dim| all.checked_mul(dim));
+        let left = others.filter(|&others| others != 0 && len.is_multiple_of(others));
+        let uneven = || bad_argument(format!("{len} elements do not divide by the other lengths"));
+        shape[at] = len / left.ok_or_else(uneven)?;
+    }
+    Ok(shape)
+}
+
+/// Axes as Python counts, from either end, of `ndim`.
+pub(crate) fn axes(given: &[Bound<'_, PyAny>], ndim: usize) -> Result<Vec<usize>> {
+    given.iter().map(|given| axis(given, ndim)).collect()
 }

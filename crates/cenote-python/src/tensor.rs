@@ -5,18 +5,20 @@ use std::ffi::c_int;
 
 use cenote::{Device, Domain, PixelFormat, TensorMemory, TensorOptions};
 use numpy::{PyArrayDescr, PyUntypedArray};
+use pyo3::PyTypeInfo;
 use pyo3::exceptions::{PyAttributeError, PyBufferError, PyTypeError};
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict, PyTuple, PyType};
+use pyo3::types::{PyBytes, PyComplex, PyDict, PyFloat, PyInt, PyTuple, PyType};
 
 use crate::array::{self, array};
 use crate::dlpack::{self, Request};
 use crate::dtype::{self, DTypeArg};
-use crate::error::Result;
+use crate::error::{Raised, Result, bad_argument};
 use crate::export::{self, Export, Wanted};
-use crate::shape::ShapeArg;
-use crate::{buffer_protocol, call, index, library};
+use crate::number::{self, axis as axis_of};
+use crate::shape::{self, ShapeArg};
+use crate::{apart, buffer_protocol, call, index, library};
 
 /// An array of elements of one type, in memory that other processes can see.
 ///
@@ -31,10 +33,10 @@ use crate::{buffer_protocol, call, index, library};
 /// `memory="mem"` asks for the heap, `memory="shm"` for shared memory of its own. `TensorPool.alloc`
 /// allocates from a pool of yours.
 ///
-/// Other libraries get at the memory without a copy: `numpy()`, `numpy.asarray(t)`, `memoryview(t)`,
-/// `jax.numpy.from_dlpack(t)`, `torch.from_dlpack(t)`. What they get keeps the memory alive, and can
-/// be written as long as the tensor was not sent. To send it without a copy, let go of what can write
-/// it first; `t[...] = x` and `numpy.add(a, b, out=t.numpy())` leave nothing behind.
+/// Other libraries get at the memory without a copy, and what they get keeps it alive. `numpy()`,
+/// `numpy.from_dlpack(t)` and `torch.from_dlpack(t)` can write it as long as it was not sent;
+/// `numpy.asarray(t)` and `memoryview(t)` only read. To send it without a copy, let go of what can
+/// write it first; `t[...] = x` and `numpy.add(a, b, out=t.numpy())` leave nothing behind.
 #[pyclass(frozen, subclass, weakref, module = "cenote")]
 #[derive(Debug, Clone)]
 pub(crate) struct Tensor(pub(crate) cenote::Tensor);
@@ -42,6 +44,16 @@ pub(crate) struct Tensor(pub(crate) cenote::Tensor);
 impl From<cenote::Tensor> for Tensor {
     fn from(tensor: cenote::Tensor) -> Self {
         Tensor(tensor)
+    }
+}
+
+impl Tensor {
+    /// The one element, as a Python number.
+    fn one<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyAny>> {
+        match self.0.len() {
+            1 => self.item(py),
+            _ => Err(PyTypeError::new_err("only a tensor of one element is a number").into()),
+        }
     }
 }
 
@@ -200,7 +212,7 @@ impl Tensor {
     }
 
     /// A jax array: over the same memory once that cannot change any more (it was sent, or received),
-    /// and a copy before, because jax relies on that. `copy=False` makes that an error, `copy=True`
+    /// and else a copy, because jax relies on that. `copy=False` makes that an error, `copy=True`
     /// always copies. (jax copies by itself what is not aligned as it likes.)
     #[pyo3(signature = (*, copy=None))]
     fn jax<'py>(&self, py: Python<'py>, copy: Option<bool>) -> Result<Bound<'py, PyAny>> {
@@ -209,15 +221,11 @@ impl Tensor {
 
     /// The elements in row-major order, copied.
     fn tobytes<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyBytes>> {
-        let map = self.0.map()?;
-        Ok(PyBytes::new_with(py, self.0.nbytes(), |mut bytes| {
-            for run in map.runs() {
-                let (here, rest) = bytes.split_at_mut(run.len());
-                here.copy_from_slice(run);
-                bytes = rest;
-            }
+        let copy = |bytes: &mut [u8]| {
+            apart::if_large(py, bytes.len(), || copy_out(&self.0, bytes)).map_err(Raised::from)?;
             Ok(())
-        })?)
+        };
+        Ok(PyBytes::new_with(py, self.0.nbytes(), copy)?)
     }
 
     /// The elements as Python numbers, in lists of lists.
@@ -241,10 +249,14 @@ impl Tensor {
         Ok(Tensor(py.detach(|| self.0.to_pooled())?))
     }
 
-    /// The same elements in another shape, without a copy; an error where that takes one.
+    /// The same elements in another shape, without a copy; an error where that takes one. One length can be
+    /// -1: whatever is left.
+    ///
+    /// >>> cenote.Tensor((4, 6)).reshape(3, -1).shape
+    /// (3, 8)
     #[pyo3(signature = (*shape))]
     fn reshape(&self, shape: &Bound<'_, PyTuple>) -> Result<Tensor> {
-        Ok(Tensor(self.0.reshape(&spread(shape)?)?))
+        Ok(Tensor(self.0.reshape(&shape::completed(&spread(shape)?, self.0.len())?)?))
     }
 
     /// The same elements with the axes in the order given, or reversed.
@@ -252,18 +264,26 @@ impl Tensor {
     fn transpose(&self, axes: &Bound<'_, PyTuple>) -> Result<Tensor> {
         match axes.is_empty() {
             true => Ok(self.transposed()),
-            false => Ok(Tensor(self.0.permute(&spread(axes)?)?)),
+            false => Ok(Tensor(self.0.permute(&shape::axes(&spread(axes)?, self.0.ndim())?)?)),
         }
     }
 
-    /// The same elements without an axis of length 1.
-    fn squeeze(&self, axis: usize) -> Result<Tensor> {
-        Ok(Tensor(self.0.squeeze(axis)?))
+    /// The same elements without an axis of length 1, or without any such axis.
+    #[pyo3(signature = (axis=None))]
+    fn squeeze(&self, axis: Option<&Bound<'_, PyAny>>) -> Result<Tensor> {
+        if let Some(given) = axis {
+            return Ok(Tensor(self.0.squeeze(axis_of(given, self.0.ndim())?)?));
+        }
+        let mut squeezed = self.0.clone();
+        for axis in (0..squeezed.ndim()).rev().filter(|&axis| self.0.shape()[axis] == 1) {
+            squeezed = squeezed.squeeze(axis)?;
+        }
+        Ok(Tensor(squeezed))
     }
 
     /// The same elements with one axis backwards.
-    fn flip(&self, axis: usize) -> Result<Tensor> {
-        Ok(Tensor(self.0.flip(axis)?))
+    fn flip(&self, axis: &Bound<'_, PyAny>) -> Result<Tensor> {
+        Ok(Tensor(self.0.flip(axis_of(axis, self.0.ndim())?)?))
     }
 
     /// The same tensor, tagged with a device: `"cpu"` or `"cuda:0"`.
@@ -279,6 +299,44 @@ impl Tensor {
         Ok(PyBytes::new(py, self.0.descriptor()?.as_bytes()))
     }
 
+    /// `int(t)`, of a tensor with one element.
+    fn __int__<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyAny>> {
+        Ok(call::call(PyInt::type_object(py).as_any(), (self.one(py)?,), None)?)
+    }
+
+    /// `float(t)`, of a tensor with one element.
+    fn __float__<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyAny>> {
+        Ok(call::call(PyFloat::type_object(py).as_any(), (self.one(py)?,), None)?)
+    }
+
+    /// `complex(t)`, of a tensor with one element.
+    fn __complex__<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyAny>> {
+        Ok(call::call(PyComplex::type_object(py).as_any(), (self.one(py)?,), None)?)
+    }
+
+    /// What counts as an index is an integer in a tensor of no dimensions, as in numpy.
+    fn __index__<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyAny>> {
+        let scalar = self.0.ndim() == 0;
+        let refused = || PyTypeError::new_err("only an integer of no dimensions is an index");
+        Ok(call::index(&scalar.then(|| self.item(py)).ok_or_else(refused)??)?)
+    }
+
+    /// Whether the one element is true; an error if there are several, as in numpy.
+    fn __bool__(&self, py: Python<'_>) -> Result<bool> {
+        match self.0.len() {
+            1 => Ok(self.item(py)?.is_truthy()?),
+            several => Err(bad_argument(format!(
+                "whether {several} elements are true is ambiguous: ask `is not None`, or `numpy().any()`"
+            ))),
+        }
+    }
+
+    /// Whether an element is equal to a value.
+    fn __contains__(&self, py: Python<'_>, value: &Bound<'_, PyAny>) -> Result<bool> {
+        let all = array(py, &self.0, Wanted::Read)?;
+        Ok(call::method(all.as_any(), "__contains__", (value,))?.is_truthy()?)
+    }
+
     fn __len__(&self) -> PyResult<usize> {
         let none = || PyTypeError::new_err("a tensor of no dimensions has no len()");
         self.0.shape().first().copied().ok_or_else(none)
@@ -286,9 +344,9 @@ impl Tensor {
 
     fn __iter__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         slf.get().__len__()?;
-        // SAFETY: it is a sequence; a new reference comes back, or null with an exception set.
+        // SAFETY: an object that has `__getitem__`, borrowed for longer than the call.
         let made = unsafe { ffi::PySeqIter_New(slf.as_ptr()) };
-        // SAFETY: as said.
+        // SAFETY: a new reference comes back, or null with an exception set.
         unsafe { Bound::from_owned_ptr_or_err(slf.py(), made) }
     }
 
@@ -323,7 +381,8 @@ impl Tensor {
         text + ">"
     }
 
-    /// What `numpy.asarray` asks for where buffers do not do, as with bfloat16.
+    /// What `numpy.asarray` asks for where buffers do not do, as with bfloat16. To be read, as those are:
+    /// use `numpy()` to write.
     #[pyo3(signature = (dtype=None, copy=None))]
     fn __array__<'py>(
         &self,
@@ -331,7 +390,7 @@ impl Tensor {
         dtype: Option<&Bound<'py, PyAny>>,
         copy: Option<bool>,
     ) -> Result<Bound<'py, PyAny>> {
-        array::converted(array(py, &self.0, Wanted::Either)?, dtype, copy)
+        array::converted(array(py, &self.0, Wanted::Read)?, dtype, copy)
     }
 
     /// The old array interface. What is made of it cannot write: use `numpy()` for that.
@@ -378,22 +437,15 @@ impl Tensor {
     }
 
     /// # Safety
-    /// As Python calls it.
+    /// `view` is null or can be written, as Python promises.
     pub(crate) unsafe fn __getbuffer__(
         slf: &Bound<'_, Self>,
         view: *mut ffi::Py_buffer,
         flags: c_int,
     ) -> PyResult<()> {
-        // SAFETY: Python gives a view to fill in.
+        // SAFETY: the caller's promise.
         unsafe { buffer_protocol::get(slf.py(), &slf.get().0, view, flags) }
     }
-
-    /// Never called, for buffers are of an object of their own. That it is there tells numpy to keep
-    /// them as long as it uses them.
-    ///
-    /// # Safety
-    /// As Python calls it.
-    unsafe fn __releasebuffer__(&self, _view: *mut ffi::Py_buffer) {}
 
     /// Pickled with its elements; between processes of `multiprocessing` it goes by descriptor.
     fn __reduce__<'py>(slf: &Bound<'py, Self>) -> Result<(Bound<'py, PyAny>, Pickled<'py>)> {
@@ -423,12 +475,28 @@ impl Tensor {
 /// The arguments of `_unpickle`.
 type Pickled<'py> = (Bound<'py, PyUntypedArray>, String, Option<String>);
 
-/// Numbers given one by one, or as one sequence.
-fn spread(given: &Bound<'_, PyTuple>) -> Result<ShapeArg> {
-    match given.len() {
-        1 => given.get_item(0)?.extract(),
-        _ => given.extract(),
+/// The elements in row-major order.
+fn copy_out(tensor: &cenote::Tensor, mut bytes: &mut [u8]) -> cenote::Result<()> {
+    for run in tensor.map()?.runs() {
+        let (here, rest) = bytes.split_at_mut(run.len());
+        here.copy_from_slice(run);
+        bytes = rest;
     }
+    Ok(())
+}
+
+/// Numbers given one by one, or as one sequence.
+fn spread<'py>(given: &Bound<'py, PyTuple>) -> Result<Vec<Bound<'py, PyAny>>> {
+    let mut numbers = Vec::new();
+    let one = (given.len() == 1).then(|| given.get_item(0)).transpose()?;
+    match one.filter(|one| !number::is_whole(one)) {
+        Some(one) => call::for_each(&one, |number| {
+            numbers.push(number);
+            Ok::<_, PyErr>(())
+        })?,
+        None => numbers.extend(given.iter()),
+    }
+    Ok(numbers)
 }
 
 /// As Python prints a tuple.

@@ -8,10 +8,14 @@ use pyo3::prelude::*;
 use crate::error::{Result, bad_argument};
 
 /// How long Ctrl-C has to wait, at most.
-const SLICE: Duration = Duration::from_millis(100);
+pub(crate) const SLICE: Duration = Duration::from_millis(100);
 
 /// Seconds, as Python counts them.
 pub(crate) fn duration(seconds: f64) -> Result<Duration> {
+    // For ever, as good as.
+    if seconds > 1e18 {
+        return Ok(Duration::MAX);
+    }
     let bad =
         |_| bad_argument(format!("a timeout is a number of seconds from 0 on, not {seconds}"));
     Duration::try_from_secs_f64(seconds).map_err(bad)

@@ -1,27 +1,28 @@
 //! `cenote.Topic`.
 
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::{IntoRawFd, RawFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use cenote::{Error, Policy, TensorMemory, TopicConfig, TopicStats};
+use cenote::{Policy, TopicConfig};
 use pyo3::exceptions::{PyStopIteration, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyType};
 
 use crate::call;
+use crate::carrier::{Carrier, Open, Typed, closed};
 use crate::cloud::PointCloud;
 use crate::depth::DepthImage;
-use crate::domain::Class;
 use crate::dtype::DTypeArg;
-use crate::error::{Result, bad_argument, raise};
+use crate::error::{Result, bad_argument};
 use crate::image::Image;
+use crate::number::size;
 use crate::pool::bytes;
 use crate::shape::ShapeArg;
 use crate::tensor::Tensor;
-use crate::timeout::{self, duration};
+use crate::timeout::duration;
 
 /// Sends and receives messages of one type, under one name.
 ///
@@ -48,22 +49,22 @@ use crate::timeout::{self, duration};
 #[pyclass(frozen, weakref, module = "cenote")]
 pub(crate) struct Topic {
     name: String,
-    open: Mutex<Option<Arc<dyn Carrier>>>,
+    open: Open,
+    /// Whether somebody may await it, and has to be told when it is closed.
+    awaited: AtomicBool,
+    /// Until it is closed. Locked only by who holds the interpreter, as whoever forks does: so a child never
+    /// finds it locked.
+    carrier: Mutex<Option<Arc<dyn Carrier>>>,
 }
 
 impl Topic {
     fn lock(&self) -> MutexGuard<'_, Option<Arc<dyn Carrier>>> {
         // Put there and taken out whole.
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn is_open(&self) -> bool {
-        self.lock().is_some()
+        self.carrier.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The topic, unless it was closed.
     fn get(&self) -> Result<Arc<dyn Carrier>> {
-        let closed = || raise("Error", "the topic was closed".to_owned(), None);
         self.lock().clone().ok_or_else(closed)
     }
 
@@ -73,7 +74,7 @@ impl Topic {
         py: Python<'py>,
         timeout: Option<Duration>,
     ) -> Result<Option<Bound<'py, PyAny>>> {
-        self.get()?.recv(py, timeout, &|| self.is_open())
+        self.get()?.recv(py, timeout, &self.open)
     }
 }
 
@@ -89,13 +90,13 @@ impl Topic {
         py: Python<'_>,
         name: &str,
         r#type: Option<&Bound<'_, PyAny>>,
-        depth: usize,
+        #[pyo3(from_py_with = size)] depth: usize,
         policy: &str,
         timeout: Option<f64>,
-        history: usize,
+        #[pyo3(from_py_with = size)] history: usize,
         ignore_own: bool,
-        size_mb: usize,
-        max_slots: usize,
+        #[pyo3(from_py_with = size)] size_mb: usize,
+        #[pyo3(from_py_with = size)] max_slots: usize,
     ) -> Result<Topic> {
         let policy = policy_of(policy, timeout)?;
         let mut config =
@@ -122,7 +123,8 @@ impl Topic {
                 return Err(PyTypeError::new_err(message).into());
             }
         };
-        Ok(Topic { name: carrier.name().to_owned(), open: Mutex::new(Some(carrier)) })
+        let (name, awaited) = (carrier.name().to_owned(), AtomicBool::new(false));
+        Ok(Topic { name, open: Open::new(), awaited, carrier: Mutex::new(Some(carrier)) })
     }
 
     /// The name, with dots.
@@ -134,7 +136,7 @@ impl Topic {
     /// Whether it was closed.
     #[getter]
     fn closed(&self) -> bool {
-        !self.is_open()
+        !self.open.get()
     }
 
     /// Sends a message to every subscriber there is, this object included unless `ignore_own` is set.
@@ -142,7 +144,7 @@ impl Topic {
     /// time is over, `"reject"` at once.
     #[pyo3(signature = (message, /))]
     fn send(&self, py: Python<'_>, message: &Bound<'_, PyAny>) -> Result<()> {
-        self.get()?.send(py, message)
+        self.get()?.send(py, message, &self.open)
     }
 
     /// Sends a message if no subscriber has to be waited for; tells whether it did.
@@ -172,10 +174,11 @@ impl Topic {
 
     /// The next message, to be awaited in asyncio. `async for` does so again and again.
     ///
-    /// Closing the topic does not wake who awaits; cancelling the task does, and loses no message.
+    /// Closing the topic is an error for who awaits it; cancelling the task loses no message.
     fn recv_async<'py>(slf: &Bound<'py, Self>) -> Result<Bound<'py, PyAny>> {
+        slf.get().awaited.store(true, Ordering::Relaxed);
         static RECV: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
-        let recv = RECV.import(slf.py(), "cenote._asyncio", "recv")?;
+        let recv = call::imported(slf.py(), &RECV, "cenote._asyncio", "recv")?;
         Ok(call::call(recv, (slf,), None)?)
     }
 
@@ -186,13 +189,13 @@ impl Topic {
     /// Ends when the topic is closed.
     fn __next__<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyAny>> {
         let ended = || PyStopIteration::new_err(()).into();
-        if !self.is_open() {
+        if !self.open.get() {
             return Err(ended());
         }
         match self.recv_within(py, None) {
             Ok(message) => message.ok_or_else(ended),
             // What a signal handler raised is not for us to end.
-            Err(raised) if !self.is_open() && raised.is_plain(py) => Err(ended()),
+            Err(raised) if !self.open.get() && raised.is_plain(py) => Err(ended()),
             Err(raised) => Err(raised),
         }
     }
@@ -202,8 +205,9 @@ impl Topic {
     }
 
     fn __anext__<'py>(slf: &Bound<'py, Self>) -> Result<Bound<'py, PyAny>> {
+        slf.get().awaited.store(true, Ordering::Relaxed);
         static NEXT: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
-        let next = NEXT.import(slf.py(), "cenote._asyncio", "next_of")?;
+        let next = call::imported(slf.py(), &NEXT, "cenote._asyncio", "next_of")?;
         Ok(call::call(next, (slf,), None)?)
     }
 
@@ -211,6 +215,11 @@ impl Topic {
     /// and event loops. Then call `recv(timeout=0)` until it gives None. It belongs to the topic.
     fn fileno(&self, py: Python<'_>) -> Result<RawFd> {
         self.get()?.fileno(py)
+    }
+
+    /// As `fileno`, but the caller's own, whenever the topic is closed.
+    fn _dup(&self, py: Python<'_>) -> Result<RawFd> {
+        Ok(self.get()?.dup(py)?.into_raw_fd())
     }
 
     /// Begins to publish, so that subscribers find this publisher before it sends anything.
@@ -229,16 +238,11 @@ impl Topic {
     fn wait_for_subscribers(
         &self,
         py: Python<'_>,
-        count: usize,
+        #[pyo3(from_py_with = size)] count: usize,
         timeout: Option<f64>,
     ) -> Result<usize> {
-        let (topic, timeout) = (self.get()?, timeout.map(duration).transpose()?);
-        let mut found = 0;
-        timeout::wait(py, timeout, |slice| {
-            found = topic.wait_for_subscribers(count, slice)?;
-            Ok((found >= count || !self.is_open()).then_some(()))
-        })?;
-        Ok(found)
+        let timeout = timeout.map(duration).transpose()?;
+        self.get()?.wait_for_subscribers(py, count, timeout, &self.open)
     }
 
     /// How many messages were lost so far: overwritten before they were taken, or not to be had.
@@ -247,9 +251,10 @@ impl Topic {
         Ok(self.get()?.stats().missed)
     }
 
-    /// What this object has done so far: messages `sent`, `received` and `missed`, how many `publishers`
-    /// and `subscribers` there are, and `copies`, which has for each reason how many messages had to be
-    /// copied before they were sent, and how many bytes.
+    /// What this object has done so far: how many messages it has `sent`, `received` and `missed`; how many
+    /// others there are now, `publishers` that it receives from and `subscribers` that it sends to, itself not
+    /// counted; and its `copies`: for each reason, how many messages were copied to be sent, and how many
+    /// bytes.
     ///
     /// >>> with cenote.Topic("example", cenote.Tensor) as topic:
     /// ...     tensor = cenote.Tensor((4,), "uint8")
@@ -286,8 +291,8 @@ impl Topic {
     fn image(
         &self,
         py: Python<'_>,
-        width: usize,
-        height: usize,
+        #[pyo3(from_py_with = size)] width: usize,
+        #[pyo3(from_py_with = size)] height: usize,
         format: &str,
     ) -> Result<Py<Image>> {
         let (topic, format) = (self.get()?, format.parse()?);
@@ -296,19 +301,33 @@ impl Topic {
     }
 
     /// Closes the topic: it neither sends nor receives any more. What was sent can still be received, and
-    /// what was received stays as it is. A thread that waits in `recv` gets an error within a tenth of a
-    /// second, and an iteration ends. The `with` statement does this at its end.
-    fn close(&self, py: Python<'_>) {
-        let topic = self.lock().take();
-        py.detach(|| drop(topic));
+    /// what was received stays as it is. A thread that waits in `recv`, `send` or `wait_for_subscribers` gets
+    /// an error within a tenth of a second, as does a task that awaits `recv_async`, and iterations end. The
+    /// `with` statement does this at its end.
+    fn close(slf: &Bound<'_, Self>) -> Result<()> {
+        let (py, topic) = (slf.py(), slf.get());
+        let carrier = topic.lock().take();
+        topic.open.close();
+        py.detach(|| drop(carrier));
+        if topic.awaited.load(Ordering::Relaxed) {
+            static WAKE: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+            let wake = call::imported(py, &WAKE, "cenote._asyncio", "wake")?;
+            call::call(wake, (slf,), None)?;
+        }
+        Ok(())
     }
 
     fn __enter__(slf: Py<Self>) -> Py<Self> {
         slf
     }
 
-    fn __exit__(&self, py: Python<'_>, _type: Py<PyAny>, _value: Py<PyAny>, _traceback: Py<PyAny>) {
-        self.close(py);
+    fn __exit__(
+        slf: &Bound<'_, Self>,
+        _type: Py<PyAny>,
+        _value: Py<PyAny>,
+        _traceback: Py<PyAny>,
+    ) -> Result<()> {
+        Topic::close(slf)
     }
 
     /// `Topic[Image]`, for annotations.
@@ -318,7 +337,7 @@ impl Topic {
         cls: &Bound<'py, PyType>,
         item: &Bound<'py, PyAny>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let alias = cls.py().import("types")?.getattr("GenericAlias")?;
+        let alias = call::attribute(&call::import(cls.py(), "types")?, "GenericAlias")?;
         call::call(&alias, (cls, item), None)
     }
 
@@ -340,192 +359,5 @@ fn policy_of(name: &str, timeout: Option<f64>) -> Result<Policy> {
         (other, None) => {
             Err(bad_argument(format!("a policy is keep_last, block or reject, not {other:?}")))
         }
-    }
-}
-
-/// A topic, whatever it carries.
-trait Carrier: Send + Sync {
-    fn name(&self) -> &str;
-    fn kind(&self) -> &'static str;
-    fn advertise(&self, py: Python<'_>) -> Result<()>;
-    fn subscribe(&self, py: Python<'_>) -> Result<()>;
-    fn send(&self, py: Python<'_>, message: &Bound<'_, PyAny>) -> Result<()>;
-    fn try_send(&self, py: Python<'_>, message: &Bound<'_, PyAny>) -> Result<bool>;
-    /// Waits as long as the topic is open.
-    fn recv<'py>(
-        &self,
-        py: Python<'py>,
-        timeout: Option<Duration>,
-        is_open: &(dyn Fn() -> bool + Sync),
-    ) -> Result<Option<Bound<'py, PyAny>>>;
-    fn latest<'py>(&self, py: Python<'py>) -> Result<Option<Bound<'py, PyAny>>>;
-    fn fileno(&self, py: Python<'_>) -> Result<RawFd>;
-    fn wait_for_subscribers(&self, count: usize, timeout: Duration) -> cenote::Result<usize>;
-    fn stats(&self) -> TopicStats;
-    fn alloc(&self, shape: &[usize], dtype: cenote::DType) -> cenote::Result<cenote::Tensor>;
-    fn image(
-        &self,
-        width: usize,
-        height: usize,
-        format: cenote::PixelFormat,
-    ) -> cenote::Result<cenote::Image>;
-}
-
-/// A topic of one type. Beginning to publish or to subscribe takes a while, so it is known whether that
-/// was done: from then on what does not wait is done without letting go of the interpreter.
-struct Typed<T> {
-    topic: cenote::Topic<T>,
-    policy: Policy,
-    publishes: AtomicBool,
-    subscribes: AtomicBool,
-}
-
-impl<T: Class> Typed<T> {
-    fn open(name: &str, config: TopicConfig) -> Result<Arc<Typed<T>>> {
-        let policy = config.policy;
-        let topic = cenote::Topic::with_config(name, config)?;
-        let (publishes, subscribes) = (AtomicBool::new(false), AtomicBool::new(false));
-        Ok(Arc::new(Typed { topic, policy, publishes, subscribes }))
-    }
-
-    /// Waits for slow subscribers. The last failure is what there is to tell.
-    fn send_waiting(&self, py: Python<'_>, message: &T, patience: Duration) -> Result<()> {
-        let mut slow = None;
-        let timeout = (patience != Duration::MAX).then_some(patience);
-        let sent =
-            timeout::wait(py, timeout, |slice| match self.topic.send_timeout(message, slice) {
-                Err(error @ Error::SlowSubscriber { .. }) => {
-                    slow = Some(error);
-                    Ok(None)
-                }
-                done => done.map(Some),
-            })?;
-        match (sent, slow) {
-            (None, Some(Error::SlowSubscriber { topic, pid, program, .. })) => {
-                Err(Error::SlowSubscriber { topic, pid, program, waited: patience }.into())
-            }
-            _ => Ok(()),
-        }
-    }
-}
-
-/// Whether sending it copies nothing, so that it takes next to no time.
-fn is_quick(tensor: &cenote::Tensor) -> bool {
-    tensor.memory() == TensorMemory::Shm && !tensor.is_lent()
-}
-
-impl<T: Class> Carrier for Typed<T> {
-    fn name(&self) -> &str {
-        self.topic.name()
-    }
-
-    fn kind(&self) -> &'static str {
-        T::NAME
-    }
-
-    #[inline]
-    fn advertise(&self, py: Python<'_>) -> Result<()> {
-        if !self.publishes.load(Ordering::Relaxed) {
-            py.detach(|| self.topic.advertise())?;
-            self.publishes.store(true, Ordering::Relaxed);
-        }
-        Ok(())
-    }
-
-    #[inline]
-    fn subscribe(&self, py: Python<'_>) -> Result<()> {
-        if !self.subscribes.load(Ordering::Relaxed) {
-            py.detach(|| self.topic.subscribe())?;
-            self.subscribes.store(true, Ordering::Relaxed);
-        }
-        Ok(())
-    }
-
-    fn send(&self, py: Python<'_>, message: &Bound<'_, PyAny>) -> Result<()> {
-        let message = T::from_object(message)?;
-        self.advertise(py)?;
-        match self.policy {
-            Policy::Block(patience) => self.send_waiting(py, &message, patience),
-            _ if is_quick(message.tensor()) => Ok(self.topic.send(&message)?),
-            _ => Ok(py.detach(|| self.topic.send(&message))?),
-        }
-    }
-
-    fn try_send(&self, py: Python<'_>, message: &Bound<'_, PyAny>) -> Result<bool> {
-        let message = T::from_object(message)?;
-        self.advertise(py)?;
-        match py.detach(|| self.topic.try_send(&message)) {
-            Err(Error::SlowSubscriber { .. }) => Ok(false),
-            sent => Ok(sent.map(|()| true)?),
-        }
-    }
-
-    fn recv<'py>(
-        &self,
-        py: Python<'py>,
-        timeout: Option<Duration>,
-        is_open: &(dyn Fn() -> bool + Sync),
-    ) -> Result<Option<Bound<'py, PyAny>>> {
-        self.subscribe(py)?;
-        let found = match self.topic.recv() {
-            Some(message) => Some(message),
-            // It also tells what is wrong.
-            None if timeout == Some(Duration::ZERO) => self.topic.recv_timeout(Duration::ZERO)?,
-            None => {
-                let waited = timeout::wait(py, timeout, |slice| {
-                    let found = self.topic.recv_timeout(slice)?;
-                    Ok((found.is_some() || !is_open()).then_some(found))
-                })?;
-                if waited.as_ref().is_some_and(Option::is_none) {
-                    return Err(raise("Error", "the topic was closed".to_owned(), None));
-                }
-                waited.flatten()
-            }
-        };
-        Ok(found.map(|message| message.into_object(py)).transpose()?)
-    }
-
-    fn latest<'py>(&self, py: Python<'py>) -> Result<Option<Bound<'py, PyAny>>> {
-        self.subscribe(py)?;
-        match self.topic.latest() {
-            Some(message) => Ok(Some(message.into_object(py)?)),
-            None => self.topic.last_error().map_or(Ok(None), |error| Err(error.into())),
-        }
-    }
-
-    fn fileno(&self, py: Python<'_>) -> Result<RawFd> {
-        self.subscribe(py)?;
-        Ok(self.topic.fd()?.as_raw_fd())
-    }
-
-    fn wait_for_subscribers(&self, count: usize, timeout: Duration) -> cenote::Result<usize> {
-        self.topic.wait_for_subscribers(count, timeout)
-    }
-
-    fn stats(&self) -> TopicStats {
-        self.topic.stats()
-    }
-
-    fn alloc(&self, shape: &[usize], dtype: cenote::DType) -> cenote::Result<cenote::Tensor> {
-        self.topic.alloc_tensor(shape, dtype)
-    }
-
-    fn image(
-        &self,
-        width: usize,
-        height: usize,
-        format: cenote::PixelFormat,
-    ) -> cenote::Result<cenote::Image> {
-        self.topic.image(width, height, format)
-    }
-}
-
-impl Class for cenote::Tensor {
-    fn into_object(self, py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
-        Ok(Bound::new(py, Tensor(self))?.into_any())
-    }
-
-    fn from_object(object: &Bound<'_, PyAny>) -> PyResult<Self> {
-        Ok(object.cast::<Tensor>()?.get().0.clone())
     }
 }

@@ -4,22 +4,27 @@
 //! until it is gone, and that of the device side a view, which never changes. So a buffer can be
 //! released at any time: its memory is used again when the last array is gone.
 //!
-//! The lock is held for one call of the core at a time, and never while Python can run.
+//! The lock is held for one call of the core at a time. Where that copies a lot, others run meanwhile.
 #![allow(unsafe_code, reason = "arrays are made of pointers")]
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::process;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicU32};
+use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
 use cenote::buffer::{DeviceView, HostLoan, HostView, SyncState};
 use cenote::{DType, Error, Layout, TensorMemory, TensorOptions};
 use numpy::{PyArrayDescr, PyUntypedArray};
 use pyo3::exceptions::PyBufferError;
 use pyo3::prelude::*;
+use pyo3::sync::MutexExt;
 use pyo3::types::{PyEllipsis, PyTuple};
 
+use crate::apart;
 use crate::array::{self, Place, array, over};
 use crate::call;
 use crate::dtype::{self, DTypeArg};
-use crate::error::Result;
+use crate::error::{Result, raise};
 use crate::export::Wanted;
 use crate::shape::ShapeArg;
 use crate::tensor::tuple;
@@ -45,40 +50,73 @@ use crate::tensor::tuple;
 /// again only when the buffer was released *and* its arrays, and views of those, are gone.
 #[pyclass(frozen, weakref, module = "cenote")]
 #[derive(Debug)]
-pub(crate) struct UnifiedBuffer(Mutex<cenote::UnifiedBuffer>);
+pub(crate) struct UnifiedBuffer {
+    buffer: Mutex<cenote::UnifiedBuffer>,
+    /// The process that has locked it without the interpreter. One that was forked meanwhile has nobody who
+    /// would unlock it.
+    locked_by: AtomicU32,
+}
 
 impl From<cenote::UnifiedBuffer> for UnifiedBuffer {
     fn from(buffer: cenote::UnifiedBuffer) -> Self {
-        UnifiedBuffer(Mutex::new(buffer))
+        UnifiedBuffer { buffer: Mutex::new(buffer), locked_by: AtomicU32::new(0) }
     }
 }
 
 impl UnifiedBuffer {
-    pub(crate) fn lock(&self) -> MutexGuard<'_, cenote::UnifiedBuffer> {
+    pub(crate) fn lock(&self, py: Python<'_>) -> Result<MutexGuard<'_, cenote::UnifiedBuffer>> {
         // The core leaves it whole, whatever happens.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        match self.buffer.try_lock() {
+            Ok(buffer) => Ok(buffer),
+            Err(TryLockError::Poisoned(poisoned)) => Ok(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) if self.locked_by.load(Relaxed) == process::id() => {
+                let locked = self.buffer.lock_py_attached(py);
+                Ok(locked.unwrap_or_else(PoisonError::into_inner))
+            }
+            Err(TryLockError::WouldBlock) => {
+                let message = "the buffer was in use when this process was forked";
+                Err(raise("Forked", message.to_owned(), None))
+            }
+        }
     }
 
-    fn layout(&self) -> Layout {
-        self.lock().layout().clone()
+    /// Does something that copies all of it, perhaps.
+    fn apart<T: Send>(
+        &self,
+        py: Python<'_>,
+        f: impl FnOnce(&mut cenote::UnifiedBuffer) -> cenote::Result<T> + Send,
+    ) -> Result<T> {
+        let mut locked = self.lock(py)?;
+        let buffer = &mut *locked;
+        if apart::is_large(buffer.nbytes()) {
+            self.locked_by.store(process::id(), Relaxed);
+        }
+        Ok(apart::if_large(py, buffer.nbytes(), || f(buffer))?)
     }
 
-    fn element(&self) -> DType {
-        self.lock().dtype()
+    fn layout(&self, py: Python<'_>) -> Result<Layout> {
+        Ok(self.lock(py)?.layout().clone())
+    }
+
+    fn element(&self, py: Python<'_>) -> Result<DType> {
+        Ok(self.lock(py)?.dtype())
     }
 
     /// The host side, to be read during a call: that is no write, unless an array is alive anyway.
     fn host_to_read<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyUntypedArray>> {
-        let view = self.lock().view();
+        // Whether it is lent is not for the interpreter to tell of.
+        let view = self.apart(py, |buffer| match buffer.view() {
+            Err(Error::Lent) => Ok(None),
+            view => view.map(Some),
+        })?;
         match view {
-            Ok(view) => self.array(py, Side::Host(view)),
-            Err(Error::Lent) => self.host(py),
-            Err(error) => Err(error.into()),
+            Some(view) => self.array(py, Side::Host(view)),
+            None => self.host(py),
         }
     }
 
     fn array<'py>(&self, py: Python<'py>, side: Side) -> Result<Bound<'py, PyUntypedArray>> {
-        let (layout, descr) = (self.layout(), dtype::descr(py, self.element())?);
+        let (layout, descr) = (self.layout(py)?, dtype::descr(py, self.element(py)?)?);
         let (address, len, writable) = side.place();
         if len != layout.nbytes() {
             return Err(Error::TransferLen { device: len, host: layout.nbytes() }.into());
@@ -95,9 +133,14 @@ impl UnifiedBuffer {
 impl UnifiedBuffer {
     #[new]
     #[pyo3(signature = (shape, dtype=DTypeArg(DType::F32), *, pinned=false))]
-    fn new(shape: ShapeArg, dtype: DTypeArg, pinned: bool) -> Result<UnifiedBuffer> {
-        let pool = cenote::MemoryPool::global()?;
-        Ok(UnifiedBuffer::from(acquire(pool, &shape, dtype.0, pinned)?))
+    fn new(
+        py: Python<'_>,
+        shape: ShapeArg,
+        dtype: DTypeArg,
+        pinned: bool,
+    ) -> Result<UnifiedBuffer> {
+        let pool = global_pool()?;
+        Ok(UnifiedBuffer::from(acquire(py, pool, &shape, dtype.0, pinned)?))
     }
 
     /// The host side as an array, downloaded first if the device side is newer.
@@ -115,7 +158,7 @@ impl UnifiedBuffer {
     /// ('host_dirty', array([7, 1, 1], dtype=int32))
     #[getter]
     fn host<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyUntypedArray>> {
-        let loan = self.lock().lend()?;
+        let loan = self.apart(py, cenote::UnifiedBuffer::lend)?;
         self.array(py, Side::Lent(loan))
     }
 
@@ -135,7 +178,7 @@ impl UnifiedBuffer {
     /// Without a device this side is host memory, too, and is copied as often as with one.
     #[getter]
     fn device<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyUntypedArray>> {
-        let view = self.lock().device_view()?;
+        let view = self.apart(py, cenote::UnifiedBuffer::device_view)?;
         let far = || PyBufferError::new_err("the host cannot reach the memory of this device");
         self.array(py, Side::Device(view.ok_or_else(far)?))
     }
@@ -144,17 +187,16 @@ impl UnifiedBuffer {
     fn set_device(&self, py: Python<'_>, value: &Bound<'_, PyAny>) -> Result<()> {
         // Broadcast and cast by numpy, in memory of its own.
         let options = TensorOptions::new().memory(TensorMemory::Mem);
-        let staged = options.create(self.layout().shape(), self.element())?;
+        let staged = options.create(self.layout(py)?.shape(), self.element(py)?)?;
         assign(array(py, &staged, Wanted::Write)?.as_any(), value)?;
-        let bytes = staged.map()?;
-        Ok(self.lock().device_mut()?.upload(bytes.as_bytes()?)?)
+        self.apart(py, |buffer| buffer.device_mut()?.upload(staged.map()?.as_bytes()?))
     }
 
     /// Which side holds the data: `"uninitialized"` (none), `"host_only"`, `"device_only"`, `"in_step"`
     /// (both), or which is newer: `"host_dirty"`, `"device_dirty"`.
     #[getter]
-    fn state(&self) -> &'static str {
-        name(self.lock().state())
+    fn state(&self, py: Python<'_>) -> Result<&'static str> {
+        Ok(name(self.lock(py)?.state()))
     }
 
     /// Sets all elements of the host side: to those of an array, or of whatever numpy makes one of. As
@@ -209,62 +251,62 @@ impl UnifiedBuffer {
     /// >>> buffer.synchronize()
     /// >>> buffer.state
     /// 'in_step'
-    fn synchronize(&self) -> Result<()> {
-        Ok(self.lock().sync()?)
+    fn synchronize(&self, py: Python<'_>) -> Result<()> {
+        self.apart(py, cenote::UnifiedBuffer::sync)
     }
 
     /// Gives it back to its pool, as `MemoryPool.release` does. From now on every use of it is an error,
     /// but arrays of it stay as they are.
-    fn release(&self) -> Result<()> {
-        Ok(self.lock().release()?)
+    fn release(&self, py: Python<'_>) -> Result<()> {
+        Ok(self.lock(py)?.release()?)
     }
 
     /// Whether it was released.
     #[getter]
-    fn released(&self) -> bool {
-        self.lock().is_released()
+    fn released(&self, py: Python<'_>) -> Result<bool> {
+        Ok(self.lock(py)?.is_released())
     }
 
     /// The length of each dimension.
     #[getter]
-    fn shape<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
-        PyTuple::new(py, self.layout().shape())
+    fn shape<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyTuple>> {
+        Ok(PyTuple::new(py, self.layout(py)?.shape())?)
     }
 
     /// What its elements are, as a dtype of numpy. bfloat16 needs the package `ml_dtypes`.
     #[getter]
     fn dtype<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyArrayDescr>> {
-        dtype::descr(py, self.element()).cloned()
+        dtype::descr(py, self.element(py)?).cloned()
     }
 
     /// The number of dimensions.
     #[getter]
-    fn ndim(&self) -> usize {
-        self.layout().ndim()
+    fn ndim(&self, py: Python<'_>) -> Result<usize> {
+        Ok(self.layout(py)?.ndim())
     }
 
     /// The number of elements.
     #[getter]
-    fn size(&self) -> usize {
-        self.layout().len()
+    fn size(&self, py: Python<'_>) -> Result<usize> {
+        Ok(self.layout(py)?.len())
     }
 
     /// The number of bytes in its elements.
     #[getter]
-    fn nbytes(&self) -> usize {
-        self.lock().nbytes()
+    fn nbytes(&self, py: Python<'_>) -> Result<usize> {
+        Ok(self.lock(py)?.nbytes())
     }
 
     /// Whether the host side is locked in memory: it was asked for, and the system allowed it.
     #[getter]
-    fn pinned(&self) -> bool {
-        self.lock().is_pinned()
+    fn pinned(&self, py: Python<'_>) -> Result<bool> {
+        Ok(self.lock(py)?.is_pinned())
     }
 
     /// Whether the device side is on a device, and not on the host too.
     #[getter]
-    fn is_device(&self) -> bool {
-        self.lock().is_device()
+    fn is_device(&self, py: Python<'_>) -> Result<bool> {
+        Ok(self.lock(py)?.is_device())
     }
 
     /// What `numpy.asarray` asks for: the array of `host`.
@@ -282,18 +324,24 @@ impl UnifiedBuffer {
         slf
     }
 
-    fn __exit__(&self, _type: Py<PyAny>, _value: Py<PyAny>, _traceback: Py<PyAny>) -> Result<()> {
-        match self.lock().release() {
+    fn __exit__(
+        &self,
+        py: Python<'_>,
+        _type: Py<PyAny>,
+        _value: Py<PyAny>,
+        _traceback: Py<PyAny>,
+    ) -> Result<()> {
+        match self.lock(py)?.release() {
             Err(Error::Released) | Ok(()) => Ok(()),
             Err(error) => Err(error.into()),
         }
     }
 
-    fn __repr__(&self) -> String {
-        let buffer = self.lock();
+    fn __repr__(&self, py: Python<'_>) -> Result<String> {
+        let buffer = self.lock(py)?;
         let state = if buffer.is_released() { "released" } else { name(buffer.state()) };
         let (shape, dtype) = (tuple(buffer.shape()), buffer.dtype().numpy_name());
-        format!("<cenote.UnifiedBuffer {shape} {dtype}, {state}>")
+        Ok(format!("<cenote.UnifiedBuffer {shape} {dtype}, {state}>"))
     }
 }
 
@@ -326,15 +374,37 @@ impl Side {
     }
 }
 
+/// The pool that all code of this process shares, the core's included.
+pub(crate) fn global_pool() -> Result<&'static cenote::MemoryPool> {
+    static IS_SET_UP: AtomicBool = AtomicBool::new(false);
+    let pool = cenote::MemoryPool::global()?;
+    if !IS_SET_UP.swap(true, Relaxed) {
+        make_room_for(pool, MAX_BUFFER_SIZE);
+    }
+    Ok(pool)
+}
+
+/// The largest buffer that waits to be used again, unless said otherwise.
+pub(crate) const MAX_BUFFER_SIZE: usize = 1 << 30;
+
+/// Lets a pool retain the largest buffer that it may, unless the environment says how many bytes it retains.
+pub(crate) fn make_room_for(pool: &cenote::MemoryPool, max_buffer_size: usize) {
+    if std::env::var_os("CENOTE_BUFFER_POOL_MAX_RETAINED_BYTES").is_none() {
+        pool.set_max_retained_bytes(pool.max_retained_bytes().max(max_buffer_size));
+    }
+}
+
 /// A buffer of the pool.
 pub(crate) fn acquire(
+    py: Python<'_>,
     pool: &cenote::MemoryPool,
     shape: &[usize],
     dtype: DType,
     pinned: bool,
 ) -> cenote::Result<cenote::UnifiedBuffer> {
     match pinned {
-        true => pool.acquire_pinned(shape, dtype),
+        // All of it is touched.
+        true => py.detach(|| pool.acquire_pinned(shape, dtype)),
         false => pool.acquire(shape, dtype),
     }
 }

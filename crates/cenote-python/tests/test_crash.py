@@ -79,7 +79,7 @@ def test_a_forked_child_neither_crashes_nor_writes_the_parents_memory():
     pool = cenote.TensorPool(name, size_mb=64)
     tensor, sent = filled(pool), filled(pool)
     descriptor = sent.descriptor()
-    array, view, reading = tensor.numpy(), memoryview(tensor), sent.numpy()
+    array, view, reading = tensor.numpy(), memoryview(tensor.numpy()), sent.numpy()
     plain = cenote.Tensor((1000,), "int64", memory="shm")
     shared = plain.numpy()
     pid = os.fork()
@@ -179,7 +179,23 @@ def test_the_end_of_the_interpreter_while_threads_wait():
             tensor[...] = 1
             tensor.descriptor()
             tensor.numpy().sum()
-    for target in (wait, wait, work, work):
+    class Length:
+        def __index__(self):
+            return sum(1 for _ in range(50))
+    class Lengths:
+        def __iter__(self):
+            yield from (Length(), Length())
+    class Kind:
+        @property
+        def dtype(self):
+            return np.dtype(("float32", "uint8")[sum(range(3)) % 2])
+    def ask():
+        while True:
+            tensor = cenote.Tensor(Lengths(), Kind())
+            tensor.reshape(Length(), -1)[Length().__index__() - 1]
+            cenote.Image(Length(), Length(), "grey")
+            cenote.Tensor.from_dlpack(tensor.copy())
+    for target in (wait, wait, work, work, ask, ask):
         threading.Thread(target=target, daemon=True).start()
     time.sleep(0.3)
     """)
@@ -223,7 +239,7 @@ MONKEY = """
 seed = int(sys.argv[1])
 chance = random.Random(seed)
 pools = [cenote.TensorPool(f"{name}-{n}", size_mb=64, max_slots=64) for n in range(2)]
-tensors, others, published = [], [], []
+tensors, others, published, kept = [], [], [], []
 
 def pick():
     return chance.choice(tensors) if tensors else make()
@@ -262,6 +278,14 @@ def write():
         elif isinstance(target, memoryview):
             target.cast("B")[0] = chance.randint(0, 99)
 
+def tensor_buffer():
+    # numpy goes on using a buffer that was released under it: that of a tensor that is kept.
+    tensor = pick()
+    array = np.asarray(tensor)
+    array.base.release()
+    kept.append(tensor)
+    others.append(array)
+
 def child():
     pid = os.fork()
     if pid == 0:
@@ -282,7 +306,7 @@ def close():
     pools.pop(0).close()
 
 STEPS = [make, publish, check, write, child, close, gc.collect,
-    lambda: others.append(pick().numpy()), lambda: others.append(memoryview(pick())),
+    lambda: others.append(pick().numpy()), lambda: others.append(memoryview(pick())), lambda: others.append(memoryview(pick().numpy())),
     lambda: others.append(np.from_dlpack(pick())), lambda: others.append(pick().__dlpack__()),
     lambda: others.append(np.asarray(pick())), lambda: others.append(iter(pick())),
     lambda: others.append(chance.choice(others)[1:]), lambda: others.append(chance.choice(others).T),
@@ -291,7 +315,7 @@ STEPS = [make, publish, check, write, child, close, gc.collect,
     lambda: tensors.append(cenote.Tensor.from_dlpack(chance.choice(others))),
     lambda: tensors.append(cenote.Tensor.from_dlpack(pick())),
     lambda: pick().__setitem__(..., chance.randint(0, 99)), lambda: pick().fill(3), lambda: repr(pick()),
-    lambda: np.add(1, 1, out=pick().numpy(), casting="unsafe"), lambda: others[0].release(),
+    lambda: np.add(1, 1, out=pick().numpy(), casting="unsafe"), lambda: others[0].release(), lambda: tensor_buffer(),
     lambda: forget(tensors), lambda: forget(others), lambda: forget(published), lambda: forget(tensors),
     lambda: others.clear() if chance.random() < 0.1 else None,
 ]
@@ -413,4 +437,26 @@ def test_the_interpreter_ends_while_threads_wait_and_send():
     last = other.recv(timeout=30).numpy()
     atexit.register(lambda: topic.send(cenote.Image(4, 4)))
     time.sleep(0.2)
+    """)
+
+
+def test_a_child_never_waits_for_a_buffer_that_was_in_use_when_it_was_forked():
+    scene("""
+    buffer = cenote.MemoryPool().acquire(32 << 20, "uint8")
+    buffer.zeros()
+    def work():
+        while True:
+            buffer.host[0] = 1
+            buffer.synchronize()
+    threading.Thread(target=work, daemon=True).start()
+    for _ in range(20):
+        child = os.fork()
+        if child == 0:
+            signal.alarm(100)
+            try:
+                buffer.state, buffer.shape, repr(buffer)
+            except cenote.Forked:
+                pass
+            os._exit(0)
+        assert os.waitpid(child, 0)[1] == 0
     """)

@@ -77,6 +77,11 @@ def test_bfloat16_is_handed_on(pool):
     tensor = filled(pool, "bfloat16")
     again = cenote.Tensor.from_dlpack(tensor)
     assert again.dtype == ml_dtypes.bfloat16 and again.tolist() == tensor.tolist()
+    # numpy's from_dlpack knows it not, and says so; its arrays do.
+    del again
+    with pytest.raises((BufferError, RuntimeError), match="dtype"):
+        np.from_dlpack(tensor)
+    assert not tensor.lent and tensor.numpy().dtype == ml_dtypes.bfloat16
 
 
 @pytest.mark.parametrize("key", [..., (slice(1, 3), slice(2, None)), (slice(None, None, -1), slice(None, None, -2)), 0, (0, 0)])
@@ -138,11 +143,17 @@ def test_device_and_stream_are_heeded(pool):
 
 
 def test_strides_that_are_no_whole_elements_are_refused():
-    # A tensor of such strides comes from memory that is laid out so.
-    array = np.zeros(3, np.dtype({"names": ["x"], "formats": ["<f4"], "offsets": [0], "itemsize": 6}))["x"]
-    assert array.strides == (6,)
-    copied = cenote.Tensor.from_numpy(array)
-    assert copied.strides == (4,)
+    # Points of six bytes, as another program may have packed them.
+    fields = [("x", "float32", 1, 0), ("ring", "uint16", 1, 4)]
+    cloud = cenote.PointCloud._unpickle(cenote.Tensor((5, 6), "uint8"), ("", 0, 0), 5, fields)
+    column = cloud["x"]
+    assert column.strides == (6,) and column.numpy().strides == (6,)
+    for version in (None, (1, 0)):
+        with pytest.raises(BufferError, match="multiple"):
+            column.__dlpack__(max_version=version)
+    assert not column.lent
+    assert np.from_dlpack(column, copy=True).tolist() == [0] * 5
+    assert np.from_dlpack(cloud["ring"]).strides == (6,)
 
 
 def test_a_capsule_can_be_taken_once(pool):

@@ -133,6 +133,9 @@ def test_the_bytes_that_wait_are_limited(monkeypatch):
     assert (pool.pool_size, pool.total_bytes) == (2, 1 << 20)
     pool.max_retained_bytes = 0
     assert (pool.pool_size, pool.max_retained_bytes) == (0, 0)
+    monkeypatch.delenv("CENOTE_BUFFER_POOL_MAX_RETAINED_BYTES", raising=False)
+    assert cenote.MemoryPool().max_retained_bytes == 1 << 30
+    assert cenote.MemoryPool(max_buffer_size=1).max_retained_bytes == 100 << 20
     monkeypatch.setenv("CENOTE_BUFFER_POOL_MAX_RETAINED_BYTES", "2MiB")
     assert cenote.MemoryPool().max_retained_bytes == 2 << 20
     monkeypatch.setenv("CENOTE_BUFFER_POOL_MAX_RETAINED_BYTES", "lots")
@@ -611,3 +614,23 @@ def test_nothing_leaks():
     before = rss()
     use(20000)
     assert rss() - before < 8 << 20
+
+
+def test_limits_out_of_range_are_value_errors_of_cenote():
+    pool = cenote.MemoryPool()
+    for wrong in (
+        lambda: cenote.MemoryPool(-1), lambda: cenote.MemoryPool(1, -1), lambda: cenote.MemoryPool(max_retained_bytes=-1),
+        lambda: setattr(pool, "max_retained_bytes", -1), lambda: pool.acquire(-1), lambda: pool.acquire((2**70,)),
+    ):  # fmt: skip
+        with pytest.raises(cenote.ArgumentError):
+            wrong()
+
+
+@pytest.mark.parametrize("pool", [cenote.MemoryPool(), cenote.get_memory_pool()])
+def test_a_buffer_of_any_size_that_is_allowed_is_used_again(pool):
+    before = pool.stats()
+    for _ in range(2):
+        pool.release(pool.acquire(1 << 30, "uint8"))  # not touched
+    after = pool.stats()
+    assert (after["cache_hits"] - before["cache_hits"], after["rejects"] - before["rejects"]) == (1, 0)
+    pool.clear()

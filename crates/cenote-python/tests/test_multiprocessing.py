@@ -3,7 +3,12 @@
 import multiprocessing
 import os
 import pickle
+import re
 import signal
+import socket
+import subprocess
+import sys
+import threading
 import time
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing.reduction import ForkingPickler
@@ -209,3 +214,135 @@ def test_as_an_argument(context, pool):
     tensor[...] = 5
     finish(run(context, argument, tensor, 5))
     assert eventually(lambda: cenote.in_transit() == 0)
+
+
+def test_what_could_not_be_pickled_after_all_is_not_held(pool):
+    tensor = pool.alloc((10,))
+    with pytest.raises(Exception, match="pickle"):
+        ForkingPickler.dumps([tensor, pool.alloc((10,)), lambda: None])
+    assert cenote.in_transit() == 0
+    # And what was, is.
+    message = bytes(ForkingPickler.dumps([tensor, tensor]))
+    assert cenote.in_transit() >= 1
+    assert pickle.loads(message)[0].shape == (10,)
+    assert cenote.in_transit() == 0
+
+
+def test_what_nobody_will_take_can_be_recalled(pool):
+    message = bytes(ForkingPickler.dumps(pool.alloc((10,))))
+    assert cenote.in_transit() == pool.stats()["in_transit"] == pool.stats()["slots_in_use"] == 1
+    assert cenote.recall(older_than=3600) == 0 and cenote.in_transit() == 1
+    assert cenote.recall() == 1
+    assert cenote.in_transit() == pool.stats()["slots_in_use"] == 0
+    assert cenote.recall() == 0
+    other = pool.alloc((10,))
+    with pytest.raises(cenote.Stale):
+        pickle.loads(message)
+    del other
+    for bad in (-1, float("nan")):
+        with pytest.raises(ValueError):
+            cenote.recall(bad)
+
+
+def address_of(message):
+    """Where the receiver of a message says that it has arrived."""
+    return re.search(rb"/proc/\d+/fd/\d+", message).group().decode()
+
+
+def test_only_this_user_finds_the_way_back(pool):
+    message = bytes(ForkingPickler.dumps(pool.alloc((10,))))
+    address = address_of(message)
+    assert address.startswith(f"/proc/{os.getpid()}/fd/")
+    # A wrong token does nothing.
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as stranger:
+        for token in (b"", b"x" * 16, b"x" * 100):
+            stranger.sendto(token, address)
+    if os.geteuid() == 0:  # else there is nobody that one could become
+        child = os.fork()
+        if child == 0:
+            os.setuid(65534)
+            try:
+                socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM).sendto(b"x", address)
+            except PermissionError:
+                os._exit(0)
+            os._exit(1)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert cenote.in_transit() == 1
+    pickle.loads(message)
+    assert cenote.in_transit() == 0
+
+
+LEAVES_NOTHING = """
+import os, signal, cenote
+from multiprocessing.reduction import ForkingPickler
+ForkingPickler.dumps(cenote.Tensor((10,)))
+assert cenote.in_transit() == 1
+print(os.listdir(os.environ["TMPDIR"]), flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_the_way_back_leaves_nothing_behind(tmp_path):
+    # A name that is too long for the address of a socket.
+    directory = tmp_path / ("x" * 100)
+    directory.mkdir()
+    environment = dict(os.environ, TMPDIR=str(directory))
+    done = subprocess.run([sys.executable, "-c", LEAVES_NOTHING], env=environment, capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stdout, done.stderr) == (-signal.SIGKILL, "[]\n", "")
+
+
+def test_a_forked_child_keeps_nothing_of_the_way_back(pool):
+    message = bytes(ForkingPickler.dumps(pool.alloc((10,))))
+    number = int(address_of(message).rpartition("/")[2])
+    assert os.path.exists(f"/proc/self/fd/{number}")
+    child = os.fork()
+    if child == 0:
+        try:
+            gone = not os.path.exists(f"/proc/self/fd/{number}") and cenote.in_transit() == 0
+            # The parent is told by way of the parent.
+            assert pickle.loads(message).shape == (10,)
+            # It has one of its own if it needs one.
+            with cenote.TensorPool(f"child-{os.getpid()}", size_mb=64) as own:
+                again = bytes(ForkingPickler.dumps(own.alloc((3,))))
+                assert address_of(again).startswith(f"/proc/{os.getpid()}/") and cenote.in_transit() == 1
+        except BaseException:
+            os._exit(2)
+        os._exit(0 if gone else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert eventually(lambda: cenote.in_transit() == 0)
+
+
+def test_ctrl_c_ends_the_wait_of_a_process_that_is_done(pool):
+    message = bytes(ForkingPickler.dumps(pool.alloc((10,))))
+    before = signal.signal(signal.SIGALRM, signal.default_int_handler)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.2)
+        with pytest.raises(KeyboardInterrupt):
+            cenote._multiprocessing._linger(3600)
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    threading.Timer(0.2, pickle.loads, [message]).start()
+    cenote._multiprocessing._linger(3600)
+    assert cenote.in_transit() == 0
+
+
+def test_what_is_pickled_at_once_cannot_be_changed_any_more(context, pool):
+    queue, (here, there) = context.SimpleQueue(), context.Pipe()
+    for put, get in ((queue.put, queue.get), (here.send, there.recv)):
+        tensor = pool.alloc((10,), "uint8")
+        tensor.fill(1)
+        put(tensor)
+        with pytest.raises(cenote.ReadOnlyError):
+            tensor.fill(2)
+        assert get().tolist() == [1] * 10
+
+
+def test_a_queue_pickles_later_unless_the_tensor_was_frozen_before(context, pool):
+    queue = context.Queue()
+    tensor = pool.alloc((10,), "uint8")
+    tensor.fill(1)
+    tensor.descriptor()
+    queue.put(tensor)
+    with pytest.raises(cenote.ReadOnlyError):
+        tensor.fill(2)
+    assert queue.get(timeout=60).tolist() == [1] * 10

@@ -1,3 +1,5 @@
+import threading
+
 import cenote
 import numpy as np
 import pytest
@@ -39,9 +41,17 @@ def test_a_full_pool_says_who_holds_it(name):
         held = [pool.alloc((4,)) for _ in range(2)]
         with pytest.raises(cenote.PoolFull, match="holds 2"):
             pool.alloc((4,))
+        assert pool.stats()["failures"] == 1
+        # One failure, however long it takes.
+        with pytest.raises(cenote.PoolFull, match="holds 2"):
+            pool.alloc((4,), timeout=0.4)
+        assert pool.stats()["failures"] == 2
         with pytest.raises(MemoryError):
-            pool.alloc((4,), timeout=0.01)
+            pool.alloc((4,), timeout=0)
         assert pool.holders()[0]["slots"] == 2
+        threading.Timer(0.2, held.pop).start()
+        pool.alloc((4,), timeout=60)
+        assert pool.stats()["failures"] == 3
         del held
         pool.alloc((4,))
 
@@ -54,9 +64,29 @@ def test_a_name_is_taken_while_its_owner_lives(name):
     cenote.TensorPool(name, size_mb=64).close()
 
 
-@pytest.mark.parametrize("bad", [{"size_mb": 0}, {"max_slots": 0}, {"slot_alignment": 3}, {"size_mb": 2**60}])
+@pytest.mark.parametrize("bad", [
+    {"size_mb": 0}, {"max_slots": 0}, {"slot_alignment": 3}, {"size_mb": 2**60}, {"size_mb": -1}, {"max_slots": 2**70},
+    {"group": -1}, {"max_leases": -1}, {"growth_mb": -1}, {"pool_id": -1}, {"pool_id": 2**32},
+])  # fmt: skip
 def test_senseless_configurations_are_value_errors(name, bad):
-    with pytest.raises(ValueError):
-        cenote.TensorPool(name, **bad)
+    with pytest.raises(cenote.ArgumentError) as raised:
+        cenote.TensorPool(**{"pool_id": name, **bad})
+    assert isinstance(raised.value, ValueError)
+    # By the names that Python knows.
+    assert "pool_size" not in str(raised.value)
     with pytest.raises(cenote.ArgumentError):
         cenote.TensorPool("not/a name")
+
+
+def test_a_pool_has_a_number_of_any_kind_or_a_name():
+    with cenote.TensorPool(np.int64(4242), size_mb=64) as pool:
+        assert pool.name == "4242"
+        assert cenote.TensorPool.open(4242).uid == cenote.TensorPool.open(np.uint16(4242)).uid == pool.uid
+    for bad in (1.5, None, b"pool", (1,)):
+        with pytest.raises(TypeError, match="pool_id"):
+            cenote.TensorPool(bad)
+
+
+def test_what_is_larger_than_the_pool_says_how_to_make_a_larger_one(pool):
+    with pytest.raises(cenote.PoolFull, match="`size_mb`"):
+        pool.alloc((1 << 30,))

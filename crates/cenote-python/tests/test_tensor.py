@@ -1,6 +1,8 @@
 import copy
 import ctypes
 import gc
+import inspect
+import io
 import pickle
 import weakref
 
@@ -44,11 +46,17 @@ def test_every_dtype_goes_in_and_out(pool, dtype):
 
 def test_dtypes_that_are_none():
     for bad in ("float23", np.dtype(">f4"), np.dtype("datetime64[s]"), np.dtype([("x", "f4")]), object()):
-        with pytest.raises(TypeError):
+        with pytest.raises(cenote.DTypeError) as raised:
             cenote.Tensor((1,), bad)
+        assert isinstance(raised.value, TypeError)
     assert cenote.Tensor((1,), "<f4").dtype == np.float32
     assert cenote.Tensor((1,), float).dtype == np.float64
     assert cenote.Tensor((1,), "F64").dtype == np.float64
+
+
+def test_no_dtype_is_the_default(pool):
+    for made in (cenote.Tensor(1, None), cenote.Tensor(1), pool.alloc(1, None), cenote.get_memory_pool().acquire(1, None)):
+        assert made.dtype == np.float32
 
 
 def test_shapes():
@@ -56,9 +64,19 @@ def test_shapes():
     assert cenote.Tensor(4).shape == (4,)
     assert cenote.Tensor(()).shape == ()
     assert cenote.Tensor([2, np.int64(3)]).shape == (2, 3)
-    for bad in ((0,), (2, -1), (1,) * 9, (2**62, 2**62), (2**63 - 1,)):
-        with pytest.raises((ValueError, MemoryError)):
+    for bad in ((0,), (2, -1), (1,) * 9, (2**62, 2**62), (2**63 - 1,), -1, 2**70, (-(2**70),), (10**5000,)):
+        with pytest.raises(cenote.Error) as raised:
             cenote.Tensor(bad)
+        assert isinstance(raised.value, (ValueError, MemoryError))
+    for iterable in (range(2, 4), iter([2, 3]), (n for n in (2, 3)), np.array([2, 3])):
+        assert cenote.Tensor(iterable).shape == (2, 3)
+
+    def broken():
+        yield 2
+        raise KeyError("mine")
+
+    with pytest.raises(KeyError):
+        cenote.Tensor(broken())
     for bad in ("12", (1.5,), None):
         with pytest.raises(TypeError):
             cenote.Tensor(bad)
@@ -152,6 +170,68 @@ def test_other_views(pool):
         tensor.T.reshape(24)
 
 
+def test_axes_count_from_either_end(pool):
+    tensor = pool.alloc((1, 2, 3), "int32")
+    tensor[...] = np.arange(6).reshape(1, 2, 3)
+    array = tensor.numpy()
+    for axis in (-1, -2, -3, 0, 1, 2, np.int8(1)):
+        assert tensor.flip(axis).tolist() == np.flip(array, int(axis)).tolist()
+    assert tensor.squeeze(-3).shape == tensor.squeeze(0).shape == tensor.squeeze().shape == (2, 3)
+    assert pool.alloc((1, 1)).squeeze().shape == ()
+    assert tensor.transpose(-1, 0, -2).tolist() == array.transpose(-1, 0, -2).tolist()
+    assert tensor.transpose([2, 1, 0]).shape == tensor.transpose(2, 1, 0).shape == (3, 2, 1)
+    for bad in (3, -4, 2**70):
+        for call in (tensor.flip, tensor.squeeze, lambda axis: tensor.transpose(0, 1, axis)):
+            with pytest.raises(cenote.OutOfRange, match=f"axis {bad}\\b"):
+                call(bad)
+    with pytest.raises(ValueError):
+        tensor.transpose(0, 0, -1)
+    with pytest.raises(TypeError):
+        tensor.flip(0.5)
+
+
+@pytest.mark.parametrize("shape", [(-1,), (3, -1), (-1, 2, 2), (2, -1, 3, 1), (12,), ()])
+def test_one_length_can_be_left_open(pool, shape):
+    tensor = pool.alloc((3, 4) if shape else (1,), "int32")
+    tensor[...] = np.arange(tensor.size).reshape(tensor.shape)
+    expected = tensor.numpy().reshape(shape)
+    for made in (tensor.reshape(shape), tensor.reshape(*shape), tensor.reshape(list(shape))):
+        assert made.tolist() == expected.tolist()
+
+
+@pytest.mark.parametrize("shape", [(-1, -1), (5, -1), (0, -1), (-2,), (2**62, 2**62, -1), (13,), (2**70, -1)])
+def test_shapes_that_elements_do_not_fit(pool, shape):
+    with pytest.raises(cenote.ArgumentError):
+        pool.alloc((3, 4)).reshape(shape)
+
+
+def test_a_tensor_of_one_element_is_a_number(pool):
+    one = pool.alloc((1, 1), "float32")
+    one.fill(2.5)
+    assert (int(one), float(one), complex(one), bool(one)) == (2, 2.5, 2.5 + 0j, True)
+    scalar = cenote.Tensor((), "uint8")
+    scalar.fill(3)
+    assert "abcdef"[scalar] == "d" and int(scalar) == 3 and not cenote.Tensor(())
+    for refused in (one.__index__, lambda: "abc"[pool.alloc((), "float32")], lambda: "abc"[pool.alloc((2,), "uint8")]):
+        with pytest.raises(TypeError):
+            refused()
+    several = pool.alloc((2,))
+    for number in (int, float, complex):
+        with pytest.raises(TypeError, match="one element"):
+            number(several)
+    with pytest.raises(ValueError, match="ambiguous"):
+        bool(several)
+    with pytest.raises(TypeError):
+        int(cenote.Tensor(1, "complex64"))
+
+
+def test_elements_are_looked_for_as_in_numpy(pool):
+    tensor = pool.alloc((2, 3), "int32")
+    tensor[...] = [[1, 2, 3], [4, 5, 6]]
+    assert 6 in tensor and 7 not in tensor and 2.0 in tensor and [1, 2, 3] in tensor
+    assert not tensor.lent
+
+
 def test_assignment_is_that_of_numpy(pool):
     tensor = pool.alloc((4, 4), "float32")
     tensor.fill(2)
@@ -186,6 +266,8 @@ def test_what_was_sent_cannot_be_written_by_anything(pool):
     ):
         with pytest.raises(ValueError):
             attempt()
+    with pytest.raises(cenote.ReadOnlyError, match=r"`copy\(\)`"):
+        tensor.fill(1)
     with pytest.raises(TypeError, match="read-only"):
         memoryview(tensor)[0, 0] = 1
     with pytest.raises((TypeError, BufferError)):
@@ -218,18 +300,14 @@ def test_an_array_that_writes_is_counted_until_it_and_its_views_are_gone(pool):
 @pytest.mark.parametrize(
     "export",
     [
-        np.asarray, memoryview, np.from_dlpack, lambda tensor: tensor.__dlpack__(),
-        lambda tensor: tensor.__dlpack__(max_version=(1, 0)), lambda tensor: tensor.__array__(),
+        np.from_dlpack, lambda tensor: tensor.__dlpack__(), lambda tensor: tensor.__dlpack__(max_version=(1, 0)),
         lambda tensor: tensor[0].numpy(), lambda tensor: tensor.T.numpy()[..., 0], lambda tensor: tensor.numpy().reshape(16),
-        lambda tensor: memoryview(np.asarray(tensor)), lambda tensor: tensor.numpy().view("uint8"),
-        lambda tensor: np.frombuffer(tensor, "uint8"), lambda tensor: np.frombuffer(memoryview(tensor), "uint8"),
-        lambda tensor: np.ndarray((4, 4), "uint8", buffer=memoryview(tensor)), pickle.PickleBuffer,
-        lambda tensor: np.ndarray((4, 4), "uint8", buffer=memoryview(tensor).obj),
-        lambda tensor: np.frombuffer(memoryview(tensor).obj, "uint8"), lambda tensor: memoryview(tensor).obj,
-        lambda tensor: (ctypes.c_char * 16).from_buffer(tensor), lambda tensor: pickle.PickleBuffer(tensor).raw(),
+        lambda tensor: memoryview(tensor.numpy()), lambda tensor: tensor.numpy().view("uint8"),
+        lambda tensor: np.frombuffer(tensor.numpy(), "uint8"), lambda tensor: np.asarray(memoryview(tensor.numpy())),
+        lambda tensor: np.ndarray((4, 4), "uint8", buffer=tensor.numpy()), lambda tensor: pickle.PickleBuffer(tensor.numpy()),
+        lambda tensor: (ctypes.c_char * 16).from_buffer(tensor.numpy()), lambda tensor: np.asarray(Data(tensor.numpy())),
         lambda tensor: np.nditer(tensor.numpy(), op_flags=["readwrite"]), lambda tensor: tensor.numpy().flat,
-        lambda tensor: np.ctypeslib.as_ctypes(tensor.numpy()), lambda tensor: memoryview(tensor).cast("B")[3:],
-        lambda tensor: np.recarray((16,), dtype=[("x", "u1")], buf=memoryview(tensor)),
+        lambda tensor: np.ctypeslib.as_ctypes(tensor.numpy()), lambda tensor: memoryview(tensor.numpy()).cast("B")[3:],
     ],
 )  # fmt: skip
 def test_whatever_can_write_is_counted(pool, export):
@@ -242,36 +320,64 @@ def test_whatever_can_write_is_counted(pool, export):
     assert not tensor.lent
 
 
-@pytest.mark.parametrize("read", [bytes, lambda tensor: tensor.tobytes(), lambda tensor: tensor.tolist(), repr, hash])
+@pytest.mark.parametrize("read", [bytes, lambda tensor: tensor.tobytes(), lambda tensor: tensor.tolist(), repr, hash, np.mean])
 def test_what_only_reads_is_not_counted(pool, read):
     tensor = pool.alloc((4, 4), "uint8")
     kept = read(tensor)
     assert not tensor.lent, kept
 
 
-def test_whoever_would_keep_memory_without_being_counted_is_refused_or_reads(pool):
-    tensor = pool.alloc((4, 4), "uint8")
-    with pytest.raises(BufferError):
-        np.ndarray((4, 4), "uint8", buffer=tensor)
-    with pytest.raises(BufferError):
-        np.recarray((16,), dtype=[("x", "u1")], buf=tensor)
-    array = np.asarray(Interface(tensor))
-    with pytest.raises(ValueError):
-        array.setflags(write=True)
-    assert not array.flags.writeable and not tensor.lent
+class Data:
+    """Has numpy take a buffer, give it back, and keep the pointer."""
+
+    def __init__(self, buffer):
+        self.__array_interface__ = {"version": 3, "shape": (16,), "typestr": "|u1", "data": buffer}
 
 
-def test_an_array_made_read_only_by_hand_can_be_made_writable_again_only_while_counted(pool):
+@pytest.mark.parametrize("make", [
+    np.asarray, memoryview, lambda tensor: tensor.__array__(), lambda tensor: np.frombuffer(tensor, "uint8"),
+    lambda tensor: np.frombuffer(memoryview(tensor), "uint8"), lambda tensor: np.asarray(memoryview(tensor)),
+    lambda tensor: np.ndarray((4, 4), "uint8", buffer=tensor), lambda tensor: np.ndarray((4, 4), "uint8", buffer=memoryview(tensor)),
+    lambda tensor: np.ndarray((4, 4), "uint8", buffer=memoryview(tensor).obj), lambda tensor: np.asarray(Interface(tensor)),
+    lambda tensor: np.recarray((16,), dtype=[("x", "u1")], buf=tensor), lambda tensor: np.asarray(Data(tensor)),
+    lambda tensor: np.asarray(Data(memoryview(tensor))), lambda tensor: pickle.PickleBuffer(tensor).raw(),
+    lambda tensor: memoryview(tensor).cast("B")[3:], lambda tensor: np.asarray(pickle.PickleBuffer(tensor)),
+])  # fmt: skip
+def test_buffers_only_read_so_that_none_writes_uncounted(pool, make):
     tensor = pool.alloc((4, 4), "uint8")
-    array = np.ndarray((4, 4), "uint8", buffer=memoryview(tensor))
-    array.setflags(write=False)
-    array.setflags(write=True)
-    assert tensor.lent
-    del array
-    tensor.descriptor()
-    array = np.ndarray((4, 4), "uint8", buffer=memoryview(tensor))
-    with pytest.raises(ValueError):
-        array.setflags(write=True)
+    tensor[...] = 7
+    made = make(tensor)
+    assert not tensor.lent
+    base = getattr(made, "base", None)
+    if isinstance(base, memoryview):
+        # numpy does not keep it from being released, and goes on using the memory.
+        base.release()
+    descriptor = tensor.descriptor()
+    if isinstance(made, memoryview):
+        assert made.readonly
+    else:
+        assert not made.flags.writeable
+        with pytest.raises(ValueError):
+            made.setflags(write=True)
+        with pytest.raises(ValueError):
+            made[...] = 9
+        with pytest.raises(ValueError):
+            made.view(np.ndarray).view("uint8")[...] = 9
+    assert (cenote.Tensor.from_descriptor(descriptor).numpy() == 7).all()
+
+
+def test_who_asks_a_buffer_to_write_is_refused(pool):
+    tensor = pool.alloc((4, 4), "uint8")
+    with pytest.raises((TypeError, BufferError)):
+        (ctypes.c_char * 16).from_buffer(tensor)
+    with pytest.raises(TypeError):
+        io.BytesIO(bytes(16)).readinto(tensor)
+    if hasattr(tensor, "__buffer__"):  # from Python 3.12 on
+        with pytest.raises(BufferError, match="numpy"):
+            tensor.__buffer__(inspect.BufferFlags.FULL)
+        assert tensor.__buffer__(inspect.BufferFlags.FULL_RO).readonly
+    assert io.BytesIO(bytes([3] * 16)).readinto(tensor.numpy()) == 16
+    assert not tensor.lent and tensor.tobytes() == bytes([3] * 16)
 
 
 def test_calculating_into_a_tensor_leaves_nothing_behind(pool):
@@ -305,8 +411,11 @@ def test_asarray_shares_and_array_copies(pool):
     def where(array):
         return array.__array_interface__["data"][0]
 
-    assert where(np.asarray(tensor)) == address
+    assert where(np.asarray(tensor)) == where(np.asarray(tensor, copy=False)) == address
     assert where(tensor.__array__()) == address
+    assert np.asarray(tensor, "float64").tolist() == [1, 2, 3, 4]
+    with pytest.raises(ValueError):
+        np.asarray(tensor, "float64", copy=False)
     assert where(tensor.__array__(copy=False)) == address
     assert where(tensor.__array__(np.int32)) == address
     assert where(tensor.__array__(copy=True)) != address
@@ -322,6 +431,7 @@ def test_bfloat16_is_an_array_of_ml_dtypes(pool):
     tensor[...] = [1, 2, 3, 4]
     assert tensor.dtype == ml_dtypes.bfloat16
     assert np.asarray(tensor).dtype == ml_dtypes.bfloat16
+    assert not np.asarray(tensor).flags.writeable and tensor.numpy().flags.writeable
     with pytest.raises(BufferError, match="numpy"):
         memoryview(tensor)
     assert not hasattr(tensor, "__array_interface__")

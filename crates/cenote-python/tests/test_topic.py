@@ -119,7 +119,7 @@ def test_writing_leaves_nothing_behind(topic):
     np.add(image.numpy(), 3, out=image.numpy())
     topic.send(image)
     image = cenote.Image(64, 48)
-    memoryview(image)[0, 0, 0] = 4
+    memoryview(image.numpy())[0, 0, 0] = 4
     topic.send(image)
     assert topic.stats()["copies"] == {}
     assert (topic.recv().numpy() == cv2.resize(source, (64, 48))).all()
@@ -166,11 +166,11 @@ def test_a_topic_that_carries_something_else_is_an_error(topic, name):
     "options",
     [
         {"depth": 0}, {"depth": 1 << 20}, {"policy": "best"}, {"policy": "reject", "timeout": 1},
-        {"policy": "block", "timeout": -1}, {"size_mb": 1 << 60}, {"max_slots": 0},
+        {"policy": "block", "timeout": -1}, {"size_mb": 1 << 60}, {"max_slots": 0}, {"depth": -1}, {"history": -1}, {"size_mb": -1}, {"max_slots": 1 << 70},
     ],
 )
 def test_bad_options(name, options):
-    with pytest.raises(ValueError):
+    with pytest.raises(cenote.ArgumentError):
         cenote.Topic(name, cenote.Image, **options)
 
 
@@ -183,6 +183,12 @@ def test_bad_names_and_timeouts(topic):
             topic.recv(timeout=bad)
         with pytest.raises(ValueError):
             topic.wait_for_subscribers(1, timeout=bad)
+    with pytest.raises(cenote.ArgumentError):
+        topic.wait_for_subscribers(-1)
+    topic.send(an_image(seq=3))
+    assert topic.recv(timeout=float("inf")).seq == 3
+    topic.send(an_image(seq=4))
+    assert topic.recv(timeout=1e300).seq == 4
     assert cenote.Topic("/camera/rgb").name == "camera.rgb"
 
 
@@ -211,7 +217,7 @@ def test_a_slow_subscriber(name):
         assert topic.try_send(tensor) and topic.try_send(tensor) and not topic.try_send(tensor)
         with pytest.raises(cenote.Timeout, match="this very topic"):
             topic.send(tensor)
-        assert topic.recv() and topic.try_send(tensor)
+        assert topic.recv() is not None and topic.try_send(tensor)
         # Nothing is copied in vain.
         assert topic.stats()["copies"] == {"Heap": (3, 12)}
     with cenote.Topic(name, depth=1, policy="block", timeout=0.3, ignore_own=True) as topic:
@@ -221,7 +227,7 @@ def test_a_slow_subscriber(name):
             topic.send(tensor)
             assert not topic.try_send(tensor)
             start = time.monotonic()
-            with pytest.raises(cenote.Timeout, match=f"{os.getpid()}.*0.3|300"):
+            with pytest.raises(cenote.Timeout, match=rf"{os.getpid()}\b.*\b300ms"):
                 topic.send(tensor)
             assert time.monotonic() - start >= 0.3
     with cenote.Topic(name, depth=1, policy="block") as topic, cenote.Topic(name) as slow:
@@ -305,10 +311,60 @@ def test_iteration_in_asyncio_ends_when_the_topic_is_closed(topic):
     assert asyncio.run(receive()) == 1
 
 
-def test_waiting_ends_when_the_topic_is_closed(topic):
+def full(name):
+    """A topic whose subscriber takes nothing, so that sending waits for ever."""
+    topic, slow = cenote.Topic(name, depth=1, policy="block", ignore_own=True), cenote.Topic(name)
+    slow.subscribe()
+    assert topic.wait_for_subscribers(1, LONG) == 1
+    topic.send(cenote.Tensor(1))
+    return topic, slow
+
+
+@pytest.mark.parametrize(
+    "wait",
+    [
+        lambda topic: topic.recv(),
+        lambda topic: topic.recv(timeout=LONG),
+        lambda topic: topic.send(cenote.Tensor(1)),
+        lambda topic: topic.wait_for_subscribers(9),
+        lambda topic: topic.wait_for_subscribers(9, LONG),
+        lambda topic: asyncio.run(topic.recv_async()),
+    ],
+)
+def test_closing_wakes_whoever_waits(name, wait):
+    topic, slow = full(name)
+    start = time.monotonic()
     threading.Timer(0.2, topic.close).start()
     with pytest.raises(cenote.Error, match="closed"):
-        topic.recv()
+        wait(topic)
+    assert topic.closed and 0.2 <= time.monotonic() - start < LONG / 2
+    slow.close()
+
+
+def test_closing_ends_every_asynchronous_iteration(topic):
+    async def count():
+        return len([image async for image in topic])
+
+    async def both():
+        tasks = [asyncio.create_task(count()) for _ in range(3)]
+        await asyncio.sleep(0.1)
+        topic.send(an_image())
+        await asyncio.sleep(0.1)
+        await asyncio.to_thread(topic.close)  # by another thread
+        return await asyncio.wait_for(asyncio.gather(*tasks), LONG)
+
+    assert sorted(asyncio.run(both())) == [0, 0, 1]
+
+
+def test_a_closed_topic_tells_loops_that_are_gone_nothing(topic):
+    async def give_up():
+        with pytest.raises(asyncio.TimeoutError):
+            await asyncio.wait_for(topic.recv_async(), 0.05)
+
+    asyncio.run(give_up())
+    topic.close()
+    with pytest.raises(cenote.Error, match="closed"):
+        asyncio.run(topic.recv_async())
 
 
 def test_asyncio(name):

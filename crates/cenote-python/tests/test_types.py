@@ -1,5 +1,6 @@
-"""The stubs: right by mypy, and the same as what is there."""
+"""The stubs: right by mypy and pyright, and the same as what is there."""
 
+import json
 import pathlib
 import subprocess
 import sys
@@ -14,6 +15,16 @@ def run(*command):
 
 def test_mypy_accepts_what_is_right_and_nothing_else(tmp_path):
     run("mypy", "--strict", "--warn-unused-ignores", "--cache-dir", str(tmp_path), str(TESTS / "typed.py"))
+
+
+def test_pyright_accepts_what_is_right_and_nothing_else(tmp_path):
+    # The one that comes whole from the package index. By the oldest Python, too, for which numpy has types that
+    # it does not fully know.
+    for version, mode in (("3.11", "standard"), ("3.13", "strict")):
+        rules = {"typeCheckingMode": mode, "pythonVersion": version, "reportUnnecessaryTypeIgnoreComment": True}
+        config = tmp_path / "pyrightconfig.json"
+        config.write_text(json.dumps({"include": [str(TESTS / "typed.py")], **rules}))
+        run("basedpyright", "--project", str(config), "--pythonpath", sys.executable)
 
 
 # What Python shows of the buffer protocol from 3.12 on, and a list that nobody imports from.

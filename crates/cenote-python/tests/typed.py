@@ -1,4 +1,4 @@
-"""Read by mypy, not run: what type checkers make of cenote."""
+"""Read by mypy and pyright, not run: what type checkers make of cenote."""
 
 from typing import Any, assert_type
 
@@ -21,6 +21,12 @@ def tensors(pool: cenote.TensorPool) -> None:
     np.from_dlpack(tensor)
     cenote.Tensor.from_dlpack(np.zeros(3))
     memoryview(tensor)
+    bytes(tensor)
+    assert_type(int(tensor[0]) + tensor[1].__index__(), int)
+    assert_type(float(tensor[0]), float)
+    assert_type(3 in tensor, bool)
+    assert_type(tensor.reshape(3, -1).squeeze().flip(-1).transpose(np.int64(1), 0), cenote.Tensor)
+    assert_type(cenote.recall(older_than=60), int)
     assert_type(cenote.Tensor((2, 3), np.float32).descriptor(), bytes)
     with cenote.TensorPool(1, size_mb=64) as other:
         assert_type(other, cenote.TensorPool)
@@ -40,16 +46,22 @@ def domains(tensor: cenote.Tensor) -> None:
     assert_type(depth.to_point_cloud(), cenote.PointCloud)
 
 
-def topics(image: cenote.Image) -> None:
+def topics(image: cenote.Image, maybe: float | None, kind: type[cenote.DepthImage]) -> None:
     with cenote.Topic("camera.rgb", cenote.Image, depth=4, policy="block", timeout=0.5) as topic:
         assert_type(topic, cenote.Topic[cenote.Image])
         topic.send(image)
-        topic.send(3)  # type: ignore[arg-type]
+        topic.send(3)  # type: ignore
         assert_type(topic.recv(timeout=1.5), cenote.Image | None)
+        assert_type(topic.recv(), cenote.Image)
+        assert_type(topic.recv(None), cenote.Image)
+        assert_type(topic.recv(maybe), cenote.Image | None)
+        assert_type(topic.latest(), cenote.Image | None)
         assert_type(topic.stats()["copies"], dict[str, tuple[int, int]])
         for received in topic:
             assert_type(received, cenote.Image)
     assert_type(cenote.Topic("any"), cenote.Topic[cenote.Tensor])
+    assert_type(cenote.Topic("any", type=kind), cenote.Topic[cenote.DepthImage])
+    cenote.Topic("any", int)  # type: ignore
 
 
 async def awaiting(topic: cenote.Topic[cenote.DepthImage]) -> None:
@@ -83,6 +95,6 @@ def errors() -> None:
         print(raised)
 
 
-tensors("no pool")  # type: ignore[arg-type]
-cenote.Tensor((1,), memory=3)  # type: ignore[arg-type]
-cenote.get_memory_pool().release(3)  # type: ignore[arg-type]
+tensors("no pool")  # type: ignore
+cenote.Tensor((1,), memory=3)  # type: ignore
+cenote.get_memory_pool().release(3)  # type: ignore

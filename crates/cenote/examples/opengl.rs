@@ -1,6 +1,6 @@
 //! A frame goes to the GPU and comes back, and no byte of it is copied by the CPU.
 //!
-//! `cargo run --features gl --example opengl`
+//! `cargo run -p cenote --features gl --example opengl`
 
 use cenote::glow::{self, HasContext};
 use cenote::{GlContext, PixelFormat};

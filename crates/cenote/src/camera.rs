@@ -25,7 +25,7 @@ use crate::format::PixelFormat;
 use crate::image::Image;
 use crate::os::v4l2::{Device, Filled};
 use crate::tensor::Tensor;
-use config::Shape;
+use config::{Flaw, Shape, Whose};
 use given::Given;
 use lent::Lent;
 
@@ -50,6 +50,20 @@ pub struct Camera {
     path: PathBuf,
     shape: Shape,
     buffers: Buffers,
+    stats: CameraStats,
+}
+
+/// What a camera has captured so far.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct CameraStats {
+    /// Frames that [`capture`](Camera::capture) has returned.
+    pub captured: u64,
+    /// Frames that were dropped because the driver said that their data is of no use
+    /// (`V4L2_BUF_FLAG_ERROR`).
+    pub damaged: u64,
+    /// Frames that were dropped because the driver delivered less than an image.
+    pub short: u64,
 }
 
 /// Whose buffers are filled.
@@ -68,18 +82,17 @@ impl Camera {
     /// [`buffers`](CameraConfig::buffers), or no more are captured.
     pub fn open(path: impl AsRef<Path>, config: CameraConfig) -> Result<Camera> {
         let path = path.as_ref();
-        let (device, shape) = config.apply(path)?;
-        let buffers = Buffers::Lent(Lent::start(device, &config, shape.bytes)?);
-        Ok(Camera { path: path.into(), shape, buffers })
+        let (device, shape) = config.apply(path, Whose::Drivers)?;
+        let buffers = Buffers::Lent(Lent::start(device, &config, &shape.parts)?);
+        Ok(Camera { path: path.into(), shape, buffers, stats: CameraStats::default() })
     }
 
     /// Starts to capture into buffers that `alloc` gives (`V4L2_MEMORY_DMABUF`): tensors of DMA-BUF
     /// memory with at least as many bytes as it is called with, that start where their DMA-BUF does,
     /// and that nobody else has.
     ///
-    /// It is called for each frame, so a pool is the best source; one with a `growth` of 1 has a
-    /// DMA-BUF for each tensor. The frame is that tensor from then on: it goes back to its pool, and
-    /// topics carry it as they do any other.
+    /// It is called for each frame, so a pool is the best source. The frame is that tensor from then
+    /// on: it goes back to its pool, and topics carry it as they do any other.
     ///
     /// ```no_run
     /// use cenote::{Camera, CameraConfig, DType, TensorMemory, TensorPool, TensorPoolConfig};
@@ -87,7 +100,6 @@ impl Camera {
     /// let config = TensorPoolConfig {
     ///     memory: TensorMemory::Dma,
     ///     unprotected: true, // or the kernel's udmabuf, where the camera can use it
-    ///     growth: 1,
     ///     ..TensorPoolConfig::default()
     /// };
     /// let pool = TensorPool::new("camera.frames", config)?;
@@ -101,9 +113,10 @@ impl Camera {
         alloc: impl FnMut(usize) -> Result<Tensor> + Send + 'static,
     ) -> Result<Camera> {
         let path = path.as_ref();
-        let (device, shape) = config.apply(path)?;
-        let buffers = Buffers::Given(Given::start(device, &config, shape.bytes, Box::new(alloc))?);
-        Ok(Camera { path: path.into(), shape, buffers })
+        let (device, shape) = config.apply(path, Whose::Callers)?;
+        let bytes = shape.parts.iter().map(|part| part.bytes).sum();
+        let buffers = Buffers::Given(Given::start(device, &config, bytes, Box::new(alloc))?);
+        Ok(Camera { path: path.into(), shape, buffers, stats: CameraStats::default() })
     }
 
     /// The device.
@@ -126,8 +139,15 @@ impl Camera {
         self.shape.format
     }
 
+    /// What it has captured so far, and what it has dropped.
+    pub fn stats(&self) -> CameraStats {
+        self.stats
+    }
+
     /// The next frame, with the driver's sequence number and time stamp. `None` if none comes within
     /// `timeout`. If that is because all buffers are held by those who have frames, it is an error.
+    ///
+    /// Frames that are damaged, or not all there, are passed over, and [counted](Camera::stats).
     pub fn capture(&mut self, timeout: Duration) -> Result<Option<Image>> {
         if self.buffers.device().inherited() {
             return Err(Error::CameraForked { path: self.path.clone() });
@@ -161,10 +181,13 @@ impl Camera {
     /// A frame that is there, and whole.
     fn next(&mut self) -> Result<Option<Filled>> {
         loop {
-            match self.buffers.dequeue()? {
-                Some(filled) if filled.broken => self.buffers.discard(filled.index),
-                found => return Ok(found),
+            let Some(filled) = self.buffers.dequeue()? else { return Ok(None) };
+            match self.shape.flaw(&filled) {
+                None => return Ok(Some(filled)),
+                Some(Flaw::Damaged) => self.stats.damaged += 1,
+                Some(Flaw::Short) => self.stats.short += 1,
             }
+            self.buffers.discard(filled.index);
         }
     }
 
@@ -187,12 +210,13 @@ impl Camera {
     }
 
     fn frame(&mut self, filled: Filled) -> Result<Image> {
-        let whole = self.buffers.take(filled.index)?;
-        let tensor = self.shape.over(&whole)?;
-        drop(whole);
+        let memory = self.buffers.take(filled.index)?;
+        let tensor = self.shape.over(&memory, &filled)?;
+        drop(memory);
         let mut image = Image::from_tensor(tensor)?;
         image.set_seq(u64::from(filled.sequence));
         image.set_stamp_ns(filled.stamp_ns);
+        self.stats.captured += 1;
         Ok(image)
     }
 }
@@ -215,7 +239,7 @@ impl Buffers {
     /// Gives the driver what it can have; tells how many buffers it has then.
     fn refill(&mut self) -> Result<usize> {
         match self {
-            Buffers::Lent(lent) => Ok(lent.refill()),
+            Buffers::Lent(lent) => lent.refill(),
             Buffers::Given(given) => given.refill(),
         }
     }
@@ -236,11 +260,11 @@ impl Buffers {
         }
     }
 
-    /// The bytes of a buffer that was filled.
-    fn take(&mut self, index: u32) -> Result<Tensor> {
+    /// The bytes of a buffer that was filled, in as many pieces as it has.
+    fn take(&mut self, index: u32) -> Result<Vec<Tensor>> {
         match self {
             Buffers::Lent(lent) => lent.take(index),
-            Buffers::Given(given) => given.take(index),
+            Buffers::Given(given) => Ok(vec![given.take(index)?]),
         }
     }
 }

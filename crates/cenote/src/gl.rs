@@ -20,7 +20,7 @@ mod egl;
 pub(crate) mod fence;
 mod gate;
 mod headless;
-mod imports;
+pub(crate) mod imports;
 pub(crate) mod objects;
 mod state;
 mod thread;

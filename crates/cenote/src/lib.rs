@@ -70,7 +70,7 @@ mod topic;
 pub use buffer::{Buffer, BufferPool, MemoryPool, UnifiedBuffer, UninitBuffer};
 pub use bytemuck;
 #[cfg(all(feature = "camera", target_os = "linux", target_pointer_width = "64"))]
-pub use camera::{Camera, CameraConfig};
+pub use camera::{Camera, CameraConfig, CameraStats};
 pub use cloud::{Field, MAX_FIELD_NAME, MAX_FIELDS, Point, PointCloud, Points};
 pub use copies::{Copies, CopyReason, copies};
 pub use depth::{DepthImage, DepthStats, Intrinsics};
@@ -140,6 +140,7 @@ mod pages {
     #[doc = include_str!("../../../guide/images.md")]
     struct Images;
 
+    #[cfg(all(feature = "camera", target_pointer_width = "64"))]
     #[doc = include_str!("../../../guide/dma.md")]
     struct Dma;
 

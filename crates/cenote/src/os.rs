@@ -5,6 +5,8 @@
 
 #[cfg(target_os = "linux")]
 pub(crate) mod dmabuf;
+#[cfg(all(feature = "gl", target_os = "linux"))]
+pub(crate) mod ends;
 #[cfg(target_os = "linux")]
 pub(crate) mod epoll;
 #[cfg(target_os = "linux")]
@@ -21,6 +23,11 @@ pub(crate) mod memfd;
 pub(crate) mod packet;
 #[cfg(target_os = "linux")]
 pub(crate) mod peer;
+#[cfg(all(
+    any(feature = "gl", all(feature = "camera", target_pointer_width = "64")),
+    target_os = "linux"
+))]
+pub(crate) mod process_lock;
 #[cfg(target_os = "linux")]
 pub(crate) mod socket;
 #[cfg(target_os = "linux")]

@@ -34,6 +34,7 @@ pub(crate) mod greeting;
 mod growth;
 pub(crate) mod host;
 pub(crate) mod hot;
+pub(crate) mod inquiry;
 pub(crate) mod lease;
 mod lend;
 pub(crate) mod owner;

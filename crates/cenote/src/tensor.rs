@@ -20,6 +20,7 @@ mod dma;
 mod fd;
 #[cfg(all(target_os = "linux", feature = "gl"))]
 mod gl;
+pub(crate) mod handle;
 #[cfg(target_os = "linux")]
 mod home;
 mod image;
@@ -67,7 +68,7 @@ use crate::memory::TensorMemory;
 use crate::memory::select::{Origin, Selection};
 use crate::memory::storage::{Protection, Storage};
 use crate::region::Region;
-use buffer::Handle;
+use handle::Handle;
 pub(crate) use options::check_len;
 
 /// An array of elements of one type, in memory of any kind.

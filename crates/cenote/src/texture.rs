@@ -45,6 +45,8 @@ pub struct GlTexture {
     height: usize,
     texel: Texel,
     context: GlContext,
+    /// The tensor whose memory it is: while anybody can draw with it, that is nobody else's.
+    _source: Option<Tensor>,
 }
 
 impl GlContext {
@@ -100,7 +102,7 @@ impl GlContext {
             Ok(make(core, size, texel, format)?)
         })?;
         let (name, context) = (Arc::new(made), self.clone());
-        Ok(GlTexture { name, width, height, texel, context })
+        Ok(GlTexture { name, width, height, texel, context, _source: None })
     }
 }
 

@@ -35,6 +35,7 @@ mod stage;
 pub(crate) mod stats;
 mod subscriber;
 pub(crate) mod wait_set;
+mod waiting;
 mod wire;
 
 use std::fmt;

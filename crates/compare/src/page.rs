@@ -21,8 +21,10 @@ const BYTES: usize = 4096;
 /// Enough for 5,000 round trips of 10 µs.
 const FLOOR: Duration = Duration::from_millis(50);
 
-/// Two lines each way: 15 words of payload, then the word that is spun on.
-const LANE: usize = 16;
+/// Words of payload each way, 128 bytes: two lines. The word that is spun on is the next.
+const PAYLOAD: usize = 16;
+/// From one way to the other: no line belongs to both.
+const LANE: usize = 32;
 const THERE: usize = 0;
 const BACK: usize = LANE;
 
@@ -67,24 +69,29 @@ impl Page {
         self.fd.as_raw_fd()
     }
 
-    fn put(&self, lane: usize, value: u64) {
-        let lane = &self.words[lane..][..LANE];
-        lane[..LANE - 1].iter().for_each(|word| word.store(value, Ordering::Relaxed));
-        lane[LANE - 1].store(value, Ordering::Release);
+    /// The payload, and the word.
+    fn lane(&self, lane: usize) -> (&[AtomicU64], &AtomicU64) {
+        let lane = &self.words[lane..][..=PAYLOAD];
+        (&lane[..PAYLOAD], &lane[PAYLOAD])
     }
 
-    /// The payload's last word, once all of it is there.
+    fn put(&self, lane: usize, value: u64) {
+        let (payload, word) = self.lane(lane);
+        payload.iter().for_each(|word| word.store(value, Ordering::Relaxed));
+        word.store(value, Ordering::Release);
+    }
+
+    /// What was put there, once all of it is there.
     fn take(&self, lane: usize, old: u64) -> Option<u64> {
-        let lane = &self.words[lane..][..LANE];
-        let value = lane[LANE - 1].load(Ordering::Acquire);
-        let read = |sum: u64, word: &AtomicU64| sum ^ word.load(Ordering::Relaxed);
-        // 15 words of the same value.
-        (value != old).then(|| lane[..LANE - 1].iter().fold(0, read))
+        let (payload, word) = self.lane(lane);
+        let value = word.load(Ordering::Acquire);
+        let differ = |sum: u64, word: &AtomicU64| sum | (word.load(Ordering::Relaxed) ^ value);
+        (value != old).then(|| value | payload.iter().fold(0, differ))
     }
 
     /// Bare round trips, and what one takes: the median. Fewer where others keep a core busy.
     pub(crate) fn floor(&self, trips: usize) -> f64 {
-        let first = self.words[THERE + LANE - 1].load(Ordering::Relaxed);
+        let first = self.words[THERE + PAYLOAD].load(Ordering::Relaxed);
         let start = Instant::now();
         let mut samples = Vec::with_capacity(trips);
         while samples.is_empty() || (samples.len() < trips && start.elapsed() < FLOOR) {
@@ -104,7 +111,7 @@ impl Page {
 
     /// The other side of the floor, until there is another order.
     pub(crate) fn answer(&self, order: u64) {
-        let mut seen = self.words[BACK + LANE - 1].load(Ordering::Relaxed);
+        let mut seen = self.words[BACK + PAYLOAD].load(Ordering::Relaxed);
         while self.order() == order {
             if let Some(value) = self.take(THERE, seen) {
                 self.put(BACK, value);

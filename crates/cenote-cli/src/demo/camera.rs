@@ -8,6 +8,7 @@ use cenote::{DType, DepthImage, Image, Intrinsics, PixelFormat, PointCloud, Tens
 use crate::children::Parent;
 use crate::clock;
 use crate::demo::report::{Lease, Reporter};
+use crate::demo::scenery;
 use crate::failure::Outcome;
 use crate::pattern::{self, Size};
 
@@ -19,7 +20,7 @@ const COARSER: usize = 3;
 
 const POINTS: usize = 4096;
 
-/// One frame in so many is wrong, if that is wanted.
+/// One frame in so many is wrong, if that is wanted: a picture first, then a depth image, then a cloud.
 const SPOILED: u64 = 5;
 
 pub(crate) fn run(parent: &Parent, size: Size, spoil: bool) -> Outcome {
@@ -63,7 +64,7 @@ impl Camera {
         let mut cloud = self.make_cloud(number)?;
         let mut image = self.rgb.image(self.size.width, self.size.height, PixelFormat::Rgb8)?;
         pattern::draw(&mut image, number)?;
-        if self.spoil && number.is_multiple_of(SPOILED) {
+        if self.spoils(number, 0) {
             let [red, green, blue] = image.pixel_as::<[u8; 3]>(1, 1)?;
             image.set_pixel(1, 1, &[red ^ 1, green, blue])?;
         }
@@ -77,17 +78,17 @@ impl Camera {
         Ok(())
     }
 
-    /// A slope that comes nearer.
-    #[allow(clippy::cast_possible_truncation, reason = "it is below 2^16")]
+    fn spoils(&self, number: u64, which: u64) -> bool {
+        self.spoil && number % SPOILED == which
+    }
+
     fn make_depth(&self, number: u64) -> Outcome<DepthImage> {
         let (width, height) = (self.size.width / COARSER, self.size.height / COARSER);
         let mut depth = DepthImage::new_in(self.depth.pool()?, height, width, DType::U16)?;
-        let nearer = number % 1000;
-        let mut map = depth.map_mut()?;
-        for (y, row) in map.as_mut_slice::<u16>()?.chunks_exact_mut(width).enumerate() {
-            row.fill((1000 + nearer + y as u64 % 4096) as u16);
+        scenery::draw_depth(&mut depth, number)?;
+        if self.spoils(number, 1) {
+            depth.map_mut()?.as_mut_slice::<u16>()?[0] ^= 1;
         }
-        drop(map);
         let centre = |side: usize| f64::from(u32::try_from(side / 2).unwrap_or(0));
         let (cx, cy) = (centre(width), centre(height));
         depth.set_intrinsics(Intrinsics { fx: 500.0, fy: 500.0, cx, cy })?;
@@ -95,16 +96,12 @@ impl Camera {
         Ok(depth)
     }
 
-    /// A ring that turns.
-    #[allow(clippy::cast_precision_loss, reason = "a few thousand points")]
     fn make_cloud(&self, number: u64) -> Outcome<PointCloud> {
         let mut cloud = PointCloud::new_in(self.cloud.pool()?, POINTS, &PointCloud::xyz_fields())?;
-        let mut map = cloud.map_mut()?;
-        for (at, point) in map.as_mut_slice::<f32>()?.chunks_exact_mut(3).enumerate() {
-            let angle = (at as f32 + (number % 360) as f32) * std::f32::consts::TAU / 360.0;
-            point.copy_from_slice(&[angle.cos(), angle.sin(), at as f32 / POINTS as f32]);
+        scenery::draw_cloud(&mut cloud, number)?;
+        if self.spoils(number, 2) {
+            cloud.map_mut()?.as_mut_slice::<f32>()?[0] += 0.5;
         }
-        drop(map);
         cloud.set_seq(number);
         Ok(cloud)
     }

@@ -3,13 +3,15 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::children::{Child, Namespace};
+use crate::children::{Child, PATIENCE};
 use crate::demo::Args;
-use crate::demo::report::Report;
+use crate::demo::report::{Corrupt, Report};
 use crate::demo::role::Role;
 use crate::demo::summary::{Comeback, Summary};
 use crate::demo::view::View;
 use crate::failure::{Failure, Outcome};
+use crate::interrupt::Interrupt;
+use crate::namespace::Namespace;
 use crate::output::Output;
 use crate::pattern::Size;
 
@@ -24,12 +26,15 @@ const DARK: Duration = Duration::from_millis(300);
 
 /// Plays the demo.
 pub(crate) fn play(time: Duration, args: &Args, output: &Output) -> Outcome {
+    let interrupt = Interrupt::listen()?;
     let namespace = Namespace::new("demo")?;
     let view = View::new(output, &namespace.name)?;
-    let mut play = Play::new(namespace, args, view)?;
+    let mut play = Play::new(namespace, args, view, interrupt.clone())?;
     let played = play.run(time);
     // Before anything is printed.
     play.view.close();
+    // Whoever interrupts from the keyboard interrupts all, and their ends are no news.
+    interrupt.check()?;
     played?;
     let summary = play.summary();
     output.report(&summary)?;
@@ -40,6 +45,8 @@ pub(crate) fn play(time: Duration, args: &Args, output: &Output) -> Outcome {
 pub(crate) struct Actor {
     pub(crate) role: Role,
     pub(crate) child: Option<Child<Report>>,
+    /// Of this life, or of the last one if there is none.
+    pub(crate) pid: u32,
     /// The last report of this life.
     pub(crate) now: Report,
     /// What was done in the lives before.
@@ -58,8 +65,10 @@ impl Actor {
         self.before.iter().chain([&self.now]).map(number).sum()
     }
 
-    pub(crate) fn pid(&self) -> Option<u32> {
-        self.child.as_ref().map(Child::pid)
+    /// What was wrong in all lives.
+    pub(crate) fn corrupt(&self) -> Corrupt {
+        let all = self.before.iter().chain([&self.now]).map(|report| report.corrupt);
+        all.fold(Corrupt::default(), |sum, corrupt| sum + corrupt)
     }
 }
 
@@ -72,12 +81,15 @@ pub(crate) struct Play {
     pub(crate) events: Vec<String>,
     comeback: Comeback,
     view: View,
+    interrupt: Interrupt,
+    /// The user has seen enough.
+    enough: bool,
     /// Removed last, when nobody is in it any more.
     namespace: Namespace,
 }
 
 impl Play {
-    fn new(namespace: Namespace, args: &Args, view: View) -> Outcome<Play> {
+    fn new(namespace: Namespace, args: &Args, view: View, interrupt: Interrupt) -> Outcome<Play> {
         let mut play = Play {
             namespace,
             size: args.size,
@@ -87,10 +99,19 @@ impl Play {
             events: Vec::new(),
             comeback: Comeback::default(),
             view,
+            interrupt,
+            enough: false,
         };
         for role in Role::ALL {
-            let child = Some(play.start(role)?);
-            play.actors.push(Actor { role, child, now: Report::default(), before: Vec::new() });
+            let child = play.start(role)?;
+            let (pid, child) = (child.pid(), Some(child));
+            play.actors.push(Actor {
+                role,
+                child,
+                pid,
+                now: Report::default(),
+                before: Vec::new(),
+            });
         }
         Ok(play)
     }
@@ -103,42 +124,49 @@ impl Play {
     }
 
     fn run(&mut self, time: Duration) -> Outcome {
-        self.meet()?;
-        self.note("everybody is there")?;
-        self.go_on_until(|play| play.start.elapsed() >= time / 2)?;
-        self.kill_a_subscriber()?;
-        self.go_on_until(|play| play.start.elapsed() >= time.mul_f64(0.65))?;
-        self.kill_the_camera()?;
-        self.go_on_until(|play| play.start.elapsed() >= time)?;
+        let until = |part: f64| move |play: &Play| play.start.elapsed() >= time.mul_f64(part);
+        if self.meet()? && self.go_on_until(until(0.5))? && self.kill_a_subscriber()? {
+            let _ = self.go_on_until(until(0.65))?
+                && self.kill_the_camera()?
+                && self.go_on_until(until(1.0))?;
+        }
         self.finish()
     }
 
-    /// Waits until all have received something.
-    fn meet(&mut self) -> Outcome {
+    /// Waits until all have received something; false if the user has had enough, as with all that follows.
+    fn meet(&mut self) -> Outcome<bool> {
         let met = |play: &Play| {
             let receiving = play.actors.iter().filter(|actor| actor.now.received > 0);
             receiving.count() == Role::SUBSCRIBERS
         };
-        self.go_on_until(|play| met(play) || play.start.elapsed() > MEETING)?;
+        if !self.go_on_until(|play| met(play) || play.start.elapsed() > MEETING)? {
+            return Ok(false);
+        }
         if !met(self) {
             return Err(Failure::Silence("the processes did not find each other".to_owned()));
         }
         self.start = Instant::now();
-        Ok(())
+        self.note("everybody is there")?;
+        Ok(true)
     }
 
     /// Listens and shows, until something is true.
-    fn go_on_until(&mut self, done: impl Fn(&Play) -> bool) -> Outcome {
-        while !done(self) {
-            self.actors.iter_mut().for_each(Actor::listen);
+    fn go_on_until(&mut self, done: impl Fn(&Play) -> bool) -> Outcome<bool> {
+        while !self.enough && !done(self) {
             for actor in &mut self.actors {
                 actor.child.as_mut().map_or(Ok(()), Child::check)?;
             }
-            if self.view.show(&self.actors, &self.events, self.start.elapsed())? {
-                return Err(Failure::Failed("interrupted".to_owned()));
-            }
-            thread::sleep(LOOK);
+            self.look()?;
         }
+        Ok(!self.enough)
+    }
+
+    /// Hears what is new, and shows it.
+    fn look(&mut self) -> Outcome {
+        self.interrupt.check()?;
+        self.actors.iter_mut().for_each(Actor::listen);
+        self.enough |= self.view.show(&self.actors, &self.events, self.start.elapsed())?;
+        thread::sleep(LOOK);
         Ok(())
     }
 
@@ -171,56 +199,81 @@ impl Play {
         leases.filter(|lease| lease.pid == pid).map(|lease| lease.slots).sum()
     }
 
-    fn kill_a_subscriber(&mut self) -> Outcome {
-        let pid = self.actor(Role::Slow).pid().unwrap_or(0).cast_signed();
+    fn kill_a_subscriber(&mut self) -> Outcome<bool> {
+        let pid = self.actor(Role::Slow).pid.cast_signed();
         let held = self.held_by(pid);
         self.kill(Role::Slow)?;
         let killed = Instant::now();
         self.note(&format!("killed the slow process, which held {held} frames"))?;
-        self.go_on_until(|play| play.held_by(pid) == 0 || killed.elapsed() > MEETING)?;
+        let back = |play: &Play| play.held_by(pid) == 0;
+        if !self.go_on_until(|play| back(play) || killed.elapsed() > MEETING)? {
+            return Ok(false);
+        }
         let back = killed.elapsed().as_secs_f64() * 1000.0;
         if self.held_by(pid) > 0 {
             return Err(Failure::Failed(format!("process {pid} is dead and holds frames")));
         }
-        (self.comeback.frames_held, self.comeback.frames_back_ms) = (held, back);
+        (self.comeback.frames_held, self.comeback.frames_back_ms) = (Some(held), Some(back));
         self.note(&format!("the {held} frames it held are back"))?;
-        self.restart(Role::Slow)
+        self.restart(Role::Slow)?;
+        Ok(true)
     }
 
     fn restart(&mut self, role: Role) -> Outcome {
         let child = self.start(role)?;
         self.note(&format!("started the {role} again, as process {}", child.pid()))?;
-        self.actor(role).child = Some(child);
+        let actor = self.actor(role);
+        (actor.pid, actor.child) = (child.pid(), Some(child));
         Ok(())
     }
 
-    fn kill_the_camera(&mut self) -> Outcome {
+    fn kill_the_camera(&mut self) -> Outcome<bool> {
         self.kill(Role::Camera)?;
         let killed = Instant::now();
         self.note("killed the camera; who holds its frames keeps them")?;
-        self.go_on_until(|_| killed.elapsed() >= DARK)?;
+        if !self.go_on_until(|_| killed.elapsed() >= DARK)? {
+            return Ok(false);
+        }
         let before = self.actor(Role::Statistic).now.received;
         self.restart(Role::Camera)?;
         let restarted = Instant::now();
         let received = |play: &Play| {
             play.actors.iter().any(|a| a.role == Role::Statistic && a.now.received > before)
         };
-        self.go_on_until(|play| received(play) || restarted.elapsed() > MEETING)?;
+        if !self.go_on_until(|play| received(play) || restarted.elapsed() > MEETING)? {
+            return Ok(false);
+        }
         if !received(self) {
             return Err(Failure::Silence("nobody found the new camera".to_owned()));
         }
-        self.comeback.camera_found_ms = restarted.elapsed().as_secs_f64() * 1000.0;
+        self.comeback.camera_found_ms = Some(restarted.elapsed().as_secs_f64() * 1000.0);
         self.note("its subscribers receive from it: nobody told them")?;
-        Ok(())
+        Ok(true)
     }
 
     /// Ends all, and hears their last words: the camera first, so that what is missed is known.
     fn finish(&mut self) -> Outcome {
-        for actor in &mut self.actors {
-            let Some(child) = &mut actor.child else { continue };
-            child.finish()?;
-            actor.now =
-                child.last_reports().last().unwrap_or_else(|| std::mem::take(&mut actor.now));
+        for role in Role::ALL {
+            self.dismiss(role)?;
+        }
+        Ok(())
+    }
+
+    /// Ends one, while all is shown, and keys are listened to.
+    fn dismiss(&mut self, role: Role) -> Outcome {
+        let start = Instant::now();
+        while let Some(child) = self.actor(role).child.as_mut() {
+            child.dismiss();
+            if child.has_ended()? {
+                let last = child.last_reports().last();
+                let actor = self.actor(role);
+                actor.now = last.unwrap_or_else(|| std::mem::take(&mut actor.now));
+                return Ok(());
+            }
+            if start.elapsed() > PATIENCE {
+                return Err(child.stays());
+            }
+            self.look()?;
         }
         Ok(())
     }

@@ -1,11 +1,12 @@
-//! A subscriber that looks at every byte of every picture.
+//! A subscriber that looks at every byte of every picture, and of every cloud.
 
 use std::time::Duration;
 
-use cenote::{Image, Topic};
+use cenote::{Image, PointCloud, Topic};
 
 use crate::children::Parent;
 use crate::demo::report::Reporter;
+use crate::demo::scenery;
 use crate::failure::Outcome;
 use crate::pattern;
 
@@ -16,19 +17,52 @@ const WAIT: Duration = Duration::from_millis(50);
 const SAMPLE: usize = 97;
 
 pub(crate) fn run(parent: &Parent) -> Outcome {
-    let topic: Topic<Image> = Topic::new("demo.rgb")?;
-    let mut reporter = Reporter::new();
+    let mut statistic = Statistic {
+        pictures: Topic::new("demo.rgb")?,
+        clouds: Topic::new("demo.cloud")?,
+        reporter: Reporter::new(),
+    };
+    statistic.clouds.subscribe()?;
     while parent.wants_more() {
-        if let Some(image) = topic.recv_timeout(WAIT)? {
-            reporter.received(image.stamp_ns(), image.tensor().nbytes());
-            let whole = pattern::is_whole(&image, image.seq())?;
-            reporter.report.corrupt += u64::from(!whole);
-            reporter.report.brightness = Some(brightness(&image)?);
+        if let Some(image) = statistic.pictures.recv_timeout(WAIT)? {
+            statistic.look_at(&image)?;
         }
-        reporter.report.missed = topic.missed();
-        reporter.tell_if_due(parent)?;
+        statistic.look_at_clouds()?;
+        statistic.reporter.tell_if_due(parent)?;
     }
-    reporter.tell(parent)
+    // The camera has ended: what is left is the last.
+    while let Some(image) = statistic.pictures.recv() {
+        statistic.look_at(&image)?;
+    }
+    statistic.look_at_clouds()?;
+    statistic.reporter.tell(parent)
+}
+
+struct Statistic {
+    pictures: Topic<Image>,
+    clouds: Topic<PointCloud>,
+    reporter: Reporter,
+}
+
+impl Statistic {
+    fn look_at(&mut self, image: &Image) -> Outcome {
+        self.reporter.received(image.stamp_ns(), image.tensor().nbytes());
+        let whole = pattern::is_whole(image, image.seq())?;
+        self.reporter.report.corrupt.rgb += u64::from(!whole);
+        self.reporter.report.brightness = Some(brightness(image)?);
+        self.reporter.report.missed = self.pictures.missed();
+        Ok(())
+    }
+
+    /// All that are there. They come beside the pictures, of which rate and latency are told.
+    fn look_at_clouds(&mut self) -> Outcome {
+        while let Some(cloud) = self.clouds.recv() {
+            self.reporter.report.bytes_moved += cloud.tensor().nbytes() as u64;
+            let whole = scenery::is_cloud_whole(&cloud, cloud.seq())?;
+            self.reporter.report.corrupt.cloud += u64::from(!whole);
+        }
+        Ok(())
+    }
 }
 
 /// The mean of a sample of the picture's values.

@@ -5,21 +5,22 @@ use std::time::Duration;
 use serde::Serialize;
 
 use crate::demo::play::Actor;
+use crate::demo::report::Corrupt;
 use crate::demo::role::Role;
 use crate::output::{Page, Report, Table};
 use crate::pattern::Size;
 use crate::percentile::Percentiles;
 use crate::unit;
 
-/// What came of the deaths.
+/// What came of the deaths, as far as the demo came.
 #[derive(Debug, Clone, Copy, Default, Serialize)]
 pub(crate) struct Comeback {
     /// How many frames the killed subscriber held, and how long it took until they were seen to be back.
     /// (The camera tells ten times a second.)
-    pub(crate) frames_held: usize,
-    pub(crate) frames_back_ms: f64,
+    pub(crate) frames_held: Option<usize>,
+    pub(crate) frames_back_ms: Option<f64>,
     /// How long it took from the start of the new camera's process until others were seen to receive.
-    pub(crate) camera_found_ms: f64,
+    pub(crate) camera_found_ms: Option<f64>,
 }
 
 #[derive(Debug, Serialize)]
@@ -32,6 +33,7 @@ pub(crate) struct Summary {
     /// Bytes that were copied on the way.
     bytes_copied: u64,
     bytes_reserved: u64,
+    /// Pictures, depth images and clouds together.
     pub(crate) corrupt: u64,
     after_the_kills: Comeback,
 }
@@ -43,7 +45,7 @@ struct Line {
     sent: u64,
     received: u64,
     missed: u64,
-    corrupt: u64,
+    corrupt: Corrupt,
     bytes_moved: u64,
     bytes_copied: u64,
     /// Of the last life.
@@ -59,7 +61,7 @@ impl Line {
             sent: actor.total(|report| report.sent),
             received: actor.total(|report| report.received),
             missed: actor.total(|report| report.missed),
-            corrupt: actor.total(|report| report.corrupt),
+            corrupt: actor.corrupt(),
             bytes_moved: actor.total(|report| report.bytes_moved),
             bytes_copied: actor.total(|report| report.bytes_copied),
             hz: actor.now.hz,
@@ -82,7 +84,7 @@ impl Summary {
             size: size.to_string(),
             bytes_moved: sum(|line| line.bytes_moved),
             bytes_copied: sum(|line| line.bytes_copied),
-            corrupt: sum(|line| line.corrupt),
+            corrupt: sum(|line| line.corrupt.total()),
             bytes_reserved: actors.iter().map(|actor| actor.now.bytes_reserved).sum(),
             processes,
             after_the_kills,
@@ -129,13 +131,16 @@ impl Report for Summary {
             unit::bytes(self.bytes_reserved)
         ));
         let Comeback { frames_held, frames_back_ms, camera_found_ms } = self.after_the_kills;
-        page.line(format!(
-            "a subscriber was killed: its {frames_held} frames were back within {frames_back_ms:.0} ms"
-        ));
-        page.line(format!(
-            "the camera was killed: its successor was received from {camera_found_ms:.0} ms after its \
-             start"
-        ));
+        if let Some((held, back)) = frames_held.zip(frames_back_ms) {
+            page.line(format!(
+                "a subscriber was killed: its {held} frames were back within {back:.0} ms"
+            ));
+        }
+        if let Some(found) = camera_found_ms {
+            page.line(format!(
+                "the camera was killed: its successor was received from {found:.0} ms after its start"
+            ));
+        }
         match self.corrupt {
             0 => page.good("no frame was corrupt"),
             corrupt => page.bad(&format!("{corrupt} frames were corrupt")),

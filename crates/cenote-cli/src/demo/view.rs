@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::demo::play::Actor;
+use crate::demo::report::Report;
 use crate::failure::Outcome;
 use crate::output::{Output, Table};
 use crate::percentile::Percentiles;
@@ -75,22 +76,45 @@ fn processes(actors: &[Actor]) -> Table {
         let now = &actor.now;
         table.row([
             actor.role.to_string(),
-            actor.pid().map_or("killed".to_owned(), |pid| pid.to_string()),
+            if actor.child.is_some() { actor.pid.to_string() } else { "killed".to_owned() },
             unit::rate(now.hz),
             Percentiles::show(now.latency.as_ref()),
             unit::bytes(actor.total(|report| report.bytes_moved)),
             unit::bytes(actor.total(|report| report.bytes_copied)),
             actor.total(|report| report.missed).to_string(),
-            held(actors, actor),
+            held(actors.iter().map(|actor| &actor.now), actor.pid),
         ]);
     }
     table
 }
 
-/// How many frames a process holds, as the camera sees it.
-fn held(actors: &[Actor], of: &Actor) -> String {
-    let leases = actors.iter().flat_map(|actor| &actor.now.leases);
-    let pid = of.pid().map(u32::cast_signed);
-    let held: usize = leases.filter(|lease| Some(lease.pid) == pid).map(|lease| lease.slots).sum();
-    held.to_string()
+/// How many frames a process holds, or held when it was killed, as the camera sees it; unknown while there is
+/// no camera.
+fn held<'a>(reports: impl Iterator<Item = &'a Report> + Clone, pid: u32) -> String {
+    if reports.clone().all(|report| report.bytes_reserved == 0) {
+        return "-".to_owned();
+    }
+    let leases = reports.flat_map(|report| &report.leases);
+    let leases = leases.filter(|lease| lease.pid == pid.cast_signed());
+    leases.map(|lease| lease.slots).sum::<usize>().to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::demo::report::Lease;
+
+    #[test]
+    fn what_the_killed_hold_is_shown_until_it_is_back() {
+        let mut camera = Report {
+            bytes_reserved: 4096,
+            leases: vec![Lease { pid: 7, slots: 4 }, Lease { pid: 8, slots: 1 }],
+            ..Report::default()
+        };
+        let shown = |camera: &Report| held([camera, &Report::default()].into_iter(), 7);
+        assert_eq!(shown(&camera), "4", "the camera has not noticed yet");
+        camera.leases.remove(0);
+        assert_eq!(shown(&camera), "0");
+        assert_eq!(shown(&Report::default()), "-", "there is no camera to tell");
+    }
 }

@@ -25,17 +25,14 @@ pub(crate) fn save(tensor: &Tensor, path: &Path) -> Outcome {
     let mut file = header(tensor.dtype(), tensor.shape())?;
     let map = tensor.map()?;
     map.runs().for_each(|run| file.extend_from_slice(run));
-    fs::write(path, file).map_err(|error| failed("writing", path, error))
+    fs::write(path, file).map_err(|error| Failure::of_file("writing", path, &error))
 }
 
 /// Reads an array.
 pub(crate) fn load(path: &Path) -> Outcome<Array> {
-    let file = fs::read(path).map_err(|error| failed("reading", path, error))?;
-    parse(&file).map_err(|why| failed("reading", path, why))
-}
-
-pub(crate) fn failed(op: &str, path: &Path, why: impl std::fmt::Display) -> Failure {
-    Failure::Failed(format!("{op} {} failed: {why}", path.display()))
+    let file = fs::read(path).map_err(|error| Failure::of_file("reading", path, &error))?;
+    let failed = |why| Failure::Failed(format!("reading {} failed: {why}", path.display()));
+    parse(&file).map_err(failed)
 }
 
 fn header(dtype: DType, shape: &[usize]) -> Outcome<Vec<u8>> {

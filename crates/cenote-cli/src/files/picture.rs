@@ -1,14 +1,28 @@
 //! PNG: images as they are, depth images as millimetres.
 
+use std::fs::{self, File};
 use std::path::Path;
 
 use cenote::{DepthImage, Image, PixelFormat};
 
-use crate::failure::Outcome;
+use crate::failure::{Failure, Outcome};
+
+/// Reads an image.
+pub(crate) fn load(path: &Path) -> Outcome<Image> {
+    // What the system says of it is not in the words of a decoder.
+    File::open(path).map_err(|error| Failure::of_file("reading", path, &error))?;
+    Ok(Image::load_png(path)?)
+}
+
+/// Writes an image.
+pub(crate) fn save(image: &Image, path: &Path) -> Outcome {
+    let png = image.to_png()?;
+    fs::write(path, png).map_err(|error| Failure::of_file("writing", path, &error))
+}
 
 /// Writes a depth image as 16-bit grey: millimetres, and 0 where there is no depth.
 pub(crate) fn save_depth(depth: &DepthImage, path: &Path) -> Outcome {
-    Ok(millimetres(depth)?.save_png(path)?)
+    save(&millimetres(depth)?, path)
 }
 
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped before")]

@@ -5,13 +5,12 @@ use std::path::Path;
 
 use cenote::PointCloud;
 
-use crate::failure::Outcome;
-use crate::files::npy::failed;
+use crate::failure::{Failure, Outcome};
 
 /// Writes a point cloud.
 pub(crate) fn save(cloud: &PointCloud, path: &Path) -> Outcome {
     let file = encode(cloud)?;
-    fs::write(path, file).map_err(|error| failed("writing", path, error))
+    fs::write(path, file).map_err(|error| Failure::of_file("writing", path, &error))
 }
 
 #[allow(clippy::cast_possible_truncation, reason = "coordinates are stored as f32")]

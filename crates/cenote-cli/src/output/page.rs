@@ -2,9 +2,9 @@
 
 use std::fmt::Display;
 
-use crate::output::Table;
+use crate::output::{Table, clean};
 
-/// Text for people.
+/// Text for people. Whatever others have put into it, it says nothing to the terminal.
 #[derive(Debug)]
 pub(crate) struct Page {
     text: String,
@@ -44,32 +44,27 @@ impl Page {
     }
 
     pub(crate) fn line(&mut self, line: impl Display) {
-        self.text.push_str(&format!("{line}\n"));
+        self.push(&clean(&line.to_string()));
     }
 
     pub(crate) fn heading(&mut self, heading: &str) {
-        let heading = self.toned(Tone::Heading, heading);
-        self.line(heading);
+        self.toned(Tone::Heading, heading);
     }
 
     pub(crate) fn good(&mut self, text: &str) {
-        let text = self.toned(Tone::Good, text);
-        self.line(text);
+        self.toned(Tone::Good, text);
     }
 
     pub(crate) fn warning(&mut self, text: &str) {
-        let text = self.toned(Tone::Warning, text);
-        self.line(text);
+        self.toned(Tone::Warning, text);
     }
 
     pub(crate) fn bad(&mut self, text: &str) {
-        let text = self.toned(Tone::Bad, text);
-        self.line(text);
+        self.toned(Tone::Bad, text);
     }
 
     pub(crate) fn aside(&mut self, text: &str) {
-        let text = self.toned(Tone::Aside, text);
-        self.line(text);
+        self.toned(Tone::Aside, text);
     }
 
     /// A table; `empty` is said if it has no rows.
@@ -84,11 +79,17 @@ impl Page {
         lines.for_each(|line| self.line(line));
     }
 
-    fn toned(&self, tone: Tone, text: &str) -> String {
+    fn toned(&mut self, tone: Tone, text: &str) {
+        let text = clean(text);
         match self.colour {
-            true => format!("\x1b[{}m{text}\x1b[0m", tone.code()),
-            false => text.to_owned(),
+            true => self.push(&format!("\x1b[{}m{text}\x1b[0m", tone.code())),
+            false => self.push(&text),
         }
+    }
+
+    fn push(&mut self, line: &str) {
+        self.text.push_str(line);
+        self.text.push('\n');
     }
 }
 
@@ -102,5 +103,20 @@ mod tests {
         plain.bad("no");
         coloured.bad("no");
         assert_eq!((plain.as_str(), coloured.as_str()), ("no\n", "\x1b[31mno\x1b[0m\n"));
+    }
+
+    #[test]
+    fn what_others_say_is_no_command_to_the_terminal() {
+        let (mut page, said) = (Page::new(false), "\x1b[2J\n\x07\u{9b}2J");
+        page.line(said);
+        [Page::heading, Page::good, Page::warning, Page::bad, Page::aside]
+            .iter()
+            .for_each(|tell| tell(&mut page, said));
+        let mut table = Table::new(&["NAME"]);
+        table.row([said.to_owned()]);
+        page.table(&table, said);
+        page.table(&Table::new(&["NAME"]), said);
+        assert_eq!(page.as_str().lines().count(), 6 + 2 + 1);
+        assert!(page.as_str().chars().all(|c| c == '\n' || !c.is_control()), "{page:?}");
     }
 }

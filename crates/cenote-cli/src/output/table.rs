@@ -1,5 +1,7 @@
 //! Rows under heads, as wide as they need to be.
 
+use crate::output::clean;
+
 /// What is between two columns.
 const GAP: &str = "  ";
 
@@ -21,9 +23,18 @@ impl Table {
     /// Adds a row with as many cells as there are heads.
     pub(crate) fn row<const N: usize>(&mut self, cells: [String; N]) {
         debug_assert_eq!(N, self.right.len());
-        // Names come from other processes.
-        let clean = |cell: String| cell.replace(char::is_control, "?");
-        self.rows.push(cells.map(clean).into());
+        // Cleaned here, for it may be a screen where it is shown.
+        self.rows.push(cells.map(|cell| clean(&cell)).into());
+    }
+
+    /// Adds a column to the right of numbers, one for each row.
+    pub(crate) fn column(&mut self, head: &str, cells: impl IntoIterator<Item = String>) {
+        self.right.push(true);
+        let cells = std::iter::once(head.to_owned()).chain(cells);
+        // A row without a cell of its own gets an empty one.
+        for (row, cell) in self.rows.iter_mut().zip(cells.chain(std::iter::repeat(String::new()))) {
+            row.push(clean(&cell));
+        }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -60,5 +71,11 @@ mod tests {
         table.row(["camera\n".into(), "12345678".into()]);
         let lines: Vec<String> = table.lines().collect();
         assert_eq!(lines, ["NAME        COUNT", "é               7", "camera?  12345678"]);
+        table.column("MORE", ["1".into()]);
+        let lines: Vec<String> = table.lines().collect();
+        assert_eq!(
+            lines,
+            ["NAME        COUNT  MORE", "é               7     1", "camera?  12345678"]
+        );
     }
 }

@@ -93,7 +93,12 @@ impl Report for Holders {
                 ]);
             }
         }
-        page.table(&table, "no pools");
+        // One that does not answer is there.
+        if self.pools.iter().all(|pool| pool.answers) {
+            page.table(&table, "no pools");
+        } else if !table.is_empty() {
+            page.table(&table, "");
+        }
         for pool in self.pools.iter().filter(|pool| !pool.answers) {
             page.warning(&format!("{}: its owner (pid {}) does not answer", pool.name, pool.owner));
         }

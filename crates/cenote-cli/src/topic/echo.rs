@@ -7,10 +7,14 @@ use cenote::{Content, Observer, Sighting};
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::failure::{Failure, Outcome};
+use crate::failure::{self, Failure, Outcome};
 use crate::files::values;
 use crate::output::{Output, Page, Report};
+use crate::topic::watching::Presence;
 use crate::topic::{self, watching};
+
+/// So many values are read at once.
+const BRIEF: usize = 4096;
 
 /// How long to sleep between two looks.
 const NAP: Duration = Duration::from_millis(1);
@@ -41,13 +45,20 @@ impl Args {
     pub(crate) fn run(&self, output: &Output) -> Outcome {
         let name = topic::find(&self.topic)?.name;
         let mut observer = Observer::new(&name)?;
+        let (mut presence, mut garbled) = (Presence::new(&name), Garbled::default());
         let mut left = self.count;
         let mut last = Instant::now();
         while left != Some(0) {
-            let Some(seen) = observer.look()? else {
-                self.check_patience(&name, last)?;
-                thread::sleep(NAP);
-                continue;
+            let seen = match observer.look() {
+                Ok(Some(seen)) => seen,
+                nothing => {
+                    // One who sends nonsense hides no other.
+                    garbled.note(nothing.err());
+                    presence.note(observer.publishers());
+                    self.check_patience(&name, last)?;
+                    thread::sleep(NAP);
+                    continue;
+                }
             };
             output.one_of_many(&self.read(&observer, &seen)?)?;
             left = left.map(|left| left - 1);
@@ -69,10 +80,26 @@ impl Args {
         let mut echo = Echo::new(seen);
         if self.values > 0 {
             let content = observer.content(seen)?;
-            let first = |content: Content| first(&seen.carries, &content, self.values);
+            let first = |content: Content| {
+                // Many take their time to read, for which nobody is to wait.
+                let content = if self.values > BRIEF { content.copied_out()? } else { content };
+                first(&seen.carries, &content, self.values)
+            };
             echo.values = content.map(first).transpose()?;
         }
         Ok(echo)
+    }
+}
+
+/// What made no sense. It is told once.
+#[derive(Debug, Default)]
+struct Garbled(bool);
+
+impl Garbled {
+    fn note(&mut self, error: Option<cenote::Error>) {
+        if let Some(error) = error.filter(|_| !std::mem::replace(&mut self.0, true)) {
+            failure::say(&format!("some messages make no sense: {error}"));
+        }
     }
 }
 
@@ -135,7 +162,7 @@ impl Report for Echo {
             line += &format!(", seq {seq}, stamp {stamp}");
         }
         if let Some(frame) = self.frame_id.as_ref().filter(|frame| !frame.is_empty()) {
-            line += &format!(", frame {}", frame.replace(char::is_control, "?"));
+            line += &format!(", frame {frame}");
         }
         page.line(line);
         if let Some(values) = &self.values {

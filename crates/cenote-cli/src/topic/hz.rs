@@ -35,8 +35,11 @@ struct Rate {
 
 impl Report for Rate {
     fn write(&self, page: &mut Page) {
-        let Reading { hz, messages, missed, period_ms, latency, .. } = &self.reading;
+        let Reading { hz, messages, missed, garbled, period_ms, latency, .. } = &self.reading;
         let mut line = format!("{} ({messages} seen, {missed} missed)", unit::rate(*hz));
+        if *garbled > 0 {
+            line += &format!("  {garbled} made no sense");
+        }
         if let Some(period) = period_ms {
             let (min, max, deviation) = (period.min, period.max, period.deviation);
             line += &format!("  period {min:.2} to {max:.2} ms, deviation {deviation:.2} ms");

@@ -1,6 +1,6 @@
 //! `cenote topic info`
 
-use cenote::PublisherInfo;
+use cenote::{PublisherInfo, SubscriberInfo};
 use serde::Serialize;
 
 use crate::failure::Outcome;
@@ -16,9 +16,10 @@ pub(crate) struct Args {
 
 impl Args {
     pub(crate) fn run(&self, output: &Output) -> Outcome {
-        let found = topic::find(&self.topic)?;
+        let found = topic::find_any(&self.topic)?;
         let publishers = found.publishers.iter().map(Publisher::new).collect();
-        output.report(&Info { name: found.name, publishers })
+        let waiting = found.waiting.iter().map(Subscriber::new).collect();
+        output.report(&Info { name: found.name, publishers, waiting })
     }
 }
 
@@ -26,6 +27,8 @@ impl Args {
 struct Info {
     name: String,
     publishers: Vec<Publisher>,
+    /// Where nobody publishes: who waits.
+    waiting: Vec<Subscriber>,
 }
 
 #[derive(Debug, Serialize)]
@@ -48,13 +51,15 @@ pub(crate) struct Subscriber {
     pub(crate) behind: u64,
 }
 
+impl Subscriber {
+    pub(crate) fn new(info: &SubscriberInfo) -> Subscriber {
+        Subscriber { pid: info.pid, program: info.program.clone(), behind: info.behind }
+    }
+}
+
 impl Publisher {
     pub(crate) fn new(info: &PublisherInfo) -> Publisher {
-        let subscribers = info.subscribers.iter().map(|subscriber| Subscriber {
-            pid: subscriber.pid,
-            program: subscriber.program.clone(),
-            behind: subscriber.behind,
-        });
+        let subscribers = info.subscribers.iter().map(Subscriber::new);
         Publisher {
             pid: info.pid,
             program: info.program.clone(),
@@ -87,11 +92,19 @@ impl Report for Info {
             page.line(format!("type: {carries}"));
             page.line(format!("sent: {sent}"));
             page.line(format!("keeps {depth} messages, and {}", publisher.policy()));
-            let mut table = Table::new(&[">PID", "SUBSCRIBER", ">BEHIND"]);
-            for Subscriber { pid, program, behind } in &publisher.subscribers {
-                table.row([pid.to_string(), program.clone(), behind.to_string()]);
-            }
-            page.table(&table, "no subscribers");
+            page.table(&subscribers(&publisher.subscribers), "no subscribers");
+        }
+        if !self.waiting.is_empty() {
+            page.warning(&format!("{}: nobody publishes it; who waits for it:", self.name));
+            page.table(&subscribers(&self.waiting), "");
         }
     }
+}
+
+fn subscribers(subscribers: &[Subscriber]) -> Table {
+    let mut table = Table::new(&[">PID", "SUBSCRIBER", ">BEHIND"]);
+    for Subscriber { pid, program, behind } in subscribers {
+        table.row([pid.to_string(), program.clone(), behind.to_string()]);
+    }
+    table
 }

@@ -7,7 +7,7 @@ use crate::failure::Outcome;
 use crate::ls;
 use crate::output::{Output, Page, Report, Table};
 
-/// All topics that somebody publishes
+/// All topics that somebody publishes, or waits for
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Nothing but the names
@@ -50,9 +50,18 @@ impl Line {
             name: topic.name.clone(),
             carries: publishers.iter().find_map(|publisher| publisher.carries.clone()),
             publishers: publishers.len(),
-            subscribers: most.unwrap_or(0),
+            subscribers: most.unwrap_or(topic.waiting.len()),
             sent: publishers.iter().map(|publisher| publisher.sent).sum(),
         }
+    }
+}
+
+/// What is sent, or why that is not known.
+pub(crate) fn show_type(carries: Option<&String>, publishers: usize) -> String {
+    match (carries, publishers) {
+        (Some(carries), _) => carries.clone(),
+        (None, 0) => "(no publisher)".to_owned(),
+        (None, _) => "(no answer)".to_owned(),
     }
 }
 
@@ -60,10 +69,11 @@ impl Line {
 pub(crate) fn table<'a>(topics: impl IntoIterator<Item = &'a Line>) -> Table {
     let mut table = Table::new(&["TOPIC", "TYPE", ">PUBLISHERS", ">SUBSCRIBERS", ">SENT"]);
     for Line { name, carries, publishers, subscribers, sent } in topics {
-        let known = |count: String| if carries.is_some() { count } else { "-".to_owned() };
+        let silent = carries.is_none() && *publishers > 0;
+        let known = |count: String| if silent { "-".to_owned() } else { count };
         let counts =
             (publishers.to_string(), known(subscribers.to_string()), known(sent.to_string()));
-        let carries = carries.clone().unwrap_or_else(|| "(no answer)".to_owned());
+        let carries = show_type(carries.as_ref(), *publishers);
         table.row([name.clone(), carries, counts.0, counts.1, counts.2]);
     }
     table

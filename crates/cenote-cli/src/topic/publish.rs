@@ -12,10 +12,14 @@ use serde::Serialize;
 
 use crate::clock;
 use crate::failure::{Failure, Outcome};
-use crate::files::npy;
+use crate::files::{npy, picture};
+use crate::interrupt::Interrupt;
 use crate::output::{Output, Page, Report};
 use crate::pattern;
 use crate::topic::watching;
+
+/// How long to sleep before it is looked whether somebody has interrupted it.
+const NAP: Duration = Duration::from_millis(50);
 
 /// Says when a message was made, and which one it is.
 macro_rules! stamp {
@@ -27,7 +31,8 @@ macro_rules! stamp {
 }
 /// Sends a PNG or NPY file, or a moving test pattern
 ///
-/// Messages are stamped with the time since the machine was started, and numbered.
+/// Messages are stamped with the time since the machine was started, and numbered. Ctrl-C ends it in good
+/// order.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The topic, as in camera.rgb or /camera/rgb
@@ -36,13 +41,13 @@ pub(crate) struct Args {
     /// A .png or .npy file; without it, a moving test pattern
     file: Option<PathBuf>,
 
-    /// What an array is sent as
-    #[arg(long = "as", value_enum, default_value_t = Kind::Tensor)]
-    kind: Kind,
+    /// What the array of a .npy file is sent as: a tensor, if nothing is said
+    #[arg(long = "as", value_enum, requires = "file")]
+    kind: Option<Kind>,
 
-    /// The size of the test pattern
-    #[arg(long, default_value = "640x480")]
-    size: pattern::Size,
+    /// The size of the test pattern: 640x480, if nothing is said
+    #[arg(long, conflicts_with = "file")]
+    size: Option<pattern::Size>,
 
     /// Messages a second
     #[arg(short, long, default_value_t = 30.0, value_parser = rate)]
@@ -85,7 +90,7 @@ impl Args {
             Some(path) if has_extension(path, "npy") => self.send_array(&npy::load(path)?)?,
             Some(path) => {
                 let text = format!("{}: it ends in none of .png and .npy", path.display());
-                return Err(Failure::Failed(text));
+                return Err(Failure::Nonsense(text));
             }
         };
         let copied = stats.copies.iter().map(|copies| copies.bytes).sum();
@@ -96,7 +101,7 @@ impl Args {
     fn send_pattern(&self) -> Outcome<TopicStats> {
         let topic: Topic<Image> = Topic::new(&self.topic)?;
         self.send(&topic, |number| {
-            let pattern::Size { width, height } = self.size;
+            let pattern::Size { width, height } = self.size.unwrap_or(pattern::VGA);
             let mut image = topic.image(width, height, PixelFormat::Rgb8)?;
             pattern::draw(&mut image, number)?;
             stamp!(image, number)
@@ -104,7 +109,11 @@ impl Args {
     }
 
     fn send_picture(&self, path: &Path) -> Outcome<TopicStats> {
-        let picture = Image::load_png(path)?;
+        if self.kind.is_some() {
+            let text = format!("{}: --as is for .npy files; a picture is an image", path.display());
+            return Err(Failure::Nonsense(text));
+        }
+        let picture = picture::load(path)?;
         let topic: Topic<Image> = Topic::new(&self.topic)?;
         self.send(&topic, |number| {
             let mut image = topic.image(picture.width(), picture.height(), picture.format())?;
@@ -114,7 +123,7 @@ impl Args {
     }
 
     fn send_array(&self, array: &npy::Array) -> Outcome<TopicStats> {
-        match self.kind {
+        match self.kind.unwrap_or(Kind::Tensor) {
             Kind::Tensor => {
                 let topic: Topic<Tensor> = Topic::new(&self.topic)?;
                 self.send(&topic, |_| {
@@ -146,28 +155,52 @@ impl Args {
         topic: &Topic<T>,
         make: impl Fn(u64) -> Outcome<T>,
     ) -> Outcome<TopicStats> {
+        let interrupt = Interrupt::listen_without_terminal()?;
         topic.advertise()?;
-        self.wait_for_subscribers(topic)?;
-        let (start, period) = (Instant::now(), Duration::from_secs_f64(1.0 / self.rate));
+        self.wait_for_subscribers(topic, &interrupt)?;
+        let start = Instant::now();
         for number in 0..self.count.unwrap_or(u64::MAX) {
-            let due = period.saturating_mul(u32::try_from(number).unwrap_or(u32::MAX));
-            thread::sleep(due.saturating_sub(start.elapsed()));
+            if !sleep_until(start, self.due(number), &interrupt) {
+                break;
+            }
             topic.send(&make(number)?)?;
         }
         Ok(topic.stats())
     }
 
-    fn wait_for_subscribers<T: Message>(&self, topic: &Topic<T>) -> Outcome {
-        let patience = Duration::from_secs_f64(self.timeout);
-        let came = topic.wait_for_subscribers(self.wait, patience)?;
-        match came < self.wait {
-            true => {
-                let (wait, timeout) = (self.wait, self.timeout);
-                Err(Failure::Silence(format!("{came} of {wait} subscribers came in {timeout} s")))
+    /// When a message is to be sent, from the first.
+    #[allow(clippy::cast_precision_loss, reason = "at this rate 2^52 messages take centuries")]
+    fn due(&self, number: u64) -> Duration {
+        Duration::try_from_secs_f64(number as f64 / self.rate).unwrap_or(Duration::MAX)
+    }
+
+    fn wait_for_subscribers<T: Message>(&self, topic: &Topic<T>, interrupt: &Interrupt) -> Outcome {
+        let (start, patience) = (Instant::now(), Duration::from_secs_f64(self.timeout));
+        loop {
+            let left = patience.saturating_sub(start.elapsed());
+            let came = topic.wait_for_subscribers(self.wait, left.min(NAP))?;
+            interrupt.check()?;
+            if came >= self.wait {
+                return Ok(());
             }
-            false => Ok(()),
+            if left.is_zero() {
+                let (wait, timeout) = (self.wait, self.timeout);
+                let text = format!("{came} of {wait} subscribers came in {timeout} s");
+                return Err(Failure::Silence(text));
+            }
         }
     }
+}
+
+/// Sleeps until so long after the start; whether nobody has interrupted it.
+fn sleep_until(start: Instant, due: Duration, interrupt: &Interrupt) -> bool {
+    while let Some(left) = due.checked_sub(start.elapsed()).filter(|left| !left.is_zero()) {
+        if interrupt.came() {
+            return false;
+        }
+        thread::sleep(left.min(NAP));
+    }
+    !interrupt.came()
 }
 
 fn has_extension(path: &Path, wanted: &str) -> bool {

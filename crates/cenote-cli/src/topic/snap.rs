@@ -49,7 +49,7 @@ impl Format {
             "png" => Ok(Format::Png),
             "ply" => Ok(Format::Ply),
             "npy" => Ok(Format::Npy),
-            _ => Err(Failure::Failed(format!(
+            _ => Err(Failure::Nonsense(format!(
                 "{}: the file's name ends in none of .png, .ply and .npy",
                 path.display()
             ))),
@@ -58,7 +58,7 @@ impl Format {
 
     fn save(self, content: &Content, path: &Path) -> Outcome {
         match (self, content) {
-            (Format::Png, Content::Image(image)) => Ok(image.save_png(path)?),
+            (Format::Png, Content::Image(image)) => picture::save(image, path),
             (Format::Png, Content::Depth(depth)) => picture::save_depth(depth, path),
             (Format::Ply, Content::Cloud(cloud)) => ply::save(cloud, path),
             (Format::Ply, Content::Depth(depth)) => ply::save(&depth.to_point_cloud()?, path),
@@ -86,12 +86,13 @@ impl Args {
         let name = topic::find(&self.topic)?.name;
         let (sequence, content) = self.newest(&name)?;
         format.save(&content, &self.file)?;
-        drop(content);
         let bytes = std::fs::metadata(&self.file)?.len();
-        output.report(&Snap { topic: name, sequence, file: self.file.clone(), format, bytes })
+        let file = self.file.display().to_string();
+        output.report(&Snap { topic: name, sequence, file, format, bytes })
     }
 
-    /// The newest message, as soon as there is one that can be had.
+    /// The newest message, as soon as there is one that can be had. It is copied out: files may be slow,
+    /// and nobody is to wait for the memory.
     fn newest(&self, name: &str) -> Outcome<(u64, Content)> {
         let mut observer = Observer::new(name)?;
         let start = Instant::now();
@@ -99,7 +100,7 @@ impl Args {
             if let Some(seen) = observer.newest()?
                 && let Some(content) = observer.content(&seen)?
             {
-                return Ok((seen.sequence, content));
+                return Ok((seen.sequence, content.copied_out()?));
             }
             thread::sleep(NAP);
         }
@@ -112,14 +113,15 @@ impl Args {
 struct Snap {
     topic: String,
     sequence: u64,
-    file: PathBuf,
+    file: String,
     format: Format,
     bytes: u64,
 }
 
 impl Report for Snap {
     fn write(&self, page: &mut Page) {
-        let (file, bytes) = (self.file.display(), unit::bytes(self.bytes));
-        page.line(format!("message #{} of {} is in {file} ({bytes})", self.sequence, self.topic));
+        let Snap { topic, sequence, file, .. } = self;
+        let bytes = unit::bytes(self.bytes);
+        page.line(format!("message #{sequence} of {topic} is in {file} ({bytes})"));
     }
 }

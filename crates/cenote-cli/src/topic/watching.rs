@@ -1,8 +1,8 @@
 //! What `hz` and `bw` have in common: reading after reading of one topic.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use crate::failure::{Failure, Outcome};
+use crate::failure::{self, Failure, Outcome};
 use crate::meter::{Meter, Reading};
 use crate::topic;
 
@@ -19,6 +19,10 @@ pub(crate) struct Watching {
     /// End after so many readings; without it, go on until interrupted
     #[arg(short, long, value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
+
+    /// End after so many seconds
+    #[arg(short, long, value_parser = seconds)]
+    seconds: Option<f64>,
 }
 
 /// Seconds that a person may want to wait.
@@ -35,10 +39,13 @@ impl Watching {
     pub(crate) fn each(&self, mut tell: impl FnMut(&str, Reading) -> Outcome) -> Outcome {
         let name = topic::find(&self.topic)?.name;
         let mut meter = Meter::new(&name)?;
-        let mut seen = 0;
-        let mut left = self.count;
-        while left != Some(0) {
-            meter.watch(Duration::from_secs_f64(self.interval), u64::MAX)?;
+        let mut presence = Presence::new(&name);
+        let (mut seen, mut left, start) = (0, self.count, Instant::now());
+        while left != Some(0)
+            && let Some(time) = self.next_interval(start)
+        {
+            meter.watch(time);
+            presence.note(meter.publishers());
             let reading = meter.read();
             seen += reading.messages;
             tell(&name, reading)?;
@@ -47,6 +54,43 @@ impl Watching {
         match seen {
             0 => Err(Failure::Silence(format!("nothing was sent on `{name}`"))),
             _ => Ok(()),
+        }
+    }
+
+    /// How long to look until the next reading; `None` if the time is over.
+    fn next_interval(&self, start: Instant) -> Option<Duration> {
+        let interval = Duration::from_secs_f64(self.interval);
+        let Some(seconds) = self.seconds.map(Duration::from_secs_f64) else {
+            return Some(interval);
+        };
+        let left = seconds.saturating_sub(start.elapsed());
+        (!left.is_zero()).then(|| interval.min(left))
+    }
+}
+
+/// Whether anybody publishes. Those who wait are told when nobody does any more, and when somebody does again.
+#[derive(Debug)]
+pub(crate) struct Presence<'a> {
+    topic: &'a str,
+    somebody: bool,
+}
+
+impl<'a> Presence<'a> {
+    /// Somebody did.
+    pub(crate) fn new(topic: &'a str) -> Presence<'a> {
+        Presence { topic, somebody: true }
+    }
+
+    pub(crate) fn note(&mut self, publishers: usize) {
+        let somebody = publishers > 0;
+        if somebody != std::mem::replace(&mut self.somebody, somebody) {
+            let topic = self.topic;
+            match somebody {
+                true => failure::say(&format!("somebody publishes `{topic}` again")),
+                false => failure::say(&format!(
+                    "nobody who answers publishes `{topic}` any more; waiting"
+                )),
+            }
         }
     }
 }

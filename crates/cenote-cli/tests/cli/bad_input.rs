@@ -1,17 +1,22 @@
 //! What cannot be done is said in one line, and by a code.
 
+use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
+use std::process::Stdio;
 
 use super::Test;
-use crate::scene::{CENOTE, Done, Scene};
+use crate::scene::{Background, CENOTE, Done, Scene, eventually};
 
 pub(crate) const TESTS: &[Test] = &[
     ("what_is_not_there_is_said_so", missing),
     ("what_is_not_understood_is_said_so", nonsense),
     ("where_there_is_no_permission_it_is_said_so", permission),
     ("files_that_cannot_be_are_refused", files),
+    ("names_of_files_need_not_be_text", bytes),
+    ("owners_that_are_dead_are_said_to_be", dead),
     ("nobody_comes_is_said_so", silence),
 ];
 
@@ -85,20 +90,98 @@ fn permission() {
         }
         one_line(&Done::of(&mut command), 5, &["closed", "ermission denied"]);
     }
+    // Files, and where a demo would have its namespace.
+    let secret = scene.path("closed/secret.png");
+    for args in [
+        &["topic", "pub", "x", &secret][..],
+        &["topic", "pub", "x", &secret.replace("png", "npy")],
+        &["man", "--out", &secret],
+        &["demo"],
+        &["bench"],
+    ] {
+        let mut command = scene.command(&program);
+        command.args(args).env("CENOTE_DIR", &closed);
+        if fs::read_dir(&closed).is_ok() {
+            command.uid(65534).gid(65534);
+        }
+        one_line(&Done::of(&mut command), 5, &["closed", "ermission denied"]);
+    }
 }
 
 fn files() {
     let scene = Scene::new();
-    one_line(&scene.cenote(&["topic", "pub", "x", "missing.png"]), 1, &["missing.png"]);
-    one_line(&scene.cenote(&["topic", "pub", "x", "picture.gif"]), 1, &[".png and .npy"]);
-    one_line(&scene.cenote(&["topic", "snap", "x", "picture.gif"]), 1, &[".png, .ply and .npy"]);
+    for name in ["missing.png", "missing.npy"] {
+        one_line(&scene.cenote(&["topic", "pub", "x", name]), 3, &[name, "No such file"]);
+    }
+    one_line(&scene.cenote(&["topic", "pub", "x", "picture.gif"]), 2, &[".png and .npy"]);
+    one_line(&scene.cenote(&["topic", "snap", "x", "picture.gif"]), 2, &[".png, .ply and .npy"]);
     for name in ["bad.png", "bad.npy"] {
         fs::write(scene.0.join(name), "nonsense").unwrap();
         one_line(&scene.cenote(&["topic", "pub", "x", &scene.path(name)]), 1, &[name]);
     }
     let _publisher = scene.publisher(&["camera", "--size", "16x16"]);
     let nowhere = scene.path("no/such/dir/x.png");
-    one_line(&scene.cenote(&["topic", "snap", "camera", &nowhere]), 1, &["no/such/dir"]);
+    for extension in ["png", "npy"] {
+        let nowhere = nowhere.replace("png", extension);
+        one_line(&scene.cenote(&["topic", "snap", "camera", &nowhere]), 3, &["no/such/dir"]);
+    }
+    one_line(&scene.cenote(&["man", "--out", &scene.path("bad.png")]), 1, &["bad.png"]);
+    // What would be ignored is refused.
+    let picture = scene.path("picture.png");
+    assert_eq!(scene.cenote(&["topic", "snap", "camera", &picture]).code, 0);
+    one_line(&scene.cenote(&["topic", "pub", "x", &picture, "--as", "depth"]), 2, &["--as"]);
+    for args in [
+        &["topic", "pub", "x", "--as", "depth"][..],
+        &["topic", "pub", "x", &picture, "--size", "4k"],
+    ] {
+        let done = scene.cenote(args);
+        assert!(done.code == 2 && done.stdout.is_empty(), "{args:?}: {done:?}");
+    }
+}
+
+fn bytes() {
+    let scene = Scene::new();
+    let odd = OsStr::from_bytes(b"odd-\xff-name");
+    let _publisher = scene.publisher(&["camera", "--size", "16x16"]);
+    let file = scene.0.join(odd).with_extension("png");
+    let mut snap = scene.command(CENOTE);
+    let done = Done::of(snap.args(["topic", "snap", "camera", "--json"]).arg(&file));
+    assert_eq!((done.code, &*done.stderr), (0, ""));
+    let snap: serde_json::Value = serde_json::from_str(&done.stdout).unwrap();
+    assert!(snap["file"].as_str().unwrap().contains("odd-") && file.exists(), "{snap}");
+    // A directory, with something in it to be removed.
+    let dir = scene.0.join(odd);
+    let mut publisher = scene.command(CENOTE);
+    let publisher =
+        publisher.args(["topic", "pub", "x"]).env("CENOTE_DIR", &dir).stdout(Stdio::null());
+    let publisher = Background(publisher.spawn().unwrap());
+    eventually("it is there", || {
+        let sockets = fs::read_dir(dir.join("default/topics/x")).into_iter().flatten();
+        sockets.flatten().any(|socket| socket.file_name().as_bytes().starts_with(b"x@"))
+    });
+    publisher.kill();
+    for args in [&["ls", "--json"][..], &["gc", "--json"]] {
+        let done = Done::of(scene.command(CENOTE).args(args).env("CENOTE_DIR", &dir));
+        assert_eq!((done.code, &*done.stderr), (0, ""), "{args:?}");
+        assert!(done.stdout.contains("odd-"), "{done:?}");
+    }
+}
+
+fn dead() {
+    let scene = Scene::new();
+    let publisher = scene.publisher(&["camera", "--size", "16x16"]);
+    let owner = scene.role("owner");
+    owner.kill();
+    publisher.kill();
+    for command in
+        [&["topic", "info"][..], &["topic", "hz"], &["topic", "bw"], &["topic", "echo"], &["why"]]
+    {
+        one_line(&scene.cenote(&[command, &["camera"]].concat()), 3, &["camera", "dead"]);
+    }
+    one_line(&scene.cenote(&["topic", "snap", "camera", "x.png"]), 3, &["camera", "dead"]);
+    for command in ["stat", "holders"] {
+        one_line(&scene.cenote(&["pool", command, "maps"]), 3, &["maps"]);
+    }
 }
 
 fn silence() {

@@ -1,22 +1,35 @@
 //! Commands that look.
 
-use std::process::Stdio;
+use std::fs;
+use std::io::{BufRead, BufReader, Read};
+use std::os::unix::net::UnixListener;
+use std::process::{Command, Stdio};
 
+use rustix::process::Signal;
 use serde_json::Value;
 
 use super::Test;
-use crate::scene::{CENOTE, Scene, eventually};
+use crate::scene::{Background, CENOTE, Scene, eventually};
 
 pub(crate) const TESTS: &[Test] = &[
     ("nothing_is_there_at_first_and_looking_leaves_nothing", nothing),
     ("ls_and_topic_show_who_publishes_and_who_subscribes", publishes),
+    ("who_waits_for_a_publisher_is_listed", waiting),
+    ("names_that_are_none_are_left_out_and_end_nothing", names),
+    ("who_is_stopped_is_listed_and_hides_nobody", stopped),
     ("hz_and_bw_measure_a_publisher", measures),
+    ("hz_and_bw_end_after_some_seconds", seconds),
+    ("who_looks_at_a_topic_is_told_when_its_publisher_dies", dies),
+    ("who_looks_leases_nothing", leases),
+    ("snap_holds_nothing_while_it_writes", snap),
     ("echo_shows_messages_and_their_values", echo),
     ("pool_shows_who_holds_what", pool),
     ("why_says_zero_copy_or_why_not", why),
     ("gc_removes_what_the_dead_left_and_nothing_else", gc),
     ("doctor_finds_this_machine_fit", doctor),
     ("top_prints_where_there_is_no_terminal", top),
+    ("top_shows_how_pools_grow", growth),
+    ("pub_ends_in_good_order_when_asked_to", published),
     ("bench_measures", bench),
     ("who_reads_no_more_is_no_error", broken_pipe),
     ("completions_and_manual_pages_are_there", manual),
@@ -35,7 +48,7 @@ fn nothing() {
     let listing = scene.json(&["ls"]);
     assert!(listing["topics"].as_array().unwrap().is_empty());
     assert!(listing["pools"].as_array().unwrap().is_empty());
-    assert_eq!(std::fs::read_dir(&scene.0).unwrap().count(), 0);
+    assert_eq!(fs::read_dir(&scene.0).unwrap().count(), 0);
 }
 
 fn publishes() {
@@ -67,6 +80,185 @@ fn publishes() {
     assert!(scene.cenote(&["topic", "info", "camera.rgb"]).stdout.contains("keeps 16 messages"));
 }
 
+fn waiting() {
+    let scene = Scene::new();
+    let waiter = scene.role("waiter");
+    let listed = &scene.json(&["topic", "list"])["topics"][0];
+    assert_eq!((&listed["name"], &listed["type"]), (&"camera.rgb".into(), &Value::Null));
+    assert_eq!((&listed["publishers"], &listed["subscribers"]), (&0.into(), &1.into()));
+    let info = scene.json(&["topic", "info", "camera.rgb"]);
+    assert_eq!(info["waiting"][0]["pid"], waiter.pid());
+    assert_eq!(scene.json(&["ls"])["topics"][0]["waiting"][0]["pid"], waiter.pid());
+    let pid = waiter.pid().to_string();
+    for args in
+        [&["topic", "info", "camera.rgb"][..], &["topic", "list"], &["top", "-c", "1", "-i", "0.1"]]
+    {
+        let text = scene.cenote(args).stdout;
+        assert!(text.contains("camera.rgb") && !text.contains("no answer"), "{text}");
+        assert_eq!(text.contains(&pid), args[1] == "info", "{text}");
+    }
+    let done = scene.cenote(&["topic", "hz", "camera.rgb"]);
+    assert!(done.code == 3 && done.stderr.contains("somebody waits"), "{done:?}");
+    waiter.kill();
+    assert_eq!(scene.json(&["topic", "list"])["topics"], Value::Array(vec![]));
+}
+
+/// Whoever may write to the directory may make anything there.
+fn names() {
+    let scene = Scene::new();
+    let _camera = scene.publisher(CAMERA);
+    let topics = scene.0.join("default/topics");
+    for bad in ["\x1b[2Jx", "a b", "a..b", "-rf"] {
+        fs::create_dir(topics.join(bad)).unwrap();
+        let _socket = UnixListener::bind(topics.join(bad).join(format!("{bad}@00000000000000ff")));
+    }
+    fs::create_dir_all(scene.0.join("default/pools")).unwrap();
+    let bad = scene.0.join("default/pools/\x1b[2Jx@00000000000000ff");
+    let _listening = UnixListener::bind(bad).unwrap();
+    for args in [
+        &["ls"][..],
+        &["topic", "list"],
+        &["pool", "stat"],
+        &["pool", "holders"],
+        &["top", "-c", "2", "-i", "0.1"],
+        &["gc"],
+    ] {
+        let done = scene.cenote(args);
+        assert_eq!((done.code, &*done.stderr), (0, ""), "{args:?}");
+        assert!(!done.stdout.contains(['\x1b', '\x07']), "{args:?}: {done:?}");
+    }
+    assert_eq!(scene.cenote(&["topic", "list", "-q"]).stdout, "camera.rgb\n");
+    let tops = scene.json_lines(&["top", "-c", "1", "-i", "0.1"]);
+    assert_eq!(tops[0]["topics"].as_array().unwrap().len(), 1);
+}
+
+fn stopped() {
+    let scene = Scene::new();
+    let stopped = scene.publisher(&["stopped", "--size", "16x16"]);
+    let _camera = scene.publisher(CAMERA);
+    stopped.signal(Signal::STOP);
+    let listing = scene.json(&["ls"]);
+    let names = |what: &str| -> Vec<Value> {
+        listing[what].as_array().unwrap().iter().map(|it| it["name"].clone()).collect()
+    };
+    assert_eq!((names("topics").len(), names("pools").len()), (2, 2), "{listing}");
+    let text = scene.cenote(&["topic", "list"]).stdout;
+    assert!(text.contains("(no answer)"), "{text}");
+    let text = scene.cenote(&["pool", "holders", "stopped"]).stdout;
+    assert!(text.contains("does not answer") && !text.contains("no pools"), "{text}");
+    let top = &scene.json_lines(&["top", "-c", "2", "-i", "0.3"])[1];
+    let of = |name: &str| {
+        let topics = top["topics"].as_array().unwrap();
+        topics.iter().find(|topic| topic["name"] == name).unwrap().clone()
+    };
+    assert!(of("camera.rgb")["messages"].as_u64().unwrap() > 0, "{top}");
+    assert_eq!((&of("stopped")["type"], &of("stopped")["messages"]), (&Value::Null, &0.into()));
+}
+
+/// A command that goes on, whose output can be read.
+fn going_on(scene: &Scene, args: &[&str]) -> Background {
+    let mut command = scene.command(CENOTE);
+    command.args(args).stdout(Stdio::piped()).stderr(Stdio::piped());
+    Background(command.spawn().unwrap())
+}
+
+fn seconds() {
+    let scene = Scene::new();
+    let _camera = scene.publisher(CAMERA);
+    for command in ["hz", "bw"] {
+        let args = ["topic", command, "camera.rgb", "-i", "0.2", "--seconds", "0.5"];
+        let readings = scene.json_lines(&args);
+        let lengths = readings.iter().map(|reading| reading["seconds"].as_f64().unwrap());
+        assert!((1..=3).contains(&readings.len()) && lengths.sum::<f64>() >= 0.4, "{readings:?}");
+    }
+}
+
+fn dies() {
+    let scene = Scene::new();
+    for command in ["hz", "bw", "echo"] {
+        let camera = scene.publisher(CAMERA);
+        let args: &[&str] = if command == "echo" { &[] } else { &["-i", "0.1"] };
+        let mut looks = going_on(&scene, &[&["topic", command, "camera.rgb"], args].concat());
+        let mut lines = BufReader::new(looks.0.stdout.take().unwrap()).lines();
+        lines.next().unwrap().unwrap();
+        // It is read on, so that nothing waits for room.
+        let rest = std::thread::spawn(move || lines.count());
+        camera.kill();
+        let mut said = String::new();
+        BufReader::new(looks.0.stderr.take().unwrap()).read_line(&mut said).unwrap();
+        assert!(said.contains("camera.rgb") && said.contains("any more"), "{command}: {said}");
+        drop(looks);
+        rest.join().unwrap();
+    }
+}
+
+/// What a process holds of the camera's pool: `None` if it is not attached.
+fn held(scene: &Scene, pid: i64) -> Option<u64> {
+    let held = scene.json(&["pool", "holders", "camera.rgb"]);
+    let processes = held["pools"][0]["processes"].as_array().unwrap();
+    processes.iter().find(|process| process["pid"] == pid)?["slots"].as_u64()
+}
+
+fn leases() {
+    let scene = Scene::new();
+    let _camera = scene.publisher(CAMERA);
+    for args in [&["top", "-i", "0.1"][..], &["topic", "hz", "camera.rgb", "-i", "0.1"]] {
+        let mut looks = going_on(&scene, args);
+        let mut lines = BufReader::new(looks.0.stdout.take().unwrap()).lines();
+        lines.next().unwrap().unwrap();
+        assert_eq!(held(&scene, looks.pid()), None, "{args:?} is not even attached");
+        let info = scene.json(&["topic", "info", "camera.rgb"]);
+        assert_eq!(info["publishers"][0]["subscribers"], Value::Array(vec![]), "{args:?}");
+    }
+    // One that does is seen to.
+    let holder = scene.role("holder");
+    assert_eq!(held(&scene, holder.pid()), Some(1));
+    let tops = scene.json_lines(&["top", "-c", "1", "-i", "0.1"]);
+    assert_eq!(tops[0]["pools"][0]["leases"], 1);
+}
+
+/// A pipe that nobody reads from takes less than a picture.
+fn snap() {
+    let scene = Scene::new();
+    let _camera = scene.publisher(&["camera.rgb", "--size", "640x480", "--rate", "100"]);
+    let pipe = scene.path("pipe.npy");
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let mut snap = going_on(&scene, &["topic", "snap", "camera.rgb", &pipe]);
+    let mut reader = fs::File::open(&pipe).unwrap();
+    reader.read_exact(&mut [0]).unwrap();
+    // It writes, and does not come to an end.
+    assert_eq!(held(&scene, snap.pid()), Some(0));
+    assert!(snap.0.try_wait().unwrap().is_none());
+    let rest = std::io::copy(&mut reader, &mut std::io::sink()).unwrap();
+    assert!(rest > 640 * 480 * 3);
+    assert!(snap.ends().success());
+}
+
+fn published() {
+    let scene = Scene::new();
+    for signal in [Signal::INT, Signal::TERM] {
+        let mut camera = scene.publisher(CAMERA);
+        camera.signal(signal);
+        assert_eq!(camera.ends().code(), Some(0));
+        assert_eq!(scene.json(&["ls"])["topics"], Value::Array(vec![]));
+        assert_eq!(scene.json(&["gc"])["removed"], Value::Array(vec![]), "nothing is left");
+    }
+}
+
+fn growth() {
+    let scene = Scene::new();
+    let mut grower = scene.grower();
+    let mut top = going_on(&scene, &["top", "-i", "0.1", "--json"]);
+    let lines = BufReader::new(top.0.stdout.take().unwrap()).lines();
+    let mut tops = lines.map(|line| serde_json::from_str::<Value>(&line.unwrap()).unwrap());
+    let grown = |top: &Value| top["pools"][0]["grown_bytes"].as_i64();
+    assert_eq!(tops.find_map(|top| grown(&top)), Some(0));
+    grower.grow();
+    let top = tops.find(|top| grown(top).is_some_and(|grown| grown > 0)).unwrap();
+    assert!(grown(&top) >= Some(5 << 20), "{top}");
+    assert_eq!(top["bytes_reserved"], top["pools"][0]["stats"]["bytes_reserved"]);
+}
+
 fn measures() {
     let scene = Scene::new();
     let _camera = scene.publisher(CAMERA);
@@ -76,6 +268,21 @@ fn measures() {
     let number = |name: &str| reading[name].as_f64().unwrap();
     // Others may use the machine, but it cannot send more than it was asked to.
     assert!(number("hz") > 1.0 && number("hz") < 120.0, "{reading}");
+    let sent = number("messages") + number("missed");
+    assert!((number("hz") * number("seconds") - sent).abs() < 1e-6, "{reading}");
+    let bytes = number("bytes_per_second") * number("seconds");
+    assert!((bytes - number("bytes")).abs() < 1e-3, "{reading}");
+    let period = |name: &str| reading["period_ms"][name].as_f64().unwrap();
+    assert!(period("min") <= period("mean") && period("mean") <= period("max"), "{reading}");
+    assert!(period("mean") * number("messages") <= number("seconds") * 2000.0, "{reading}");
+    // All that was sent meanwhile was seen, or is known to be missed.
+    let count =
+        || scene.json(&["topic", "info", "camera.rgb"])["publishers"][0]["sent"].as_f64().unwrap();
+    let before = count();
+    let watched = scene.json_lines(&["topic", "hz", "camera.rgb", "-c", "3", "-i", "0.2"]);
+    let total = |name: &str| watched.iter().map(|it| it[name].as_f64().unwrap()).sum::<f64>();
+    let seen = total("messages") + total("missed");
+    assert!(seen > 0.0 && seen <= count() - before, "{watched:?}");
     assert!(reading["latency"]["p50_us"].as_f64().unwrap() > 0.0, "{reading}");
     assert!(reading["period_ms"]["mean"].as_f64().unwrap() > 1.0, "{reading}");
     assert_eq!(number("bytes"), number("messages") * 64.0 * 48.0 * 3.0);
@@ -173,6 +380,7 @@ fn gc() {
     let removed = removed["removed"].as_array().unwrap();
     assert_eq!(removed.len(), 1);
     assert!(removed[0].as_str().unwrap().contains("topics/camera.rgb/camera.rgb@"));
+    assert!(!scene.0.join("default/topics/camera.rgb").exists(), "nobody is in it");
     assert_eq!(scene.json(&["gc"])["removed"], Value::Array(vec![]));
     assert_eq!(scene.json(&["pool", "stat"])["pools"].as_array().unwrap().len(), 1);
 }
@@ -222,7 +430,7 @@ fn bench() {
         assert!(result["times"].as_u64().unwrap() > 0, "{result}");
         assert!(result["time"]["p50_us"].as_f64().unwrap() > 0.0, "{result}");
     }
-    assert_eq!(std::fs::read_dir(&scene.0).unwrap().count(), 0, "it leaves nothing");
+    assert_eq!(fs::read_dir(&scene.0).unwrap().count(), 0, "it leaves nothing");
 }
 
 fn broken_pipe() {
@@ -247,7 +455,11 @@ fn manual() {
     }
     let page = scene.cenote(&["man"]).stdout;
     assert!(page.contains(".TH cenote 1") && page.contains("doctor"));
+    for args in [&["man", "--json"][..], &["completions", "bash", "--json"]] {
+        let done = scene.cenote(args);
+        assert_eq!((done.code, &*done.stdout, done.stderr.lines().count()), (2, "", 1), "{args:?}");
+    }
     assert_eq!(scene.cenote(&["man", "--out", &scene.path("man")]).code, 0);
-    let pages = std::fs::read_dir(scene.0.join("man")).unwrap().count();
+    let pages = fs::read_dir(scene.0.join("man")).unwrap().count();
     assert!(pages > 15, "{pages}");
 }

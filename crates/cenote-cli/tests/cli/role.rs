@@ -15,6 +15,8 @@ pub(crate) fn play() -> bool {
         "heap publisher" => heap_publisher(),
         "holder" => holder(),
         "owner" => owner(),
+        "waiter" => waiter(),
+        "grower" => grower(),
         _ => panic!("no such role: {role}"),
     }
     true
@@ -51,6 +53,26 @@ fn holder() {
     let image = topic.wait().unwrap();
     ready();
     std::mem::forget(image);
+    for_ever();
+}
+
+/// Has a pool that grows by more than a megabyte with every byte that it is sent.
+fn grower() {
+    let config = TensorPoolConfig { pool_size: 64 << 20, ..TensorPoolConfig::small() };
+    let pool = TensorPool::new("grower", config).unwrap();
+    let mut tensors = vec![pool.alloc(&[1000], DType::U8).unwrap()];
+    ready();
+    while std::io::stdin().read_exact(&mut [0]).is_ok() {
+        tensors.push(pool.alloc(&[5 << 20], DType::U8).unwrap());
+        ready();
+    }
+}
+
+/// Waits for a picture of `camera.rgb` that nobody sends.
+fn waiter() {
+    let topic: Topic<Image> = Topic::new("camera.rgb").unwrap();
+    topic.subscribe().unwrap();
+    ready();
     for_ever();
 }
 

@@ -1,11 +1,13 @@
 //! A directory in which processes meet, and the command run in it.
 
 use std::fs;
+use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, Signal};
 use serde_json::Value;
 
 use crate::role;
@@ -84,6 +86,21 @@ impl Scene {
         Background(child)
     }
 
+    /// This program with a pool that grows when it is told to.
+    pub(crate) fn grower(&self) -> Background {
+        let mut command = self.command(std::env::current_exe().unwrap());
+        command.env(role::ROLE, "grower").stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        role::await_ready(child.stdout.as_mut().unwrap());
+        Background(child)
+    }
+
+    /// The names of what is in the directory.
+    pub(crate) fn names(&self) -> Vec<String> {
+        let entries = fs::read_dir(&self.0).unwrap();
+        entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+    }
+
     pub(crate) fn path(&self, name: &str) -> String {
         self.0.join(name).display().to_string()
     }
@@ -101,6 +118,26 @@ pub(crate) struct Background(pub(crate) Child);
 impl Background {
     pub(crate) fn pid(&self) -> i64 {
         self.0.id().into()
+    }
+
+    /// Has a grower grow.
+    pub(crate) fn grow(&mut self) {
+        self.0.stdin.as_mut().unwrap().write_all(b"!").unwrap();
+        role::await_ready(self.0.stdout.as_mut().unwrap());
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) {
+        rustix::process::kill_process(Pid::from_child(&self.0), signal).unwrap();
+    }
+
+    /// Waits for its end.
+    pub(crate) fn ends(&mut self) -> ExitStatus {
+        let mut ended = None;
+        eventually("it ends", || {
+            ended = self.0.try_wait().unwrap();
+            ended.is_some()
+        });
+        ended.unwrap()
     }
 
     /// Kills it, as SIGKILL does.

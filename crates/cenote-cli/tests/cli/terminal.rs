@@ -2,12 +2,18 @@
 
 use std::process::Command;
 
+use rustix::process::{Pid, Signal};
+
 use super::Test;
 use crate::scene::{CENOTE, Done, Scene, eventually};
 
 pub(crate) const TESTS: &[Test] = &[
     ("top_shows_topics_on_a_terminal_and_ends_with_q", top),
+    ("top_that_is_ended_by_a_signal_leaves_the_terminal_as_it_was", top_ended),
+    ("top_shows_how_memory_grows", growth),
     ("the_demo_is_live_on_a_terminal_and_leaves_it_as_it_was", demo),
+    ("the_demo_ends_early_with_q_and_tells_what_there_is", demo_quit),
+    ("the_demo_ends_at_once_with_ctrl_c", demo_interrupted),
 ];
 
 /// A terminal in which one command runs.
@@ -36,6 +42,24 @@ impl<'a> Terminal<'a> {
         self.tmux(&["capture-pane", "-p"]).stdout
     }
 
+    /// The process that runs in it: the child of the shell.
+    fn pid(&self) -> Pid {
+        let shell = self.tmux(&["display-message", "-p", "#{pane_pid}"]).stdout;
+        let shell = shell.trim();
+        let children = std::fs::read_to_string(format!("/proc/{shell}/task/{shell}/children"));
+        Pid::from_raw(children.unwrap().trim().parse().unwrap()).unwrap()
+    }
+
+    /// Whether a command has ended with this code, and left the terminal as it was: the usual screen, a
+    /// cursor, and lines that are echoed.
+    fn ended(&self, code: i32) {
+        self.shows(&[&format!("exit code {code}")]);
+        let state = self.tmux(&["display-message", "-p", "#{alternate_on} #{cursor_flag}"]).stdout;
+        assert_eq!(state.trim(), "0 1");
+        self.tmux(&["send-keys", "typed"]);
+        self.shows(&["typed"]);
+    }
+
     fn shows(&self, words: &[&str]) {
         eventually(&format!("{words:?} on the screen"), || {
             let screen = self.screen();
@@ -53,14 +77,38 @@ impl Drop for Terminal<'_> {
 fn top() {
     let scene = Scene::new();
     let camera = scene.publisher(&["camera.rgb", "--size", "64x48", "--rate", "100"]);
+    let holder = scene.role("holder");
     let terminal = Terminal::run(&scene, "top --interval 0.2");
     let pid = camera.pid().to_string();
-    terminal.shows(&["cenote top", "camera.rgb", "Image", " Hz", "MB/s", "memory:", &pid]);
-    drop(camera);
+    terminal.shows(&["cenote top", "camera.rgb", "Image", " Hz", "MB/s", " / ", "memory:", &pid]);
+    terminal.shows(&["; 1 leases", "GROWN"]);
+    drop((camera, holder));
     eventually("it is gone", || !terminal.screen().contains("camera.rgb"));
     terminal.tmux(&["send-keys", "q"]);
-    terminal.shows(&["exit code 0"]);
-    assert!(!terminal.screen().contains("cenote top"), "the terminal is as it was");
+    terminal.ended(0);
+    assert!(!terminal.screen().contains("cenote top"));
+}
+
+fn top_ended() {
+    let scene = Scene::new();
+    let _camera = scene.publisher(&["camera.rgb", "--size", "64x48", "--rate", "100"]);
+    let terminal = Terminal::run(&scene, "top --interval 0.2");
+    terminal.shows(&["cenote top", "camera.rgb"]);
+    rustix::process::kill_process(terminal.pid(), Signal::TERM).unwrap();
+    terminal.ended(143);
+    assert!(!terminal.screen().contains("cenote top"));
+}
+
+fn growth() {
+    let scene = Scene::new();
+    let mut grower = scene.grower();
+    let terminal = Terminal::run(&scene, "top --interval 0.1");
+    terminal.shows(&["grower", "+0 B", "grown by +0 B"]);
+    grower.grow();
+    eventually("it is seen to grow", || {
+        let screen = terminal.screen();
+        screen.contains("MB") && !screen.contains("grown by +0 B") && screen.contains("grown by +")
+    });
 }
 
 fn demo() {
@@ -68,5 +116,29 @@ fn demo() {
     let terminal = Terminal::run(&scene, "demo --seconds 4 --size 320x180");
     terminal.shows(&["cenote demo", "camera", "projection", "what happened", "everybody is there"]);
     terminal.shows(&["killed the slow process"]);
-    terminal.shows(&["no frame was corrupt", "exit code 0", "LIVES", "0 B copied"]);
+    terminal.shows(&["no frame was corrupt", "LIVES", "0 B copied"]);
+    terminal.ended(0);
+    assert!(!terminal.screen().contains("what happened"));
+}
+
+fn demo_quit() {
+    let scene = Scene::new();
+    let terminal = Terminal::run(&scene, "demo --seconds 3600 --size 64x48");
+    terminal.shows(&["everybody is there"]);
+    terminal.tmux(&["send-keys", "q"]);
+    terminal.shows(&["no frame was corrupt", "LIVES"]);
+    assert!(!terminal.screen().contains("was killed"), "nobody was, so far");
+    terminal.ended(0);
+    assert_eq!(scene.names(), ["tmux"], "it leaves nothing");
+}
+
+fn demo_interrupted() {
+    let scene = Scene::new();
+    let terminal = Terminal::run(&scene, "demo --seconds 3600 --size 64x48");
+    terminal.shows(&["everybody is there"]);
+    terminal.tmux(&["send-keys", "C-c"]);
+    terminal.shows(&["cenote: interrupted"]);
+    terminal.ended(130);
+    assert!(!terminal.screen().contains("what happened"));
+    assert_eq!(scene.names(), ["tmux"], "it leaves nothing");
 }

@@ -21,7 +21,7 @@ TensorPool  allocates tensors in nanoseconds, and tells who holds them
 MemoryPool  buffers of this process that are used again; ``get_memory_pool()`` is the one that all code shares
 UnifiedBuffer  an array with a host side and a device side, copied when the side that is behind is used
 copies      what was copied so far, and why
-in_transit  what was put into queues of ``multiprocessing`` and not taken out yet
+in_transit  what was put into queues of ``multiprocessing`` and not taken out yet; ``recall`` lets go of it
 
 Whatever goes wrong is a ``cenote.Error``; the classes below it are also ``ValueError``, ``IndexError`` and so on.
 
@@ -47,6 +47,7 @@ from ._cenote import (
     copies,
     get_memory_pool,
     in_transit,
+    recall,
 )
 from ._errors import (
     ArgumentError,
@@ -94,4 +95,5 @@ __all__ = [
     "copies",
     "get_memory_pool",
     "in_transit",
+    "recall",
 ]

@@ -3,15 +3,27 @@
 Plain ``pickle`` knows nothing of this and copies.
 """
 
+import os
+import threading
 from collections.abc import Callable
 from multiprocessing import parent_process, util
 from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
-from ._cenote import DepthImage, Image, PointCloud, Tensor, _arrived, _depart, _linger
+from ._cenote import DepthImage, Image, PointCloud, Tensor, _arrived, _depart, _failed, _forked, _linger
 
 # How many seconds a process that is done waits for others to take what it put into their queues.
 _PATIENCE = 5.0
+
+
+class _Pickling(threading.local):
+    """What this thread has pickled so far of something that is not pickled yet."""
+
+    def __init__(self) -> None:
+        self.tokens: list[bytes] = []
+
+
+_pickling = _Pickling()
 
 
 def _rebuild(cls: type[Any], descriptor: bytes, address: bytes, token: bytes) -> Any:
@@ -23,7 +35,22 @@ def _rebuild(cls: type[Any], descriptor: bytes, address: bytes, token: bytes) ->
 
 
 def _reduce(what: Any) -> tuple[Callable[..., Any], tuple[Any, ...]]:
-    return _rebuild, (type(what), *_depart(what))
+    descriptor, address, token = _depart(what)
+    _pickling.tokens.append(token)
+    return _rebuild, (type(what), descriptor, address, token)
+
+
+def _dump(pickler: ForkingPickler, obj: Any) -> None:
+    """Pickles, and lets go of the tensors if that fails: it may be something else that cannot be."""
+    before, _pickling.tokens = _pickling.tokens, []
+    try:
+        super(ForkingPickler, pickler).dump(obj)
+    except BaseException:
+        for token in _pickling.tokens:
+            _failed(token)
+        raise
+    finally:
+        _pickling.tokens = before
 
 
 def _linger_at_exit(_: object = None) -> None:
@@ -44,7 +71,9 @@ def register(*classes: type[Any]) -> None:
 
 
 register(Tensor, Image, PointCloud, DepthImage)
+setattr(ForkingPickler, "dump", _dump)
 
 # In a child that was spawned, and in one that will be forked.
 _linger_at_exit()
 util.register_after_fork(_linger_at_exit, _linger_at_exit)
+os.register_at_fork(after_in_child=_forked)

@@ -1,13 +1,14 @@
 //! Buffers of the driver's, lent to frames.
 
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
-use crate::camera::config::CameraConfig;
+use crate::camera::config::{CameraConfig, Part};
 use crate::error::{Error, Result};
 use crate::memory::dma;
 use crate::os::dmabuf::DmaBuf;
 use crate::os::memfd;
+use crate::os::process_lock::ProcessLock;
 use crate::os::v4l2::{Device, Filled, Memory};
 use crate::region::{Access, Map};
 use crate::tensor::Tensor;
@@ -17,15 +18,15 @@ use crate::tensor::pool::sweep_owned;
 #[derive(Debug)]
 pub(super) struct Lent {
     shared: Arc<Shared>,
-    /// Each buffer, mapped once.
-    maps: Vec<Arc<Map>>,
+    /// The pieces of memory of each buffer, mapped once.
+    maps: Vec<Vec<Arc<Map>>>,
 }
 
 /// What frames know of their camera.
 #[derive(Debug)]
 struct Shared {
     device: Device,
-    state: Mutex<State>,
+    state: ProcessLock<State>,
 }
 
 #[derive(Debug, Default)]
@@ -45,28 +46,24 @@ struct Loan {
 
 impl Drop for Loan {
     fn drop(&mut self) {
-        if let Some(camera) = self.camera.upgrade() {
-            camera.state().idle.push(self.index);
+        if let Some(camera) = self.camera.upgrade()
+            && let Some(mut state) = camera.state.lock()
+        {
+            state.idle.push(self.index);
         }
     }
 }
 
-impl Shared {
-    fn state(&self) -> MutexGuard<'_, State> {
-        // No code under this lock panics between two halves of a change.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
 impl Lent {
-    pub(super) fn start(device: Device, config: &CameraConfig, bytes: usize) -> Result<Lent> {
+    pub(super) fn start(device: Device, config: &CameraConfig, parts: &[Part]) -> Result<Lent> {
         let error = |source| Error::os("asking a camera for buffers", source);
         let wanted = u32::try_from(config.buffers).unwrap_or(u32::MAX);
         let count = device.request(wanted, Memory::Driver).map_err(error)?;
-        let maps = (0..count).map(|index| map(&device, index, bytes)).collect::<Result<_>>()?;
+        let maps = (0..count).map(|index| maps(&device, index, parts)).collect::<Result<_>>()?;
         let state = State { idle: (0..count).collect(), queued: 0 };
-        let lent = Lent { shared: Arc::new(Shared { device, state: Mutex::new(state) }), maps };
-        lent.refill();
+        let shared = Shared { device, state: ProcessLock::new(state) };
+        let lent = Lent { shared: Arc::new(shared), maps };
+        lent.refill()?;
         lent.shared.device.start().map_err(|source| Error::os("starting a camera", source))?;
         Ok(lent)
     }
@@ -80,42 +77,56 @@ impl Lent {
     }
 
     /// Gives back to the driver what nobody has any more, and no device either.
-    pub(super) fn refill(&self) -> usize {
-        if self.shared.state().queued < self.maps.len() {
+    pub(super) fn refill(&self) -> Result<usize> {
+        if self.with(|state| state.queued) < self.maps.len() {
             // Frames that were sent are given back when the topics look who still has them.
             sweep_owned();
         }
-        let mut state = self.shared.state();
-        for index in std::mem::take(&mut state.idle) {
-            let dma = self.maps.get(index as usize).and_then(|map| map.dmabuf());
-            let is_idle = dma.is_some_and(DmaBuf::is_idle);
-            match is_idle && self.shared.device.queue(index).is_ok() {
-                true => state.queued += 1,
-                false => state.idle.push(index),
-            }
+        let idle = self.with(|state| std::mem::take(&mut state.idle));
+        let mut failed = None;
+        for index in idle {
+            let maps = self.maps.get(index as usize).map_or(&[][..], Vec::as_slice);
+            let is_idle = |map: &Arc<Map>| map.dmabuf().is_some_and(DmaBuf::is_idle);
+            let is_idle = maps.iter().all(is_idle) && failed.is_none();
+            let queued = is_idle.then(|| self.shared.device.queue(index)).transpose();
+            self.with(|state| match &queued {
+                Ok(Some(())) => state.queued += 1,
+                Ok(None) | Err(_) => state.idle.push(index),
+            });
+            failed = failed.or(queued.err());
         }
-        state.queued
+        match failed {
+            Some(source) => Err(Error::os("giving a camera its buffer back", source)),
+            None => Ok(self.with(|state| state.queued)),
+        }
+    }
+
+    /// Looks at the state, or changes it. A forked child has one of its own that is empty.
+    fn with<R>(&self, f: impl FnOnce(&mut State) -> R) -> R {
+        match self.shared.state.lock() {
+            Some(mut state) => f(&mut state),
+            None => f(&mut State::default()),
+        }
     }
 
     pub(super) fn dequeue(&self) -> io::Result<Option<Filled>> {
         let filled = self.shared.device.dequeue(Memory::Driver)?;
         if filled.is_some() {
-            let mut state = self.shared.state();
-            state.queued = state.queued.saturating_sub(1);
+            self.with(|state| state.queued = state.queued.saturating_sub(1));
         }
         Ok(filled)
     }
 
     pub(super) fn discard(&self, index: u32) {
-        self.shared.state().idle.push(index);
+        self.with(|state| state.idle.push(index));
     }
 
-    /// A frame's bytes, which it gives back.
-    pub(super) fn take(&self, index: u32) -> Result<Tensor> {
-        let loan = Arc::new(Loan { camera: Arc::downgrade(&self.shared), index });
+    /// A frame's bytes, all of which go back together.
+    pub(super) fn take(&self, index: u32) -> Result<Vec<Tensor>> {
         let none = Error::BadMessage { what: "a buffer that the camera does not have" };
-        let map = self.maps.get(index as usize).ok_or(none)?;
-        Tensor::captured(map.clone(), loan)
+        let maps = self.maps.get(index as usize).ok_or(none)?;
+        let loan = Arc::new(Loan { camera: Arc::downgrade(&self.shared), index });
+        maps.iter().map(|map| Tensor::captured(map.clone(), loan.clone())).collect()
     }
 }
 
@@ -126,11 +137,16 @@ impl Drop for Lent {
     }
 }
 
-/// A buffer as a DMA-BUF, mapped to be read.
-fn map(device: &Device, index: u32, bytes: usize) -> Result<Arc<Map>> {
+/// The memory of a buffer as DMA-BUFs.
+fn maps(device: &Device, index: u32, parts: &[Part]) -> Result<Vec<Arc<Map>>> {
+    (0..).zip(parts).map(|(plane, part)| map(device, (index, plane), part.bytes)).collect()
+}
+
+/// A piece of a buffer as a DMA-BUF, mapped to be read.
+fn map(device: &Device, (index, plane): (u32, u32), bytes: usize) -> Result<Arc<Map>> {
     let error = |source| Error::os("exporting a buffer of a camera", source);
-    let len = device.length(index).map_err(error)?;
-    let fd = device.export(index).map_err(error)?;
+    let len = device.length(index, plane).map_err(error)?;
+    let fd = device.export(index, plane).map_err(error)?;
     let facts = memfd::examine(&fd).map_err(error)?;
     let needed = u64::from(len).max(bytes as u64);
     dma::open(fd, &facts, needed, Access::Read).map(Arc::new)

@@ -62,7 +62,9 @@ pub enum GlError {
     Mapped,
 
     /// The driver has lost the contents of a buffer that was mapped.
-    #[error("the driver lost what was written to the buffer while it was mapped; write it again")]
+    #[error(
+        "the driver lost what was written to the buffer while it was mapped; write all of it again"
+    )]
     ContentLost,
 
     /// A buffer of more bytes than OpenGL's numbers can say.
@@ -139,7 +141,8 @@ pub enum GlGone {
     /// Its thread takes no work any more.
     #[error("its thread has ended")]
     Thread,
-    /// The driver has reset it.
+    /// The driver has reset it, which is found out by asking the driver for something: what is mapped
+    /// for good can be read and written until then.
     #[error("the driver has reset it")]
     Lost,
     /// This process was forked from the one that has it.

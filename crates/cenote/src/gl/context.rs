@@ -62,6 +62,8 @@ pub struct GlStats {
     pub maps: usize,
     /// Fences that were waited for so far.
     pub fences_waited: u64,
+    /// DMA-BUFs that became textures so far. One that is found again is not counted.
+    pub imports: u64,
 }
 
 impl GlContext {
@@ -110,6 +112,7 @@ impl GlContext {
             images: objects.count(|object| matches!(object, Object::Image(_))),
             maps: self.core.maps(),
             fences_waited: shared.fences_waited.load(Ordering::Relaxed),
+            imports: shared.imported.load(Ordering::Relaxed),
         }
     }
 

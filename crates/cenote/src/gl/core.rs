@@ -16,7 +16,7 @@ use crate::gl::gate::{Gate, Inside};
 use crate::gl::headless::OwnThread;
 use crate::gl::imports::Imports;
 use crate::gl::objects::{Object, Objects};
-use crate::gl::thread::{GlThread, Queue};
+use crate::gl::thread::{GlThread, Kind, Queue};
 use crate::os::fork;
 
 /// One wait for an answer. Patience is counted in these, so that a process that was stopped
@@ -31,6 +31,8 @@ pub(crate) struct Core {
     queue: Arc<Queue>,
     gate: Gate,
     pub(crate) imports: Imports,
+    /// Tells it from every other context of this process.
+    pub(crate) id: u64,
     epoch: u64,
 }
 
@@ -40,6 +42,8 @@ pub(crate) struct Shared {
     pub(crate) driver: Driver,
     pub(super) objects: Objects,
     pub(super) fences_waited: AtomicU64,
+    /// DMA-BUFs that became textures.
+    pub(crate) imported: AtomicU64,
     /// Every object was deleted.
     torn_down: AtomicBool,
     /// By which textures are read, once one was.
@@ -98,12 +102,15 @@ impl Core {
             driver,
             objects: Objects::default(),
             fences_waited: AtomicU64::new(0),
+            imported: AtomicU64::new(0),
             torn_down: AtomicBool::new(false),
             framebuffer: OnceLock::new(),
             lost: AtomicBool::new(false),
         });
         let (gate, imports) = (Gate::default(), Imports::default());
-        Ok(Arc::new(Core { shared, place, queue, gate, imports, epoch }))
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        let id = NEXT.fetch_add(1, Ordering::Relaxed);
+        Ok(Arc::new(Core { shared, place, queue, gate, imports, id, epoch }))
     }
 
     pub(crate) fn shared(&self) -> &Arc<Shared> {
@@ -126,13 +133,17 @@ impl Core {
 
     /// Keeps the context alive until the guard is dropped.
     pub(crate) fn enter(&self) -> Result<Inside<'_>> {
-        let entered = self.gate.enter();
+        if !self.gate.enter() {
+            self.check()?;
+            return Err(GlError::Gone { why: GlGone::Closed }.into());
+        }
         let inside = Inside(self);
-        if entered && self.epoch == fork::epoch() && !self.shared.lost.load(Ordering::Relaxed) {
+        if self.epoch == fork::epoch() && !self.shared.lost.load(Ordering::Relaxed) {
             return Ok(inside);
         }
-        self.check()?;
-        Err(GlError::Gone { why: GlGone::Closed }.into())
+        // Not by `check`: the gate may be closed by now, and it was not when this was entered.
+        let lost = self.epoch == fork::epoch();
+        Err(GlError::Gone { why: if lost { GlGone::Lost } else { GlGone::Forked } }.into())
     }
 
     pub(super) fn leave(&self) {
@@ -156,7 +167,11 @@ impl Core {
         let core = Arc::clone(self);
         // The job lets go of the context before it answers: whoever waits is to be the last.
         hand_over(self.place.thread(), &self.queue, op, move || {
-            let result = core.check().and_then(|()| work(&core));
+            core.check()?;
+            let reset = || Ok(core.shared.driver.check_reset()?);
+            // What failed may have done so because of a reset.
+            let result =
+                reset().and_then(|()| work(&core)).or_else(|error| reset().and(Err(error)));
             core.shared.note_loss(&result);
             result
         })
@@ -172,9 +187,9 @@ impl Core {
             // Nobody waits for it, so nobody could be told; the thread may be the application's.
             let _ = catch_unwind(AssertUnwindSafe(|| work(&shared)));
         };
-        let work = self.queue.push(job);
+        let work = self.queue.push(Kind::Posted, job);
         if self.place.thread().is_current() {
-            work.run();
+            self.queue.drain_posted();
         } else {
             // Given back, it is dropped: without a thread nothing is left to be done.
             drop(self.place.thread().submit(work));
@@ -190,7 +205,7 @@ impl Core {
             0 => {}
             maps => return Err(GlError::MapsAlive { maps }.into()),
         }
-        self.imports.forget(None);
+        self.imports.forget_all();
         let shared = Arc::clone(&self.shared);
         let done = hand_over(self.place.thread(), &self.queue, "delete its objects", move || {
             shared.tear_down();
@@ -206,7 +221,7 @@ impl Core {
 
     fn finish(&self) {
         if self.epoch == fork::epoch() {
-            self.imports.forget(None);
+            self.imports.forget_all();
             self.post(Shared::tear_down);
             self.place.end();
         }
@@ -255,8 +270,8 @@ impl Shared {
     }
 }
 
-/// Has `work` done on a thread, and waits for the answer. On the thread itself it is done at once,
-/// after what others have asked for.
+/// Has `work` done on a thread, and waits for the answer: `work` has ended when this returns, or never
+/// begins. On the thread itself it is done at once, after what others have posted.
 fn hand_over<R: Send + 'static>(
     thread: &dyn GlThread,
     queue: &Arc<Queue>,
@@ -264,26 +279,34 @@ fn hand_over<R: Send + 'static>(
     work: impl FnOnce() -> Result<R> + Send + 'static,
 ) -> Result<R> {
     if thread.is_current() {
-        queue.drain();
+        queue.drain_posted();
         return work();
     }
     let (tell, told) = sync_channel(1);
-    let job = queue.push(move || {
+    let job = queue.push(Kind::Asked, move || {
         // `work` is gone when the answer comes, with all that it holds.
         let answer: thread::Result<Result<R>> = catch_unwind(AssertUnwindSafe(work));
-        // Whoever has lost patience does not listen any more.
         let _ = tell.send(answer);
     });
-    let gone = || Error::from(GlError::Gone { why: GlGone::Thread });
-    thread.submit(job).map_err(|_| gone())?;
-    match wait(&told, op, thread.patience())?.ok_or_else(gone)? {
+    let ticket = job.ticket();
+    // Given back, it is dropped, and with it what would have told, unless it was done meanwhile.
+    drop(thread.submit(job));
+    let answer = match wait(&told, thread.patience()) {
+        // It may be in the middle of it, and use what the caller is about to have back.
+        Err(waited) if queue.withdraw(ticket) => {
+            return Err(GlError::NoAnswer { op, waited }.into());
+        }
+        Err(_) => told.recv().ok(),
+        Ok(answer) => answer,
+    };
+    match answer.ok_or(GlError::Gone { why: GlGone::Thread })? {
         Ok(result) => result,
         Err(panic) => resume_unwind(panic),
     }
 }
 
-/// `None` if there will be no answer.
-fn wait<T>(told: &Receiver<T>, op: &'static str, patience: Option<Duration>) -> Result<Option<T>> {
+/// `None` if there will be no answer; an error if there is none yet, after so long.
+fn wait<T>(told: &Receiver<T>, patience: Option<Duration>) -> Result<Option<T>, Duration> {
     let Some(patience) = patience else { return Ok(told.recv().ok()) };
     let mut waited = Duration::ZERO;
     loop {
@@ -293,7 +316,7 @@ fn wait<T>(told: &Receiver<T>, op: &'static str, patience: Option<Duration>) -> 
             Err(RecvTimeoutError::Timeout) => waited += STEP.min(patience),
         }
         if waited >= patience {
-            return Err(GlError::NoAnswer { op, waited }.into());
+            return Err(waited);
         }
     }
 }

@@ -22,6 +22,7 @@ const CONTEXT_LOST: u32 = 0x0507;
 const MOST_ERRORS: usize = 32;
 
 type UnmapBuffer = unsafe extern "system" fn(c_uint) -> u8;
+type ResetStatus = unsafe extern "system" fn() -> c_uint;
 type ImageTargetTexture = unsafe extern "system" fn(c_uint, *mut c_void);
 
 pub(crate) struct Driver {
@@ -35,6 +36,8 @@ pub(crate) struct Driver {
     pub(crate) is_desktop: bool,
     /// Unlike glow's, it tells whether the contents were lost.
     unmap: UnmapBuffer,
+    /// Whether the context was reset. Not every driver tells.
+    reset: Option<ResetStatus>,
     images: Option<(Images, ImageTargetTexture)>,
 }
 
@@ -65,6 +68,7 @@ impl Driver {
             is_desktop,
             // SAFETY: not null, and OpenGL's by this name.
             unmap: unsafe { std::mem::transmute::<*const c_void, UnmapBuffer>(unmap) },
+            reset: reset_status(&gl, is_desktop, &proc_address),
             images: images(&gl, &proc_address),
             gl,
         };
@@ -102,6 +106,15 @@ impl Driver {
         // SAFETY: called on the context's thread; a target with nothing mapped is an error of
         // OpenGL's, not ours.
         unsafe { (self.unmap)(target) != 0 }
+    }
+
+    /// An error if the context was reset: its objects are there in name only.
+    pub(super) fn check_reset(&self) -> Result<()> {
+        // SAFETY: called on the context's thread.
+        match self.reset.map_or(glow::NO_ERROR, |status| unsafe { status() }) {
+            glow::NO_ERROR => Ok(()),
+            _ => Err(GlError::Gone { why: GlGone::Lost }),
+        }
     }
 
     /// Forgets errors of others, so that the next one is ours.
@@ -174,6 +187,31 @@ fn check_version(version: &str) -> Result<bool> {
     let found = number().zip(number()).ok_or_else(too_old)?;
     let needed = if embedded.is_some() { (3, 0) } else { (3, 3) };
     if found < needed { Err(too_old()) } else { Ok(embedded.is_none()) }
+}
+
+/// The function that tells of a reset, under the name that the driver's extension gives it. (It may be
+/// looked up under other names as well, and do nothing.)
+fn reset_status(
+    gl: &glow::Context,
+    is_desktop: bool,
+    proc_address: impl Fn(&CStr) -> *const c_void,
+) -> Option<ResetStatus> {
+    let names = match is_desktop {
+        true => [
+            ("GL_KHR_robustness", c"glGetGraphicsResetStatus"),
+            ("GL_ARB_robustness", c"glGetGraphicsResetStatusARB"),
+        ],
+        false => [
+            ("GL_KHR_robustness", c"glGetGraphicsResetStatusKHR"),
+            ("GL_EXT_robustness", c"glGetGraphicsResetStatusEXT"),
+        ],
+    };
+    let extensions = gl.supported_extensions();
+    let (_, name) = names.into_iter().find(|(extension, _)| extensions.contains(*extension))?;
+    let function = proc_address(name);
+    // SAFETY: not null, and that of the extension above.
+    (!function.is_null())
+        .then(|| unsafe { std::mem::transmute::<*const c_void, ResetStatus>(function) })
 }
 
 fn images(

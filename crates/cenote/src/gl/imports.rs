@@ -1,46 +1,69 @@
 //! The textures of DMA-BUFs, kept for as long as the buffers live.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use crate::gl::objects::TextureName;
+use crate::os::process_lock::ProcessLock;
 
 /// What of a buffer a texture shows: size, format, and where each plane lies.
 pub(crate) type Key = Box<[u64]>;
 
-type Kept = Vec<(Key, Arc<TextureName>)>;
+/// The buffer that textures are kept for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Of {
+    /// By the number of its identity.
+    Identity(u64),
+    /// By the number of its DMA-BUF. A texture keeps that, so no other has the number meanwhile.
+    DmaBuf(u64),
+}
 
-/// By the number of the buffer's identity.
 #[derive(Debug, Default)]
-pub(crate) struct Imports(Mutex<HashMap<u64, Kept>>);
+struct Kept {
+    /// Those whose end was not seen yet: a DMA-BUF may have been opened more than once.
+    watched: usize,
+    textures: Vec<(Key, Arc<TextureName>)>,
+}
+
+/// By buffer.
+#[derive(Debug, Default)]
+pub(crate) struct Imports(ProcessLock<HashMap<Of, Kept>>);
 
 impl Imports {
-    fn all(&self) -> MutexGuard<'_, HashMap<u64, Kept>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(crate) fn find(&self, buffer: u64, key: &[u64]) -> Option<Arc<TextureName>> {
-        let all = self.all();
-        let found = all.get(&buffer)?.iter().find(|(other, _)| **other == *key)?;
+    pub(crate) fn find(&self, of: Of, key: &[u64]) -> Option<Arc<TextureName>> {
+        let all = self.0.lock()?;
+        let found = all.get(&of)?.textures.iter().find(|(other, _)| **other == *key)?;
         Some(Arc::clone(&found.1))
     }
 
-    /// Keeps a texture. Whether it is the first of its buffer, which is then to be watched.
-    pub(crate) fn keep(&self, buffer: u64, key: Key, texture: &Arc<TextureName>) -> bool {
-        let mut all = self.all();
-        let kept = all.entry(buffer).or_default();
-        kept.push((key, Arc::clone(texture)));
-        kept.len() == 1
+    /// Notes that the end of a buffer is watched, which is told by [`Imports::ended`].
+    pub(crate) fn watch(&self, of: Of) {
+        self.0.lock().into_iter().for_each(|mut all| all.entry(of).or_default().watched += 1);
     }
 
-    /// Lets go of what a buffer has; of everything, without a buffer.
-    pub(crate) fn forget(&self, buffer: Option<u64>) {
-        let mut all = self.all();
-        let gone = match buffer {
-            Some(buffer) => all.remove(&buffer).into_iter().flatten().collect(),
-            None => all.drain().flat_map(|(_, kept)| kept).collect::<Kept>(),
-        };
+    /// Keeps a texture of a buffer that is watched.
+    pub(crate) fn keep(&self, of: Of, key: Key, texture: &Arc<TextureName>) {
+        let Some(mut all) = self.0.lock() else { return };
+        if let Some(kept) = all.get_mut(&of) {
+            kept.textures.push((key, Arc::clone(texture)));
+        }
+    }
+
+    /// Lets go of what a buffer has, if this was the last that was watched.
+    pub(crate) fn ended(&self, of: Of) {
+        let Some(mut all) = self.0.lock() else { return };
+        let Some(kept) = all.get_mut(&of) else { return };
+        kept.watched = kept.watched.saturating_sub(1);
+        let gone = if kept.watched == 0 { all.remove(&of) } else { None };
         // Dropped without the lock: deleting is work for the context's thread.
+        drop(all);
+        drop(gone);
+    }
+
+    /// Lets go of everything.
+    pub(crate) fn forget_all(&self) {
+        let Some(mut all) = self.0.lock() else { return };
+        let gone = std::mem::take(&mut *all);
         drop(all);
         drop(gone);
     }

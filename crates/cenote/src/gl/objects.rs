@@ -2,9 +2,10 @@
 
 use std::collections::BTreeSet;
 use std::num::NonZeroU32;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 use crate::gl::Core;
+use crate::os::process_lock::ProcessLock;
 
 /// The name of an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -20,29 +21,28 @@ pub(crate) enum Object {
 
 /// The objects that are alive.
 #[derive(Debug, Default)]
-pub(crate) struct Objects(Mutex<BTreeSet<Object>>);
+pub(crate) struct Objects(ProcessLock<BTreeSet<Object>>);
 
 impl Objects {
-    fn all(&self) -> MutexGuard<'_, BTreeSet<Object>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     pub(super) fn add(&self, object: Object) {
-        self.all().insert(object);
+        if let Some(mut all) = self.0.lock() {
+            all.insert(object);
+        }
     }
 
     /// Whether it was there.
     pub(super) fn remove(&self, object: Object) -> bool {
-        self.all().remove(&object)
+        self.0.lock().is_some_and(|mut all| all.remove(&object))
     }
 
     /// All of them, none of which is alive any more.
     pub(super) fn take(&self) -> BTreeSet<Object> {
-        std::mem::take(&mut *self.all())
+        self.0.lock().map(|mut all| std::mem::take(&mut *all)).unwrap_or_default()
     }
 
+    /// Those of a kind. A forked child has none.
     pub(super) fn count(&self, kind: impl Fn(&Object) -> bool) -> usize {
-        self.all().iter().filter(|object| kind(object)).count()
+        self.0.lock().map_or(0, |all| all.iter().filter(|object| kind(object)).count())
     }
 }
 

@@ -8,8 +8,13 @@ use glow::{HasContext, NativeBuffer, NativeFramebuffer, NativeTexture};
 
 use crate::gl::Driver;
 
+const UNPACK_SWAP_BYTES: u32 = 0x0cf0;
+const UNPACK_LSB_FIRST: u32 = 0x0cf1;
+const PACK_SWAP_BYTES: u32 = 0x0d00;
+const PACK_LSB_FIRST: u32 = 0x0d01;
+
 /// How rows lie in memory: what is set for our own transfers, and put back.
-const PIXEL_STORE: [u32; 8] = [
+const PIXEL_STORE: [u32; 12] = [
     glow::UNPACK_ALIGNMENT,
     glow::UNPACK_ROW_LENGTH,
     glow::UNPACK_SKIP_ROWS,
@@ -18,10 +23,18 @@ const PIXEL_STORE: [u32; 8] = [
     glow::PACK_ROW_LENGTH,
     glow::PACK_SKIP_ROWS,
     glow::PACK_SKIP_PIXELS,
+    // OpenGL ES has all but these.
+    UNPACK_SWAP_BYTES,
+    UNPACK_LSB_FIRST,
+    PACK_SWAP_BYTES,
+    PACK_LSB_FIRST,
 ];
 
+/// How many of them OpenGL ES has.
+const EMBEDDED: usize = 8;
+
 /// What they are unless somebody says otherwise, but for the alignments, which are to be 1.
-const TIGHT: [i32; 8] = [1, 0, 0, 0, 1, 0, 0, 0];
+const TIGHT: [i32; PIXEL_STORE.len()] = [1, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0];
 
 /// The bindings that our work changes, put back when this is dropped.
 pub(crate) struct Saved<'a> {
@@ -30,7 +43,7 @@ pub(crate) struct Saved<'a> {
     unpack: Option<NativeBuffer>,
     texture: Option<NativeTexture>,
     read_framebuffer: Option<NativeFramebuffer>,
-    pixel_store: [i32; 8],
+    pixel_store: [i32; PIXEL_STORE.len()],
 }
 
 impl<'a> Saved<'a> {
@@ -42,22 +55,31 @@ impl<'a> Saved<'a> {
             let value = unsafe { driver.gl.get_parameter_i32(name) };
             NonZeroU32::new(value.cast_unsigned())
         };
+        let mut pixel_store = TIGHT;
+        for (&name, value) in pixel_store_of(driver).zip(&mut pixel_store) {
+            // SAFETY: as above.
+            *value = unsafe { driver.gl.get_parameter_i32(name) };
+        }
         let saved = Saved {
             driver,
             pack: bound(glow::PIXEL_PACK_BUFFER_BINDING).map(NativeBuffer),
             unpack: bound(glow::PIXEL_UNPACK_BUFFER_BINDING).map(NativeBuffer),
             texture: bound(glow::TEXTURE_BINDING_2D).map(NativeTexture),
             read_framebuffer: bound(glow::READ_FRAMEBUFFER_BINDING).map(NativeFramebuffer),
-            // SAFETY: as above.
-            pixel_store: PIXEL_STORE.map(|name| unsafe { driver.gl.get_parameter_i32(name) }),
+            pixel_store,
         };
         set_pixel_store(driver, &TIGHT);
         saved
     }
 }
 
-fn set_pixel_store(driver: &Driver, values: &[i32; 8]) {
-    for (&name, &value) in PIXEL_STORE.iter().zip(values) {
+/// Those that there are.
+fn pixel_store_of(driver: &Driver) -> impl Iterator<Item = &'static u32> {
+    PIXEL_STORE.iter().take(if driver.is_desktop { PIXEL_STORE.len() } else { EMBEDDED })
+}
+
+fn set_pixel_store(driver: &Driver, values: &[i32; PIXEL_STORE.len()]) {
+    for (&name, &value) in pixel_store_of(driver).zip(values) {
         // SAFETY: called on the context's thread; the values are valid for these names.
         unsafe { driver.gl.pixel_store_i32(name, value) };
     }

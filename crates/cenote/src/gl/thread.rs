@@ -33,7 +33,8 @@ pub unsafe trait GlThread: Send + Sync {
     fn proc_address(&self, name: &CStr) -> *const c_void;
 
     /// How long others wait for the thread to come to their work before it is an error. `None` is
-    /// for ever.
+    /// for ever. Work that it came to in time is waited for until it is done, and work that it did
+    /// not come to is never done.
     fn patience(&self) -> Option<Duration> {
         Some(Duration::from_secs(10))
     }
@@ -53,12 +54,17 @@ impl GlWork {
             queue.drain();
         }
     }
+
+    pub(super) fn ticket(&self) -> u64 {
+        self.ticket
+    }
 }
 
 impl Drop for GlWork {
     fn drop(&mut self) {
-        // The job is dropped outside the lock: what it holds may ask for work in turn.
-        drop(self.queue.take().and_then(|queue| queue.withdraw(self.ticket)));
+        if let Some(queue) = self.queue.take() {
+            queue.withdraw(self.ticket);
+        }
     }
 }
 
@@ -68,42 +74,73 @@ impl fmt::Debug for GlWork {
     }
 }
 
-type Job = Box<dyn FnOnce() + Send>;
+/// Whose a job is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// Somebody waits for it. It may be the caller's own code.
+    Asked,
+    /// Ours, and short: the end of a map, or of an object. Nobody waits for it.
+    Posted,
+}
+
+struct Job {
+    ticket: u64,
+    kind: Kind,
+    work: Box<dyn FnOnce() + Send>,
+}
 
 /// What is to be done on the thread of a context, in order. Beside the thread's own queue, so that
-/// work which comes from the thread itself does not overtake what others have asked for.
+/// work which comes from the thread itself does not overtake what others have posted.
+///
+/// On the thread itself that is done first, and what others ask for is not: whoever is at work there
+/// may have things bound, or locks taken, that somebody else's code must not meet. Nothing is out of
+/// order by that: who asks waits, and has posted nothing since.
 #[derive(Default)]
 pub(super) struct Queue {
-    jobs: Mutex<VecDeque<(u64, Job)>>,
+    jobs: Mutex<VecDeque<Job>>,
     next: AtomicU64,
 }
 
 impl Queue {
     /// Adds a job; what stands for it is for the thread.
-    pub(super) fn push(self: &Arc<Self>, job: impl FnOnce() + Send + 'static) -> GlWork {
+    pub(super) fn push(
+        self: &Arc<Self>,
+        kind: Kind,
+        work: impl FnOnce() + Send + 'static,
+    ) -> GlWork {
         let ticket = self.next.fetch_add(1, Ordering::Relaxed);
-        self.jobs().push_back((ticket, Box::new(job)));
+        self.jobs().push_back(Job { ticket, kind, work: Box::new(work) });
         GlWork { queue: Some(Arc::clone(self)), ticket }
     }
 
-    fn pop(&self) -> Option<Job> {
-        self.jobs().pop_front().map(|(_, job)| job)
+    /// Takes the first job that is like this.
+    fn take(&self, like: impl Fn(&Job) -> bool) -> Option<Job> {
+        let mut jobs = self.jobs();
+        let at = jobs.iter().position(like)?;
+        jobs.remove(at)
     }
 
-    fn withdraw(&self, ticket: u64) -> Option<Job> {
-        let mut jobs = self.jobs();
-        let at = jobs.iter().position(|&(other, _)| other == ticket)?;
-        jobs.remove(at).map(|(_, job)| job)
+    /// Takes a job back. Whether it had not begun: then it never will.
+    pub(super) fn withdraw(&self, ticket: u64) -> bool {
+        // Dropped outside the lock: what it holds may ask for work in turn.
+        self.take(|job| job.ticket == ticket).is_some()
     }
 
     /// Does all there is to do. Called on the context's thread.
     pub(super) fn drain(&self) {
-        while let Some(job) = self.pop() {
-            job();
+        while let Some(job) = self.take(|_| true) {
+            (job.work)();
         }
     }
 
-    fn jobs(&self) -> MutexGuard<'_, VecDeque<(u64, Job)>> {
+    /// Does what was posted. Called on the context's thread.
+    pub(super) fn drain_posted(&self) {
+        while let Some(job) = self.take(|job| job.kind == Kind::Posted) {
+            (job.work)();
+        }
+    }
+
+    fn jobs(&self) -> MutexGuard<'_, VecDeque<Job>> {
         // Pushing and popping are whole, and no job runs under the lock.
         self.jobs.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -129,14 +166,36 @@ mod tests {
             let sum = Arc::clone(&sum);
             move || sum.store(sum.load(Ordering::Relaxed) * 10 + digit, Ordering::Relaxed)
         };
-        let (first, second, third) = (queue.push(job(1)), queue.push(job(2)), queue.push(job(3)));
+        let push = |digit| queue.push(Kind::Asked, job(digit));
+        let (first, second, third) = (push(1), push(2), push(3));
         drop(second);
         third.run();
         assert_eq!(sum.load(Ordering::Relaxed), 13);
-        let fourth = queue.push(job(4));
+        let fourth = push(4);
         first.run();
+        assert!(!queue.withdraw(fourth.ticket()), "it was done");
         drop(fourth);
         assert_eq!(sum.load(Ordering::Relaxed), 134);
+        let fifth = push(5);
+        assert!(queue.withdraw(fifth.ticket()));
+        fifth.run();
+        assert_eq!(sum.load(Ordering::Relaxed), 134, "it was withdrawn");
         assert_eq!(Arc::strong_count(&sum), 1, "jobs that are done hold nothing");
+    }
+
+    #[test]
+    fn what_was_posted_is_done_without_what_others_ask_for() {
+        let queue = Arc::new(Queue::default());
+        let sum = Arc::new(AtomicUsize::new(0));
+        let job = |digit: usize| {
+            let sum = Arc::clone(&sum);
+            move || sum.store(sum.load(Ordering::Relaxed) * 10 + digit, Ordering::Relaxed)
+        };
+        let works = [(Kind::Posted, 1), (Kind::Asked, 2), (Kind::Posted, 3), (Kind::Asked, 4)]
+            .map(|(kind, digit)| queue.push(kind, job(digit)));
+        queue.drain_posted();
+        assert_eq!(sum.load(Ordering::Relaxed), 13);
+        works.into_iter().for_each(GlWork::run);
+        assert_eq!(sum.load(Ordering::Relaxed), 1324);
     }
 }

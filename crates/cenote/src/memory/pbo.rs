@@ -49,6 +49,7 @@ pub(crate) struct Pbo {
 #[derive(Debug)]
 pub(crate) struct State {
     pub(crate) name: NonZeroU32,
+    len: usize,
     /// The uses of which there are fences.
     pending: AtomicU8,
     fences: Mutex<Fences>,
@@ -132,6 +133,7 @@ impl Pbo {
         })?;
         let state = State {
             name,
+            len,
             pending: AtomicU8::new(0),
             fences: Mutex::default(),
             map: Mutex::default(),
@@ -177,7 +179,10 @@ impl Pbo {
         unsafe {
             mapped.place.0.copy_from_nonoverlapping(NonNull::from(bytes).cast(), bytes.len());
         };
-        Ok(())
+        drop(mapped);
+        let state = Arc::clone(&self.state);
+        // After the end of the map, which tells whether the bytes arrived.
+        self.core().run("store bytes", move |_| Ok(state.check_content()?))
     }
 
     /// Copies all bytes out.
@@ -199,9 +204,6 @@ impl Pbo {
             // SAFETY: the range lies in the buffer, all of which is mapped.
             let place = Place(unsafe { place.0.add(start) });
             return Ok(Mapped { place, len, start, _unmap: None, _inside: inside });
-        }
-        if self.state.content_lost.load(Ordering::Acquire) && access & glow::MAP_WRITE_BIT == 0 {
-            return Err(GlError::ContentLost.into());
         }
         let state = Arc::clone(&self.state);
         let (place, unmap) = self.core().run("map a buffer", move |core| {
@@ -235,10 +237,14 @@ impl State {
 
     /// Whether the GPU may use the buffer now. Called on the context's thread.
     pub(crate) fn check_unmapped(&self) -> Result<(), GlError> {
-        if self.content_lost.load(Ordering::Acquire) {
-            return Err(GlError::ContentLost);
-        }
+        self.check_content()?;
         if self.driver_map().users > 0 { Err(GlError::Mapped) } else { Ok(()) }
+    }
+
+    /// Whether what was written is there. Called on the context's thread.
+    fn check_content(&self) -> Result<(), GlError> {
+        let lost = self.content_lost.load(Ordering::Acquire);
+        if lost { Err(GlError::ContentLost) } else { Ok(()) }
     }
 
     fn settle(&self, shared: &Shared, uses: u8) -> Result<(), GlError> {
@@ -275,11 +281,14 @@ impl State {
             map.users += 1;
             return Ok(place);
         }
+        // Who is about to write all of it mends what was lost; anybody else would meet the rest.
+        let writes_all = access & glow::MAP_WRITE_BIT != 0 && range == (0..self.len);
+        if !writes_all {
+            self.check_content()?;
+        }
         let place = map_range(driver, self.name, range, access)?;
         *map = DriverMap { users: 1, place: Some(place), shared };
-        if access & glow::MAP_WRITE_BIT != 0 {
-            self.content_lost.store(false, Ordering::Release);
-        }
+        self.content_lost.store(false, Ordering::Release);
         Ok(place)
     }
 

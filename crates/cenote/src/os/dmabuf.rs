@@ -10,6 +10,7 @@
 use std::ffi::c_void;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::{io, ptr};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -59,12 +60,51 @@ struct UdmabufCreate {
 
 /// A DMA-BUF, open for as long as anybody has it.
 #[derive(Debug, Clone)]
-pub(crate) struct DmaBuf(Arc<OwnedFd>);
+pub(crate) struct DmaBuf(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    // Before the descriptor: what was made of the buffer goes first.
+    #[cfg(feature = "gl")]
+    ends: crate::os::ends::Ends,
+    fd: Arc<OwnedFd>,
+    /// It was given to somebody who can write it, and may have it for ever.
+    given_away: AtomicBool,
+}
 
 impl DmaBuf {
     /// Takes a descriptor that was seen to be one.
     pub(crate) fn new(fd: OwnedFd) -> DmaBuf {
-        DmaBuf(Arc::new(fd))
+        DmaBuf(Arc::new(Inner {
+            #[cfg(feature = "gl")]
+            ends: crate::os::ends::Ends::default(),
+            fd: Arc::new(fd),
+            given_away: AtomicBool::new(false),
+        }))
+    }
+
+    /// Notes that somebody gets it who can write it.
+    pub(crate) fn give_away(&self) {
+        self.0.given_away.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether somebody was given it. For good, whatever it is used for by now.
+    pub(crate) fn is_given_away(&self) -> bool {
+        self.0.given_away.load(Ordering::Relaxed)
+    }
+
+    /// A number that no other DMA-BUF of the machine has while this one lives.
+    #[cfg(feature = "gl")]
+    pub(crate) fn inode(&self) -> io::Result<u64> {
+        Ok(rustix::fs::fstat(self)?.st_ino)
+    }
+
+    /// Has something done when nobody in this process has it any more: see [`Ends::add`].
+    ///
+    /// [`Ends::add`]: crate::os::ends::Ends::add
+    #[cfg(feature = "gl")]
+    pub(crate) fn at_end(&self, key: u64, end: impl FnOnce() + Send + 'static) -> bool {
+        self.0.ends.add(key, end)
     }
 
     /// Allocates `len` bytes of zeros from an open heap.
@@ -130,19 +170,19 @@ impl DmaBuf {
     /// Whether no device reads or writes it: all its fences are done.
     pub(crate) fn is_idle(&self) -> bool {
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };
-        let mut fds = [PollFd::new(&*self.0, PollFlags::OUT)];
+        let mut fds = [PollFd::new(self, PollFlags::OUT)];
         // Whoever cannot tell has no fences.
         poll(&mut fds, Some(&now)).is_ok_and(|_| !fds[0].revents().is_empty())
     }
 
     pub(crate) fn shared_fd(&self) -> &Arc<OwnedFd> {
-        &self.0
+        &self.0.fd
     }
 }
 
 impl AsFd for DmaBuf {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
+        self.0.fd.as_fd()
     }
 }
 

@@ -1,7 +1,7 @@
 //! Video capture devices (V4L2), wrapped thinly.
 //!
 //! See "Video for Linux API" in the kernel's documentation, and `linux/videodev2.h`. Both interfaces are
-//! here: the single-planar one and the multi-planar one, with one memory plane in each buffer.
+//! here: the single-planar one and the multi-planar one, where a buffer may have several pieces of memory.
 //!
 //! # Contract
 //! Each ioctl is called with the structure that its header declares for 64-bit machines, laid out as in C.
@@ -35,10 +35,16 @@ const CAP_STREAMING: u32 = 0x0400_0000;
 const CAP_DEVICE_CAPS: u32 = 0x8000_0000;
 
 const FIELD_NONE: u32 = 1;
+/// Fields whose buffer has all rows of a picture, in order: unknown, progressive, and interlaced with
+/// either field first. The others have every second row, or one half after the other.
+const WHOLE_FIELDS: [u32; 5] = [0, FIELD_NONE, 4, 8, 9];
 const FLAG_ERROR: u32 = 0x40;
 
 /// Words in a union that the header gives 200 bytes.
 const UNION: usize = 50;
+
+/// The most pieces of memory that a buffer has here: as many as formats have planes. (V4L2 has up to 8.)
+pub(crate) const MAX_PLANES: usize = 4;
 
 /// `struct v4l2_capability`.
 #[repr(C)]
@@ -88,7 +94,7 @@ struct ExportBuffer {
 
 /// `struct v4l2_buffer`.
 #[repr(C)]
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 struct Buffer {
     index: u32,
     kind: u32,
@@ -154,11 +160,28 @@ pub(crate) struct Picture {
     pub(crate) height: u32,
     /// V4L2's four characters.
     pub(crate) fourcc: u32,
-    pub(crate) row_stride: u32,
-    /// Bytes of an image.
-    pub(crate) bytes: u32,
-    /// Buffers that an image lies in.
+    /// Pieces of memory that an image lies in.
     pub(crate) planes: u32,
+    /// What each of them is like.
+    pub(crate) extents: [Extent; MAX_PLANES],
+    /// All rows of an image are in one buffer, in order.
+    pub(crate) whole: bool,
+}
+
+/// A piece of memory for images, or for a plane of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Extent {
+    pub(crate) row_stride: u32,
+    pub(crate) bytes: u32,
+}
+
+/// What was written to a piece of memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Written {
+    /// Where it begins.
+    pub(crate) offset: u32,
+    /// The bytes from there on.
+    pub(crate) bytes: u32,
 }
 
 /// A buffer that the driver has filled.
@@ -170,6 +193,10 @@ pub(crate) struct Filled {
     pub(crate) stamp_ns: u64,
     /// What the driver could not fill is returned all the same, and its content is of no use.
     pub(crate) broken: bool,
+    /// It has all rows of an image, not only every second one.
+    pub(crate) whole: bool,
+    /// In each piece of its memory.
+    pub(crate) written: [Written; MAX_PLANES],
 }
 
 /// A capture device.
@@ -177,6 +204,8 @@ pub(crate) struct Filled {
 pub(crate) struct Device {
     fd: OwnedFd,
     kind: Kind,
+    /// Pieces of memory in a buffer.
+    planes: u32,
     /// The fork epoch it was opened in: a child has the same device, and must leave it to its parent.
     epoch: u64,
 }
@@ -202,7 +231,7 @@ impl Device {
             _ if caps & CAP_CAPTURE_MPLANE != 0 => Kind::Multi,
             _ => return Ok(None),
         };
-        Ok(Some(Device { fd, kind, epoch: fork::epoch_from_now_on() }))
+        Ok(Some(Device { fd, kind, planes: 1, epoch: fork::epoch_from_now_on() }))
     }
 
     /// Whether this process is a forked child of the one that opened it.
@@ -220,30 +249,43 @@ impl Device {
     }
 
     /// Asks for a format, and tells what the driver made of that.
-    pub(crate) fn set_format(&self, wanted: Picture) -> io::Result<Picture> {
+    pub(crate) fn set_format(&mut self, wanted: Picture) -> io::Result<Picture> {
         let mut format = Format { kind: self.kind as u32, _pad: 0, words: [0; UNION] };
         let words = &mut format.words;
         [words[0], words[1], words[2], words[3]] =
             [wanted.width, wanted.height, wanted.fourcc, FIELD_NONE];
-        // Where the two interfaces have the row stride, and the bytes of an image.
+        // Where the two interfaces have the row stride, and the bytes, of a piece of memory.
         let (stride, bytes) = match self.kind {
             Kind::Single => (4, 5),
             Kind::Multi => (6, 5),
         };
-        words[stride] = wanted.row_stride;
+        let at = |plane: usize| 5 * plane;
+        for (plane, extent) in wanted.extents.iter().enumerate().take(self.most_planes()) {
+            words[stride + at(plane)] = extent.row_stride;
+        }
         if self.kind == Kind::Multi {
-            words[45] = 1;
+            words[45] = wanted.planes;
         }
         self.update::<S_FMT, _>(&mut format)?;
         let words = &format.words;
+        let mut extents = [Extent::default(); MAX_PLANES];
+        for (plane, extent) in extents.iter_mut().enumerate().take(self.most_planes()) {
+            let (row_stride, bytes) = (words[stride + at(plane)], words[bytes + at(plane)]);
+            *extent = Extent { row_stride, bytes };
+        }
+        self.planes = if self.kind == Kind::Multi { words[45] & 0xff } else { 1 };
         Ok(Picture {
             width: words[0],
             height: words[1],
             fourcc: words[2],
-            row_stride: words[stride],
-            bytes: words[bytes],
-            planes: if self.kind == Kind::Multi { words[45] & 0xff } else { 1 },
+            planes: self.planes,
+            extents,
+            whole: WHOLE_FIELDS.contains(&words[3]),
         })
+    }
+
+    fn most_planes(&self) -> usize {
+        if self.kind == Kind::Multi { MAX_PLANES } else { 1 }
     }
 
     /// Asks for so many frames in a second. A driver may choose another number, or know of none.
@@ -263,18 +305,19 @@ impl Device {
         Ok(request.count)
     }
 
-    /// The bytes of a buffer of the driver's.
-    pub(crate) fn length(&self, index: u32) -> io::Result<u32> {
-        let (mut buffer, mut plane) = self.buffer(index, Memory::Driver);
-        self.exchange::<QUERYBUF>(&mut buffer, &mut plane)?;
-        Ok(if self.kind == Kind::Multi { plane.length } else { buffer.length })
+    /// The bytes of a piece of a buffer of the driver's.
+    pub(crate) fn length(&self, index: u32, plane: u32) -> io::Result<u32> {
+        let (mut buffer, mut planes) = self.buffer(index, Memory::Driver);
+        self.exchange::<QUERYBUF>(&mut buffer, &mut planes)?;
+        let found = planes.get(plane as usize).map_or(0, |plane| plane.length);
+        Ok(if self.kind == Kind::Multi { found } else { buffer.length })
     }
 
-    /// A buffer of the driver's as a DMA-BUF.
-    pub(crate) fn export(&self, index: u32) -> io::Result<OwnedFd> {
+    /// A piece of a buffer of the driver's as a DMA-BUF.
+    pub(crate) fn export(&self, index: u32, plane: u32) -> io::Result<OwnedFd> {
         let flags = (OFlags::RDWR | OFlags::CLOEXEC).bits();
         let kind = self.kind as u32;
-        let mut export = ExportBuffer { kind, index, plane: 0, flags, fd: -1, reserved: [0; 11] };
+        let mut export = ExportBuffer { kind, index, plane, flags, fd: -1, reserved: [0; 11] };
         self.update::<EXPBUF, _>(&mut export)?;
         // SAFETY: the kernel has just made this descriptor, for us.
         Ok(unsafe { OwnedFd::from_raw_fd(export.fd) })
@@ -292,7 +335,7 @@ impl Device {
         let place = u64::from(fd.as_raw_fd().unsigned_abs());
         match self.kind {
             Kind::Single => (buffer.place, buffer.length) = (place, len),
-            Kind::Multi => (plane.place, plane.length) = (place, len),
+            Kind::Multi => (plane[0].place, plane[0].length) = (place, len),
         }
         self.exchange::<QBUF>(&mut buffer, &mut plane)
     }
@@ -304,14 +347,7 @@ impl Device {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
             done => done?,
         }
-        let nanos =
-            buffer.seconds.saturating_mul(1_000_000_000).saturating_add(buffer.micros * 1000);
-        Ok(Some(Filled {
-            index: buffer.index,
-            sequence: buffer.sequence,
-            stamp_ns: u64::try_from(nanos).unwrap_or(0),
-            broken: buffer.flags & FLAG_ERROR != 0,
-        }))
+        Ok(Some(filled(self.kind, &buffer, &plane)))
     }
 
     /// Starts capturing.
@@ -328,37 +364,21 @@ impl Device {
         })
     }
 
-    fn buffer(&self, index: u32, memory: Memory) -> (Buffer, Plane) {
-        let buffer = Buffer {
-            index,
-            kind: self.kind as u32,
-            bytesused: 0,
-            flags: 0,
-            field: FIELD_NONE,
-            _pad: 0,
-            seconds: 0,
-            micros: 0,
-            timecode: [0; 4],
-            sequence: 0,
-            memory: memory as u32,
-            place: 0,
-            length: 0,
-            reserved: 0,
-            request: 0,
-            _end: 0,
-        };
-        (buffer, Plane::default())
+    fn buffer(&self, index: u32, memory: Memory) -> (Buffer, [Plane; MAX_PLANES]) {
+        let (kind, memory, field) = (self.kind as u32, memory as u32, FIELD_NONE);
+        (Buffer { index, kind, memory, field, ..Buffer::default() }, [Plane::default(); MAX_PLANES])
     }
 
-    /// A call about a buffer, which has its plane beside it in the multi-planar interface.
+    /// A call about a buffer, which has its planes beside it in the multi-planar interface.
     fn exchange<const OPCODE: Opcode>(
         &self,
         buffer: &mut Buffer,
-        plane: &mut Plane,
+        planes: &mut [Plane; MAX_PLANES],
     ) -> io::Result<()> {
         if self.kind == Kind::Multi {
-            buffer.place = std::ptr::from_mut(plane).expose_provenance() as u64;
-            buffer.length = 1;
+            buffer.place = std::ptr::from_mut(planes).expose_provenance() as u64;
+            // The kernel uses no more of them, and refuses a number that is too small for it.
+            buffer.length = self.planes.min(u32::try_from(MAX_PLANES).unwrap_or(1));
         }
         self.update::<OPCODE, _>(buffer)
     }
@@ -367,8 +387,8 @@ impl Device {
         self.call(|| {
             // SAFETY: each number above stands for the structure that it is used with.
             let request = unsafe { Updater::<OPCODE, T>::new(value) };
-            // SAFETY: the structure is read and written during the call. So is the plane that a
-            // buffer points to (`exchange`), and no other memory.
+            // SAFETY: the structure is read and written during the call. So are the planes that a
+            // buffer points to, as many as it says (`exchange`), and no other memory.
             unsafe { ioctl(&self.fd, request) }
         })
     }
@@ -383,8 +403,61 @@ impl Device {
     }
 }
 
+/// What the driver says of a buffer.
+fn filled(kind: Kind, buffer: &Buffer, planes: &[Plane; MAX_PLANES]) -> Filled {
+    let micros = buffer.micros.saturating_mul(1000);
+    let nanos = buffer.seconds.saturating_mul(1_000_000_000).saturating_add(micros);
+    // What comes before the image counts as used, too.
+    let written = match kind {
+        Kind::Single => {
+            let mut written = [Written::default(); MAX_PLANES];
+            written[0].bytes = buffer.bytesused;
+            written
+        }
+        Kind::Multi => planes.map(|plane| Written {
+            offset: plane.data_offset,
+            bytes: plane.bytesused.saturating_sub(plane.data_offset),
+        }),
+    };
+    Filled {
+        index: buffer.index,
+        sequence: buffer.sequence,
+        stamp_ns: u64::try_from(nanos).unwrap_or(0),
+        broken: buffer.flags & FLAG_ERROR != 0,
+        whole: WHOLE_FIELDS.contains(&buffer.field),
+        written,
+    }
+}
+
 impl AsFd for Device {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_driver_says_of_a_buffer_is_understood() {
+        let buffer = Buffer { bytesused: 100, field: FIELD_NONE, ..Buffer::default() };
+        let plane = Plane { bytesused: 90, data_offset: 64, ..Plane::default() };
+        let senseless = Plane { bytesused: 10, ..plane };
+        let plane = [plane, senseless, Plane::default(), Plane::default()];
+        let found = filled(Kind::Single, &buffer, &plane);
+        let written = |offset, bytes| Written { offset, bytes };
+        assert_eq!((found.written[0], found.whole, found.broken), (written(0, 100), true, false));
+        let found = filled(Kind::Multi, &buffer, &plane);
+        assert_eq!(found.written[..2], [written(64, 26), written(64, 0)]);
+        for (field, whole) in [(0, true), (2, false), (3, false), (4, true), (5, false), (7, false)]
+        {
+            assert_eq!(filled(Kind::Single, &Buffer { field, ..buffer }, &plane).whole, whole);
+        }
+        let broken = Buffer { flags: FLAG_ERROR, seconds: i64::MAX, micros: i64::MAX, ..buffer };
+        let found = filled(Kind::Single, &broken, &plane);
+        assert!(found.broken && found.stamp_ns == i64::MAX.unsigned_abs());
+        let before = Buffer { seconds: -1, ..buffer };
+        assert_eq!(filled(Kind::Single, &before, &plane).stamp_ns, 0);
     }
 }

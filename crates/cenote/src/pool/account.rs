@@ -4,7 +4,6 @@
 //! its service thread, and what it tells is input to the asker.
 
 use std::io;
-use std::os::fd::AsFd;
 use std::time::Duration;
 
 use bytemuck::{Pod, Zeroable};
@@ -12,16 +11,10 @@ use bytemuck::{Pod, Zeroable};
 use crate::copies::{self, Copies};
 use crate::error::{Holder, Result};
 use crate::memory::select::Wish;
-use crate::os::fork::GuardedSocket;
-use crate::os::packet;
-use crate::os::peer::Peer;
-use crate::os::unix;
+use crate::pool::inquiry::{self, Inquiry};
 use crate::pool::place::{Entry, Place};
 use crate::pool::stats::PoolStats;
 use crate::pool::wire::{Kind, Named, Packet};
-
-/// How long an owner may take to answer. One that is stopped is listed without an account.
-const ANSWER: Duration = Duration::from_millis(200);
 
 /// The most processes that are told of: what fits a packet.
 const MAX_TOLD: usize = 512;
@@ -59,6 +52,8 @@ pub struct PoolAccount {
 
 /// All pools of this namespace that have an owner, those of topics' publishers included.
 ///
+/// Owners are asked all at once, and have 0.2 s to answer.
+///
 /// ```
 /// # let dir = std::env::temp_dir().join(format!("cenote-pools-doc-{}", std::process::id()));
 /// # std::fs::create_dir_all(&dir)?; unsafe { std::env::set_var("CENOTE_DIR", &dir) };
@@ -72,39 +67,36 @@ pub struct PoolAccount {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn pools() -> Result<Vec<PoolInfo>> {
-    let mut found = Vec::new();
-    for place in Place::all()? {
-        found.extend(place.entries()?.iter().filter_map(|entry| look_at(&place, entry)));
+    let places = Place::all()?;
+    let mut entries = Vec::new();
+    for place in &places {
+        entries.extend(place.entries()?.into_iter().map(|entry| (place, entry)));
     }
+    let mut found: Vec<PoolInfo> = entries.chunks(inquiry::AT_ONCE).flat_map(look_at).collect();
     found.sort_by(|a, b| (&a.name, a.uid).cmp(&(&b.name, b.uid)));
     Ok(found)
 }
 
-/// Asks the owner of a pool; `None` if it is not there.
-fn look_at(place: &Place, entry: &Entry) -> Option<PoolInfo> {
-    let (pid, program, account) = match place.connect(entry) {
-        Ok(connection) => {
-            let peer = Peer::of(connection.as_fd()).ok().filter(|peer| !peer.has_ended())?;
-            (peer.pid, peer.program(), ask(&connection))
-        }
-        Err(error) if is_gone(&error) => return None,
-        Err(_) => (0, "unknown".to_owned(), None),
+/// Asks the owners of some pools. Those who are gone are left out.
+fn look_at(entries: &[(&Place, Entry)]) -> Vec<PoolInfo> {
+    let ask = |(place, entry): &(&Place, Entry)| Inquiry::begin(place, entry, Kind::Ask);
+    let asked: Vec<_> = entries.iter().map(ask).collect();
+    let answering = asked.iter().filter_map(|asked| asked.as_ref().ok()?.as_ref());
+    inquiry::await_answers(answering, inquiry::ANSWER);
+    let room = size_of::<Head>() + MAX_TOLD * size_of::<Line>();
+    let info = |((place, entry), asked): (&(&Place, Entry), &io::Result<Option<Inquiry>>)| {
+        let (pid, program, answer) = match asked {
+            Ok(asked) => {
+                let asked = asked.as_ref()?;
+                (asked.peer.pid, asked.peer.program(), asked.answer(room))
+            }
+            Err(_) => (0, "unknown".to_owned(), None),
+        };
+        let (name, of_topic) = (entry.name.clone(), place.is_of_topic());
+        let account = answer.and_then(|(bytes, _)| read(&bytes));
+        Some(PoolInfo { name, of_topic, uid: entry.uid, pid, program, account })
     };
-    let (name, of_topic) = (entry.name.clone(), place.is_of_topic());
-    Some(PoolInfo { name, of_topic, uid: entry.uid, pid, program, account })
-}
-
-fn is_gone(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound)
-}
-
-fn ask(connection: &GuardedSocket) -> Option<PoolAccount> {
-    let question = Packet::new(Kind::Ask);
-    packet::send(connection.as_fd(), bytemuck::bytes_of(&question), &[]).ok()?;
-    unix::wait_readable(connection, ANSWER).ok().filter(|ready| *ready)?;
-    let mut bytes = vec![0; size_of::<Head>() + MAX_TOLD * size_of::<Line>()];
-    let (len, _) = packet::recv(connection.as_fd(), &mut bytes).ok()?;
-    read(&bytes[..len])
+    entries.iter().zip(&asked).filter_map(info).collect()
 }
 
 /// How many reasons for copies a packet tells of.
@@ -252,13 +244,23 @@ mod tests {
     use super::*;
 
     fn sample() -> (PoolStats, Vec<Holder>) {
-        let head = Head {
+        // Each another number, so that none can stand for another.
+        let stats = PoolStats {
             slots_in_use: 3,
+            retired: 1,
+            max_slots: 64,
             bytes_in_use: 4096,
-            not_granted: 0b101,
-            socket_watched: 1,
+            bytes_reserved: 8192,
+            pool_size: 1 << 30,
+            peak_bytes: 5000,
+            waste_bytes: 96,
+            segments: 2,
+            attachers: 5,
+            socket_watched: true,
+            allocations: 1234,
             failures: u64::MAX,
-            ..Head::zeroed()
+            bytes_copied: 777,
+            not_granted: vec![Wish::HugePages, Wish::Lock],
         };
         let holder = Holder {
             pid: 7,
@@ -267,7 +269,7 @@ mod tests {
             retired_slots: 1,
             longest: Duration::from_millis(1500),
         };
-        (head.stats(), vec![holder])
+        (stats, vec![holder])
     }
 
     #[test]
@@ -275,7 +277,23 @@ mod tests {
         let (stats, processes) = sample();
         let account = read(&answer(&stats, &processes)).unwrap();
         assert_eq!((account.stats, account.processes), (stats, processes));
-        assert_eq!(account.copies.len(), copies::REASONS.len());
+        // Those of this process, in which other tests run: they only grow.
+        let now = copies::copies();
+        assert_eq!(account.copies.len(), now.len());
+        for (told, now) in account.copies.iter().zip(now) {
+            assert_eq!(told.reason, now.reason);
+            assert!(told.count <= now.count && told.bytes <= now.bytes, "{told:?} {now:?}");
+        }
+    }
+
+    #[test]
+    fn copies_are_told_by_their_reasons() {
+        let mut head = Head::zeroed();
+        (0_u64..).zip(&mut head.copies).for_each(|(at, copied)| *copied = [at, at + 100]);
+        for (at, told) in (0_u64..).zip(head.copies()) {
+            let reason = copies::REASONS[usize::try_from(at).unwrap()];
+            assert_eq!(told, Copies { reason, count: at, bytes: at + 100 });
+        }
     }
 
     #[test]

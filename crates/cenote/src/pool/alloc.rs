@@ -57,17 +57,28 @@ impl<S: Spared> Owner<S> {
     }
 
     /// Like [`Owner::alloc`], but waits for a slot.
-    pub(crate) fn alloc_timeout(&self, len: usize, timeout: Duration) -> Result<Granted<S>> {
+    /// `None`, which is no failure, if `go_on` did not want to any more.
+    pub(crate) fn alloc_timeout(
+        &self,
+        len: usize,
+        timeout: Duration,
+        go_on: impl FnMut() -> bool,
+    ) -> Result<Option<Granted<S>>> {
         let deadline = Instant::now().checked_add(timeout);
         self.unready();
         match self.alloc_locked(len, SWEEP).or_else(|full| self.alloc_hard(len, full)) {
-            Ok(granted) => Ok(granted),
+            Ok(granted) => Ok(Some(granted)),
             Err(lack) if !self.config.fits(len) => Err(self.failed(len, lack)),
-            Err(_) => self.alloc_waiting(len, deadline),
+            Err(_) => self.alloc_waiting(len, deadline, go_on),
         }
     }
 
-    fn alloc_waiting(&self, len: usize, deadline: Option<Instant>) -> Result<Granted<S>> {
+    fn alloc_waiting(
+        &self,
+        len: usize,
+        deadline: Option<Instant>,
+        mut go_on: impl FnMut() -> bool,
+    ) -> Result<Option<Granted<S>>> {
         let _waiting = Waiting::new(self);
         let mut try_all_at = Instant::now() + TRY_AGAIN;
         loop {
@@ -82,8 +93,9 @@ impl<S: Spared> Owner<S> {
                 found => found.map_err(Lack::Room),
             };
             match found {
-                Ok(granted) => return Ok(granted),
+                Ok(granted) => return Ok(Some(granted)),
                 Err(lack) if over => return Err(self.failed(len, lack)),
+                Err(_) if !go_on() => return Ok(None),
                 Err(_) => {
                     let left = deadline.map_or(LOOK_AGAIN, |deadline| deadline - now);
                     self.wait_for_return(left.min(LOOK_AGAIN));
@@ -367,6 +379,7 @@ impl<S: Spared> Owner<S> {
     pub(crate) fn look_again(&self) {
         if !self.inherited() {
             drop(self.swept(usize::MAX));
+            self.part();
         }
     }
 

@@ -17,6 +17,11 @@
 //! - `alloc` fails with [`Full::Slots`] only if `max_slots` are in use.
 //! - `alloc` and `free` never allocate memory.
 //!
+//! Segments that devices use are handed out [whole](Allocator::whole), or not at all: what a device or a
+//! CPU is said to be doing is said of all of a segment, so two slots in one would wait for each other's
+//! devices, and have each other's caches put in order. Then `alloc` also fails with [`Full::Bytes`] if all
+//! free segments are more than an eighth too large.
+//!
 //! Why joining is put off: video and lidar ask for the same few sizes for ever, and joining a block to cut
 //! it again the same way is all that a general allocator would do between two frames. Why cuts are
 //! exact: rounding every size up to its class would make classes interchangeable but turn a pool
@@ -102,6 +107,8 @@ struct Segment {
 pub(crate) struct Allocator {
     /// One unit is `1 << unit_log2` bytes: the alignment. All sizes inside are in units.
     unit_log2: u32,
+    /// A slot is a whole segment.
+    whole: bool,
     max_slots: u32,
     blocks: Blocks,
     kept: Bins,
@@ -123,6 +130,7 @@ impl Allocator {
         let max_slots = max_slots.min(MAX_SLOTS);
         Allocator {
             unit_log2: usize::BITS - alignment.saturating_sub(1).leading_zeros(),
+            whole: false,
             max_slots,
             blocks: Blocks::with_capacity(blocks_for(max_slots, 1)),
             kept: Bins::new(),
@@ -135,6 +143,11 @@ impl Allocator {
         }
     }
 
+    /// The same, with segments that are not cut: each is one slot.
+    pub(crate) fn whole(max_slots: u32, alignment: usize) -> Self {
+        Allocator { whole: true, ..Allocator::new(max_slots, alignment) }
+    }
+
     /// The numbers so far.
     pub(crate) fn stats(&self) -> Stats {
         self.stats
@@ -144,6 +157,11 @@ impl Allocator {
     /// when they are vacant, and the slot's own.
     pub(crate) const BYTES_PER_SLOT: usize =
         2 * size_of::<Block>() + 3 * size_of::<BlockId>() + size_of::<u32>();
+
+    /// Whether every slot number is in use.
+    pub(crate) fn is_full(&self) -> bool {
+        self.stats.slots == self.max_slots
+    }
 
     /// The numbers of all slots in use.
     pub(crate) fn in_use(&self) -> impl Iterator<Item = u32> {
@@ -160,7 +178,8 @@ impl Allocator {
 
     /// The bytes not in use in segments that could hold a slot of `len` bytes.
     pub(crate) fn free_for(&self, len: usize) -> usize {
-        let large = |segment: &&Segment| segment.first.is_some() && segment.size >= self.units(len);
+        let size = self.units(len);
+        let large = |segment: &&Segment| segment.first.is_some() && self.suits(segment.size, size);
         let free = self.segments.iter().filter(large).map(|segment| segment.size - segment.used);
         free.sum::<usize>() << self.unit_log2
     }
@@ -180,7 +199,7 @@ impl Allocator {
 impl Allocator {
     /// A slot of at least `len` bytes. Zero counts as one.
     pub(crate) fn alloc(&mut self, len: usize) -> Result<Slot, Full> {
-        if self.stats.slots == self.max_slots {
+        if self.is_full() {
             return Err(Full::Slots);
         }
         let size = self.units(len);
@@ -237,6 +256,9 @@ impl Allocator {
     /// A hole of at least this size, in constant time: in its own class if the newest one happens to
     /// fit, else in any larger class.
     fn find_hole(&self, size: usize) -> Option<BlockId> {
+        if self.whole {
+            return self.find_whole(size);
+        }
         let own = self.holes.head(Class::of(size));
         own.filter(|&id| self.blocks[id].size >= size)
             .or_else(|| self.holes.first_from(Class::from(size)))
@@ -246,12 +268,24 @@ impl Allocator {
     fn search_hole(&self, size: usize) -> Option<BlockId> {
         let head = self.holes.head(Class::of(size));
         let mut class = std::iter::successors(head, |&id| self.blocks[id].older);
-        class.find(|&id| self.blocks[id].size >= size)
+        class.find(|&id| self.suits(self.blocks[id].size, size))
+    }
+
+    /// Whether a hole of so many units is good for a slot of `size`.
+    fn suits(&self, hole: usize, size: usize) -> bool {
+        hole >= size && (!self.whole || hole - size <= size / 8)
+    }
+
+    /// A segment that is free, and not too large.
+    fn find_whole(&self, size: usize) -> Option<BlockId> {
+        let firsts = self.segments.iter().filter_map(|segment| segment.first);
+        let mut free = firsts.filter(|&id| matches!(self.blocks[id].state, State::Hole));
+        free.find(|&id| self.suits(self.blocks[id].size, size))
     }
 
     /// Gives back what a block has beyond `size`, unless that is an eighth or less.
     fn cut(&mut self, id: BlockId, size: usize) {
-        if self.blocks[id].size - size <= size / 8 {
+        if self.whole || self.blocks[id].size - size <= size / 8 {
             return;
         }
         if let Some(rest) = self.blocks.split(id, size) {

@@ -3,6 +3,7 @@
 use crate::error::{Error, Result};
 use crate::memory::TensorMemory;
 use crate::pool::access::PoolAccess;
+use crate::pool::allocator::Allocator;
 use crate::pool::wire::{MAX_SEGMENTS, MAX_SLOTS};
 
 /// The least that a pool can have: memory comes in pages.
@@ -11,6 +12,10 @@ const LEAST_POOL: usize = 4096;
 /// What a pool reserves at a time, if it is not told.
 const LEAST_STEP: usize = 8 << 20;
 const MOST_STEP: usize = 256 << 20;
+
+/// The most slots of which each is a segment.
+#[allow(clippy::cast_possible_truncation, reason = "it is small")]
+const MAX_WHOLE: u32 = MAX_SEGMENTS as u32;
 
 /// The sizes that a new segment can have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,17 +38,18 @@ pub(crate) struct Step {
 pub struct TensorPoolConfig {
     /// The most bytes that the pool reserves, all segments together.
     pub pool_size: usize,
-    /// The most tensors at a time.
+    /// The most tensors at a time; of `Dma` memory there are 128 at most.
     pub max_slots: usize,
     /// The alignment of every tensor, a power of two of at least 64.
     pub slot_alignment: usize,
     /// The kind of memory: `Shm`, or `Dma`, which devices can use as well. DMA-BUFs are made of memory
-    /// that the kernel keeps others from writing (udmabuf), unless `unprotected` is set.
+    /// that the kernel keeps others from writing (udmabuf), unless `unprotected` is set. Each tensor has
+    /// one of its own.
     pub memory: TensorMemory,
     /// Take DMA-BUFs from heaps where there are any. Whoever attaches could write those, and leaves
     /// them alone by convention only: [`Tensor::protection`](crate::Tensor::protection).
     pub unprotected: bool,
-    /// The bytes of a segment. Memory is reserved segment by segment as it is needed; a tensor
+    /// The bytes of a segment, of `Shm` memory. Memory is reserved segment by segment as it is needed; a tensor
     /// larger than this gets a segment of its own, and where so much is not to be had, a tensor
     /// gets what it needs. 0 chooses a 64th of `pool_size`, from 8 MiB to 256 MiB, and more when
     /// the pool has become large.
@@ -94,6 +100,13 @@ impl TensorPoolConfig {
         TensorPoolConfig { pool_size: 4 << 30, max_slots: 4096, ..Self::default() }
     }
 
+    /// The configuration as it is carried out, after checking that it makes sense.
+    pub(crate) fn checked(mut self) -> Result<(TensorPoolConfig, u32)> {
+        let slots = self.check()?;
+        self.max_slots = slots as usize;
+        Ok((self, slots))
+    }
+
     /// The number of slots, after checking that the whole configuration makes sense.
     pub(crate) fn check(&self) -> Result<u32> {
         let bad = |field, rule| Error::BadConfig { field, rule };
@@ -115,7 +128,21 @@ impl TensorPoolConfig {
         u32::try_from(self.max_slots)
             .ok()
             .filter(|slots| (1..=MAX_SLOTS).contains(slots))
+            .map(|slots| if self.is_whole() { slots.min(MAX_WHOLE) } else { slots })
             .ok_or(bad("max_slots", "it must be from 1 to 1048576"))
+    }
+
+    /// Whether each slot is a segment: devices use segments, and not parts of them.
+    fn is_whole(&self) -> bool {
+        self.memory == TensorMemory::Dma
+    }
+
+    /// What hands out the slots.
+    pub(crate) fn allocator(&self, max_slots: u32) -> Allocator {
+        if self.is_whole() {
+            return Allocator::whole(max_slots, self.slot_alignment.max(LEAST_POOL));
+        }
+        Allocator::new(max_slots, self.slot_alignment)
     }
 
     /// Whether a slot of `len` bytes has room in an empty pool.
@@ -131,8 +158,12 @@ impl TensorPoolConfig {
         if slot > left {
             return None;
         }
+        let least = self.page_len(slot).min(left);
+        if self.is_whole() {
+            return Some(Step { most: least, least });
+        }
         let most = self.whole(slot, self.wanted(left, reserved, segments)).min(left);
-        Some(Step { most, least: self.page_len(slot).min(left) })
+        Some(Step { most, least })
     }
 
     /// The bytes of a segment, were it not for the slot.
@@ -227,6 +258,15 @@ mod tests {
         assert!(config.step(most - 64, 0, 0).is_some());
         assert_eq!(config.step(usize::MAX, 0, 0), None);
         assert!(!config.fits(usize::MAX));
+    }
+
+    #[test]
+    fn each_tensor_that_devices_use_has_a_segment_of_its_own() {
+        let config = TensorPoolConfig { memory: TensorMemory::Dma, ..TensorPoolConfig::small() };
+        assert_eq!(config.step(5000, 0, 127), Some(Step { most: 8192, least: 8192 }));
+        let (config, slots) = config.checked().unwrap();
+        assert_eq!((slots, config.max_slots), (128, 128), "there are no more segments");
+        assert_eq!(config.lease_limit(), 64);
     }
 
     #[test]

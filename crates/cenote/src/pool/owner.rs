@@ -89,6 +89,8 @@ pub(crate) struct Owner<S> {
     pub(super) lending: Mutex<()>,
     /// Nobody is let in any more. Those who are attached stay.
     closed: AtomicBool,
+    /// Itself, while others hold what was lent to the pool, though nobody here has a handle of it.
+    lingers: Mutex<Option<Arc<Owner<S>>>>,
     /// Held while slots are overwritten.
     pub(super) scrubbing: Mutex<()>,
     /// The private memory of header and state.
@@ -125,6 +127,7 @@ impl<S: Spared> Owner<S> {
             serving: Mutex::new(()),
             lending: Mutex::new(()),
             closed: AtomicBool::new(false),
+            lingers: Mutex::new(None),
             scrubbing: Mutex::new(()),
             _reservation: reservation,
         };
@@ -224,6 +227,27 @@ impl<S: Spared> Owner<S> {
         ready.into_iter().for_each(|spare| self.take_back(spare));
         drop(server);
         drop(spares);
+    }
+
+    /// Stays for as long as others hold memory that has to be given back when they let go, as that of a
+    /// camera has: without an owner nobody would know whether they did.
+    pub(crate) fn linger(self: &Arc<Self>) {
+        if !self.inherited() && self.state().is_in_debt() {
+            *self.lingers() = Some(self.clone());
+        }
+        // They may have let go just now, and nobody may look again.
+        self.part();
+    }
+
+    /// Undoes [`Owner::linger`] when nothing is left to be given back. The caller has a handle.
+    pub(crate) fn part(&self) {
+        let done = !self.inherited() && self.lingers().is_some() && !self.state().is_in_debt();
+        let lingered = if done { self.lingers().take() } else { None };
+        drop(lingered);
+    }
+
+    fn lingers(&self) -> MutexGuard<'_, Option<Arc<Owner<S>>>> {
+        self.lingers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether others can still attach.

@@ -19,7 +19,7 @@ use crate::os::fork::GuardedSocket;
 use crate::os::peer::Peer;
 use crate::os::unix;
 use crate::pool::access::PoolAccess;
-use crate::pool::directory::{ATTEMPTS, Directory};
+use crate::pool::directory::{ATTEMPTS, Directory, check_name};
 
 /// How long somebody may hold the lock of a directory.
 const LOCK: Duration = Duration::from_secs(5);
@@ -45,10 +45,10 @@ impl Entry {
 
     fn parse(file_name: &str) -> Option<Entry> {
         let (name, uid) = file_name.rsplit_once('@')?;
-        if uid.len() != 16 {
-            return None;
-        }
-        Some(Entry { name: name.to_owned(), uid: u64::from_str_radix(uid, 16).ok()? })
+        // Others may make files here, and people read their names.
+        check_name(name).ok()?;
+        let entry = Entry { name: name.to_owned(), uid: u64::from_str_radix(uid, 16).ok()? };
+        (entry.file_name() == file_name).then_some(entry)
     }
 }
 
@@ -149,7 +149,11 @@ impl Place {
 
     /// Whether the directory is no longer there, though it is held open here.
     pub(crate) fn is_removed(&self) -> bool {
-        fs::fstat(&self.dir).is_ok_and(|stat| stat.st_nlink == 0)
+        self.stat().is_ok_and(|stat| stat.st_nlink == 0)
+    }
+
+    pub(crate) fn stat(&self) -> rustix::io::Result<fs::Stat> {
+        fs::fstat(&self.dir)
     }
 
     /// Removes the directory, unless there is something in it, or somebody is about to put something
@@ -180,17 +184,18 @@ impl Place {
         fs::openat(&self.dir, ".", flags, Mode::empty())
     }
 
-    /// Every entry there is, of the living and the dead.
+    /// Every entry there is, of the living and the dead. In a topic's directory all have its name.
     pub(crate) fn entries(&self) -> Result<Vec<Entry>> {
-        Ok(self.file_names()?.iter().filter_map(|name| Entry::parse(name)).collect())
+        let fits = |entry: &Entry| !self.is_of_topic() || entry.name == self.directory.name();
+        Ok(self.file_names()?.iter().filter_map(|name| Entry::parse(name)).filter(fits).collect())
     }
 
-    /// The directories in it, hidden ones aside.
+    /// The directories in it whose names can be, hidden ones aside.
     pub(crate) fn directories(&self) -> Result<Vec<String>> {
         // Not every file system tells.
         let is_directory = |kind| matches!(kind, FileType::Directory | FileType::Unknown);
         let names = self.names_of(is_directory)?.into_iter();
-        Ok(names.filter(|name| !name.starts_with('.')).collect())
+        Ok(names.filter(|name| check_name(name).is_ok()).collect())
     }
 
     fn file_names(&self) -> Result<Vec<String>> {
@@ -317,6 +322,12 @@ mod tests {
         assert_eq!(Entry::parse(&entry.file_name()), Some(entry));
         for name in ["", "x", "x@", "x@12", "x@zzzzzzzzzzzzzzzz", ".000000000000feed"] {
             assert_eq!(Entry::parse(name), None, "{name}");
+        }
+        for name in ["", "\x1b]0;owned\x07", "a\nb", "a b", "é", ".hidden", "-rf", "a@b"] {
+            assert_eq!(Entry::parse(&format!("{name}@000000000000feed")), None, "{name:?}");
+        }
+        for uid in ["000000000000FEED", "+00000000000feed"] {
+            assert_eq!(Entry::parse(&format!("camera@{uid}")), None, "it is written otherwise");
         }
     }
 

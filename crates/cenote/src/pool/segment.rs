@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use crate::error::{Error, Result, Unavailable};
 use crate::memory::TensorMemory;
+use crate::memory::access::{CpuAccess, Direction};
 use crate::memory::budget::Budget;
 use crate::memory::dma::Fresh;
 use crate::memory::heaps::Kinds;
@@ -26,6 +27,10 @@ pub(crate) struct Segment {
 /// Overwrites a range with zeros. The range belongs to a slot that nobody holds.
 #[allow(unsafe_code, reason = "slots of one segment share a mapping")]
 pub(crate) fn scrub(map: Arc<Map>, range: Range<usize>) {
+    // Devices must not see what was there, nor what they wrote come back over the zeros. A kernel
+    // that cannot be told of a bracket has none to give: the bytes go all the same.
+    let by_devices = map.dmabuf().cloned();
+    let _access = CpuAccess::begin(&by_devices, Direction::ReadWrite);
     // SAFETY: the slot's last handle is gone, no lease on it is left, and it was not freed, so the
     // allocator does not hand it out: nobody else has a region over any of it. Nobody else can
     // write it either, for only this process can.

@@ -99,7 +99,7 @@ impl Drop for Server {
 
 /// Makes a pool that others can find under `name`.
 pub(crate) fn create<S: Spared>(name: &str, config: TensorPoolConfig) -> Result<Arc<Owner<S>>> {
-    let max_slots = config.check()?;
+    let (config, max_slots) = config.checked()?;
     let place = Place::open("pools", config.access)?;
     let _locked = place.lock()?;
     take_over(&place, name)?;
@@ -118,7 +118,7 @@ pub(crate) fn create_shared<S: Spared, H: Host + 'static>(
     config: TensorPoolConfig,
     host: impl FnOnce(&Arc<Owner<S>>) -> Result<Arc<H>>,
 ) -> Result<Arc<H>> {
-    let max_slots = config.check()?;
+    let (config, max_slots) = config.checked()?;
     let (place, _locked) = place.locked(config.access)?;
     place.remove_hidden()?;
     place.remove_all_dead()?;
@@ -413,6 +413,7 @@ impl<S: Spared> Owner<S> {
         }
         drop((attacher, row, gone));
         self.notify_returned();
+        self.part();
     }
 
     /// Something changed in the directory: makes the socket anew if it is gone.

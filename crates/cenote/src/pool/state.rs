@@ -107,7 +107,7 @@ impl<S> State<S> {
         let mut rows = Rows::new();
         rows.insert(Row::Own(own_row));
         State {
-            allocator: Allocator::new(max_slots, config.slot_alignment),
+            allocator: config.allocator(max_slots),
             adopted: Adopted::new(max_slots),
             retired: Retired::new(max_slots + MAX_ADOPTED),
             rows,
@@ -157,6 +157,7 @@ impl<S> State<S> {
     pub(super) fn is_low(&self, len: usize, pool_size: usize) -> bool {
         let found = self.allocator.stats();
         found.slots > 1
+            && !self.allocator.is_full()
             && self.allocator.free_for(len) < len
             && pool_size.saturating_sub(found.reserved) >= len
     }
@@ -282,6 +283,13 @@ impl<S> State<S> {
             self.attachers.forget(id);
             self.gone.extend(self.segments.remove(&id));
         }
+    }
+
+    /// Whether others have memory that is to be given back when they let go of it.
+    pub(super) fn is_in_debt(&self) -> bool {
+        let segment = |slot: u32| self.segments.get(&self.adopted.segment(slot)?);
+        let mut adopted = self.adopted.in_use().filter_map(segment);
+        self.rows.len() > 1 && adopted.any(|segment| segment.map.is_to_be_given_back())
     }
 
     /// Segments that were forgotten, to be dropped without the lock.

@@ -116,6 +116,11 @@ impl Map {
         self
     }
 
+    /// Whether something is given back when it is dropped.
+    pub(crate) fn is_to_be_given_back(&self) -> bool {
+        self.kept.is_some()
+    }
+
     /// The DMA-BUF that devices know the bytes by.
     pub(crate) fn dmabuf(&self) -> Option<&DmaBuf> {
         self.dma.as_ref()

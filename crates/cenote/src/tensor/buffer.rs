@@ -1,6 +1,5 @@
 //! The buffer behind tensors: storage, its identity, and whether it has left this process.
 
-use std::ops::Deref;
 #[cfg(target_os = "linux")]
 use std::sync::atomic::AtomicBool;
 #[cfg(target_os = "linux")]
@@ -17,10 +16,10 @@ use crate::memory::select::Selection;
 use crate::memory::storage::{Protection, Storage};
 #[cfg(target_os = "linux")]
 use crate::os::dmabuf::DmaBuf;
+#[cfg(all(target_os = "linux", feature = "gl"))]
+use crate::os::ends::Ends;
 #[cfg(target_os = "linux")]
 use crate::os::fork;
-#[cfg(target_os = "linux")]
-use crate::pool::owner::Owner;
 #[cfg(target_os = "linux")]
 use crate::region::Map;
 #[cfg(target_os = "linux")]
@@ -41,9 +40,6 @@ pub struct Buffer {
     /// The pool that the bytes go back to.
     #[cfg(target_os = "linux")]
     home: Option<Home>,
-    /// The DMA-BUF itself was given away, which everybody who has it can write.
-    #[cfg(target_os = "linux")]
-    given_away: AtomicBool,
     /// The pool has the buffer itself, as a spare: its slot was given back.
     #[cfg(target_os = "linux")]
     at_home: AtomicBool,
@@ -53,10 +49,10 @@ pub struct Buffer {
     epoch: u64,
 }
 
-impl Handle {
+impl Buffer {
     /// A buffer of its own.
-    pub(crate) fn new(storage: Storage, selection: Selection) -> Handle {
-        Handle(Some(Arc::new(Buffer {
+    pub(super) fn new(storage: Storage, selection: Selection) -> Buffer {
+        Buffer {
             storage,
             identity: BufferIdentity::new(),
             selection,
@@ -64,31 +60,20 @@ impl Handle {
             #[cfg(target_os = "linux")]
             home: None,
             #[cfg(target_os = "linux")]
-            given_away: AtomicBool::new(false),
-            #[cfg(target_os = "linux")]
             at_home: AtomicBool::new(false),
             #[cfg(target_os = "linux")]
             epoch: fork::epoch(),
-        })))
+        }
     }
 
     /// A buffer that goes back to a pool when the last handle is gone.
     #[cfg(target_os = "linux")]
-    pub(crate) fn pooled(storage: Storage, selection: Selection, home: Home) -> Handle {
-        Handle(Some(Arc::new(Buffer {
-            storage,
-            identity: BufferIdentity::new(),
-            selection,
-            sharing: Sharing::default(),
-            home: Some(home),
-            given_away: AtomicBool::new(false),
-            at_home: AtomicBool::new(false),
-            epoch: fork::epoch(),
-        })))
+    pub(super) fn pooled(storage: Storage, selection: Selection, home: Home) -> Buffer {
+        let mut buffer = Buffer::new(storage, selection);
+        buffer.home = Some(home);
+        buffer
     }
-}
 
-impl Buffer {
     pub(crate) fn storage(&self) -> &Storage {
         &self.storage
     }
@@ -108,7 +93,8 @@ impl Buffer {
         if self.epoch != fork::epoch() && (self.home.is_some() || self.storage.outlives_fork()) {
             return false;
         }
-        self.storage.stable && !(self.is_published() && self.protection() == Protection::Convention)
+        let may_be_had = self.is_published() || self.is_given_away();
+        self.storage.stable && !(may_be_had && self.protection() == Protection::Convention)
     }
 
     /// Whether the bytes are those of the process that this one was forked from, and no copy.
@@ -139,7 +125,21 @@ impl Buffer {
     #[cfg(target_os = "linux")]
     #[inline]
     pub(crate) fn set_published(&self) -> Result<()> {
+        if self.storage.dma.is_some() && !self.is_published() {
+            self.show_what_devices_wrote()?;
+        }
         self.sharing.publish().map_err(|Lent| Error::Lent)
+    }
+
+    /// Whoever gets the file beneath a DMA-BUF cannot put caches in order: he is to find them so. (A
+    /// DMA-BUF from a heap has no such file, and whoever gets it does that himself.)
+    #[cfg(target_os = "linux")]
+    #[cold]
+    fn show_what_devices_wrote(&self) -> Result<()> {
+        match self.storage.protection {
+            Protection::Kernel => CpuAccess::begin(&self.storage.dma, Direction::Read).map(drop),
+            Protection::Convention => Ok(()),
+        }
     }
 
     #[inline]
@@ -186,10 +186,6 @@ impl Buffer {
             memfd::forbid_writing(fd).map_err(|source| Error::os("sealing memory", source))?;
         }
         self.set_published()?;
-        if self.storage.dma.is_some() {
-            // Whoever gets the file beneath a DMA-BUF cannot do this: it shows what devices wrote.
-            drop(CpuAccess::begin(&self.storage.dma, Direction::Read)?);
-        }
         Ok(fd.as_fd())
     }
 
@@ -209,7 +205,7 @@ impl Buffer {
         let dma = self.dmabuf(wanted)?;
         self.check_not_inherited()?;
         self.set_published()?;
-        self.given_away.store(true, Ordering::Relaxed);
+        dma.give_away();
         Ok(dma)
     }
 
@@ -221,13 +217,18 @@ impl Buffer {
         self.storage.dma.as_ref().ok_or(none)
     }
 
+    /// Whether the DMA-BUF itself was given away, of this buffer or another over the same memory:
+    /// everybody who has it can write it.
+    fn is_given_away(&self) -> bool {
+        #[cfg(target_os = "linux")]
+        return self.storage.dma.as_ref().is_some_and(DmaBuf::is_given_away);
+        #[cfg(not(target_os = "linux"))]
+        false
+    }
+
     /// What keeps those from writing the bytes who have them.
     pub(crate) fn protection(&self) -> Protection {
-        #[cfg(target_os = "linux")]
-        if self.given_away.load(Ordering::Relaxed) {
-            return Protection::Convention;
-        }
-        self.storage.protection
+        if self.is_given_away() { Protection::Convention } else { self.storage.protection }
     }
 
     /// The file behind the bytes and a mapping of it to read, after making sure that the bytes stay
@@ -265,6 +266,40 @@ impl Buffer {
     }
 }
 
+impl Buffer {
+    /// Why nobody may write the bytes, however many handles there are.
+    #[inline]
+    pub(super) fn not_writable(&self) -> Option<NotWritable> {
+        if !self.storage.region.is_writable() {
+            Some(self.storage.foreign())
+        } else if self.sharing.is_published() {
+            Some(NotWritable::Published)
+        } else {
+            self.is_parents().then_some(NotWritable::Forked)
+        }
+    }
+
+    #[inline]
+    pub(super) fn storage_mut(&mut self) -> &mut Storage {
+        &mut self.storage
+    }
+
+    /// Makes a buffer, which nobody else has, one that its pool has.
+    #[cfg(target_os = "linux")]
+    #[inline]
+    pub(super) fn come_home(mut buffer: Arc<Buffer>) -> Arc<Buffer> {
+        // Pairs with the Release by which the other handles were dropped.
+        fence(Ordering::Acquire);
+        buffer.at_home.store(true, Ordering::Relaxed);
+        if buffer.identity.is_watched()
+            && let Some(buffer) = Arc::get_mut(&mut buffer)
+        {
+            buffer.identity.end();
+        }
+        buffer
+    }
+}
+
 #[cfg(target_os = "linux")]
 impl Drop for Buffer {
     fn drop(&mut self) {
@@ -273,116 +308,6 @@ impl Drop for Buffer {
             home.give_back(self.must_retire());
         }
     }
-}
-
-/// A counted reference to a buffer.
-///
-/// The last one of a pooled buffer gives it back to its pool whole, so that the next allocation
-/// need not make a new one.
-#[derive(Debug, Clone)]
-pub struct Handle(
-    /// Always there, until dropped.
-    Option<Arc<Buffer>>,
-);
-
-impl Handle {
-    /// Wraps a buffer that came back from its pool.
-    #[cfg(target_os = "linux")]
-    pub(crate) fn of(buffer: Arc<Buffer>) -> Handle {
-        Handle(Some(buffer))
-    }
-
-    fn arc(&self) -> &Arc<Buffer> {
-        match &self.0 {
-            Some(buffer) => buffer,
-            None => unreachable!("taken only by drop"),
-        }
-    }
-
-    /// The buffer itself, to be retired, if this was the last handle of one that `owner` allocated and that
-    /// was published.
-    #[cfg(target_os = "linux")]
-    #[inline]
-    pub(crate) fn last_of(mut self, owner: &Arc<Owner<Buffer>>) -> Option<Arc<Buffer>> {
-        let ours = self.home.as_ref().is_some_and(|home| home.is_allocated_by(owner));
-        if !ours || Arc::strong_count(self.arc()) > 1 || !self.is_published() {
-            return None;
-        }
-        self.0.take().map(come_home)
-    }
-
-    #[cfg(target_os = "linux")]
-    pub(crate) fn same_buffer(&self, other: &Handle) -> bool {
-        Arc::ptr_eq(self.arc(), other.arc())
-    }
-
-    /// The storage for writing, if nobody else could be looking at its bytes.
-    #[inline]
-    pub(crate) fn storage_mut(&mut self) -> Result<&mut Storage, NotWritable> {
-        let reason = self.not_writable().unwrap_or(NotWritable::Shared);
-        let buffer = self.0.as_mut().and_then(Arc::get_mut).ok_or(reason)?;
-        if buffer.sharing.is_published() {
-            return Err(NotWritable::Published);
-        }
-        if buffer.is_parents() {
-            return Err(NotWritable::Forked);
-        }
-        if buffer.storage.region.is_writable() { Ok(&mut buffer.storage) } else { Err(reason) }
-    }
-
-    /// Why [`Handle::storage_mut`] would refuse now, as far as can be told without `&mut`.
-    pub(crate) fn not_writable(&self) -> Option<NotWritable> {
-        let buffer = self.arc();
-        if !buffer.storage.region.is_writable() {
-            Some(buffer.storage.foreign())
-        } else if buffer.sharing.is_published() {
-            Some(NotWritable::Published)
-        } else if buffer.is_parents() {
-            Some(NotWritable::Forked)
-        } else {
-            (Arc::strong_count(buffer) > 1).then_some(NotWritable::Shared)
-        }
-    }
-}
-
-impl Deref for Handle {
-    type Target = Buffer;
-
-    fn deref(&self) -> &Buffer {
-        self.arc()
-    }
-}
-
-#[cfg(target_os = "linux")]
-impl Drop for Handle {
-    #[inline]
-    fn drop(&mut self) {
-        let Some(buffer) = self.0.take() else { return };
-        // With a count of one nobody else can make it two, for there are no weak references.
-        if Arc::strong_count(&buffer) == 1 && buffer.home.is_some() {
-            go_home(buffer);
-        }
-    }
-}
-
-/// Gives a pooled buffer back whole, which nobody else has.
-#[cfg(target_os = "linux")]
-fn go_home(buffer: Arc<Buffer>) {
-    Home::recycle(come_home(buffer));
-}
-
-/// Makes a buffer, which nobody else has, one that its pool has.
-#[cfg(target_os = "linux")]
-fn come_home(mut buffer: Arc<Buffer>) -> Arc<Buffer> {
-    // Pairs with the Release by which the other handles were dropped.
-    fence(Ordering::Acquire);
-    buffer.at_home.store(true, Ordering::Relaxed);
-    if buffer.identity.is_watched()
-        && let Some(buffer) = Arc::get_mut(&mut buffer)
-    {
-        buffer.identity.end();
-    }
-    buffer
 }
 
 /// Tells buffers apart: a key for caches of whatever was made from a buffer.
@@ -412,26 +337,6 @@ pub struct BufferIdentity {
     ends: OnceLock<Ends>,
 }
 
-/// Called when dropped.
-#[cfg(all(target_os = "linux", feature = "gl"))]
-#[derive(Default)]
-struct Ends(std::sync::Mutex<Vec<Box<dyn FnOnce() + Send>>>);
-
-#[cfg(all(target_os = "linux", feature = "gl"))]
-impl Drop for Ends {
-    fn drop(&mut self) {
-        let ends = self.0.get_mut().unwrap_or_else(std::sync::PoisonError::into_inner);
-        ends.drain(..).for_each(|end| end());
-    }
-}
-
-#[cfg(all(target_os = "linux", feature = "gl"))]
-impl std::fmt::Debug for Ends {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Ends")
-    }
-}
-
 impl BufferIdentity {
     fn new() -> Self {
         BufferIdentity {
@@ -442,11 +347,10 @@ impl BufferIdentity {
         }
     }
 
-    /// Has `end` called when the last tensor of the buffer is gone, on the thread that drops it.
+    /// Has `end` called when the last tensor of the buffer is gone: see [`Ends::add`].
     #[cfg(all(target_os = "linux", feature = "gl"))]
-    pub(crate) fn at_end(&self, end: Box<dyn FnOnce() + Send>) {
-        let ends = &self.ends.get_or_init(Ends::default).0;
-        ends.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push(end);
+    pub(crate) fn at_end(&self, key: u64, end: impl FnOnce() + Send + 'static) -> bool {
+        self.ends.get_or_init(Ends::default).add(key, end)
     }
 
     /// Whether anybody watches it.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::dtype::DType;
 use crate::error::{Error, Result};
-use crate::format::PixelFormat;
+use crate::format::{PixelFormat, Plane};
 use crate::layout::Layout;
 use crate::memory::TensorMemory;
 use crate::memory::select::{Origin, Selection};
@@ -13,8 +13,8 @@ use crate::memory::storage::{Protection, Storage};
 use crate::os::dmabuf::DmaBuf;
 use crate::region::{Access, Kept, Map, Region};
 use crate::tensor::Tensor;
-use crate::tensor::buffer::Handle;
-use crate::tensor::image::image_layout;
+use crate::tensor::handle::Handle;
+use crate::tensor::image::{image_layout, plane_layout};
 
 impl Tensor {
     /// The bytes of a buffer that a driver has filled, and leaves alone until `loan` is dropped: with
@@ -39,16 +39,28 @@ impl Tensor {
         Tensor::over(Handle::new(storage, selection), layout, DType::U8)
     }
 
-    /// The image that lies at the start of the buffer.
+    /// The image that lies in the buffer, by its row stride, and where it begins.
     pub(crate) fn as_image(
         &self,
         (width, height): (usize, usize),
         format: PixelFormat,
-        stride: usize,
+        (stride, offset): (usize, usize),
     ) -> Result<Tensor> {
         let shape = format.shape(width, height)?;
-        let layout = image_layout(format, &shape, height, stride, 0)?;
+        let layout = image_layout(format, &shape, height, stride, offset)?;
         self.reinterpreted(layout, format.dtype())?.with_format(format)
+    }
+
+    /// The image whose planes each lie in a buffer.
+    pub(crate) fn as_planes<'a>(
+        format: PixelFormat,
+        planes: impl Iterator<Item = (&'a Tensor, Plane)>,
+    ) -> Result<Tensor> {
+        let (dtype, item) = (format.dtype(), format.dtype().size());
+        let planes = planes.map(|(buffer, plane)| {
+            Tensor::over(buffer.buffer.clone(), plane_layout(&plane, 0, item)?, dtype)
+        });
+        Tensor::from_far_planes(format, planes.collect::<Result<_>>()?)
     }
 
     /// The bytes of the whole buffer.

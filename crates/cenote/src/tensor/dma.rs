@@ -49,7 +49,7 @@ impl Tensor {
         Ok(self.buffer.dmabuf("DMA-BUF")?.as_fd())
     }
 
-    /// Where in its DMA-BUF the first element lies, in bytes. Tensors of a pool share one.
+    /// Where in its DMA-BUF the first element lies, in bytes.
     pub fn dmabuf_offset(&self) -> Result<usize> {
         self.buffer.dmabuf("DMA-BUF")?;
         let start = self.buffer.home().map_or(0, |home| home.slot.offset);

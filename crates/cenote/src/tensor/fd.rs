@@ -14,7 +14,7 @@ use crate::layout::Layout;
 use crate::memory::import::{self, Import};
 use crate::memory::select::{Origin, Selection};
 use crate::tensor::Tensor;
-use crate::tensor::buffer::Handle;
+use crate::tensor::handle::Handle;
 
 impl Tensor {
     /// A new file descriptor for the memory of the whole buffer, to be sent to another process.

@@ -1,6 +1,5 @@
 //! Tensors in the buffers of an OpenGL context.
 
-use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
 use crate::dtype::DType;
@@ -8,6 +7,7 @@ use crate::error::{Error, Result};
 use crate::format::PixelFormat;
 use crate::gl::GlContext;
 use crate::memory::pbo::{Pbo, State};
+use crate::os::dmabuf::DmaBuf;
 use crate::tensor::{Tensor, TensorOptions};
 
 impl GlContext {
@@ -44,8 +44,8 @@ impl Tensor {
     }
 
     /// The DMA-BUF of the buffer, for a context of this process: that keeps nobody from writing it.
-    pub(crate) fn dma_fd(&self) -> Result<BorrowedFd<'_>> {
-        Ok(self.buffer.dmabuf("DMA-BUF")?.as_fd())
+    pub(crate) fn dma_buf(&self) -> Result<&DmaBuf> {
+        self.buffer.dmabuf("DMA-BUF")
     }
 
     fn pbo(&self) -> Option<&Pbo> {

@@ -14,7 +14,8 @@ use crate::pool::hot::Hot;
 use crate::pool::owner::{Owner, Spared};
 use crate::pool::state::Granted;
 use crate::region::{Access, Map, Region};
-use crate::tensor::buffer::{Buffer, Handle};
+use crate::tensor::buffer::Buffer;
+use crate::tensor::handle::Handle;
 
 /// What a pool keeps for a slot between two uses.
 pub(crate) type Spare = Arc<Buffer>;
@@ -154,7 +155,7 @@ impl Home {
     pub(crate) fn give_back(&self, published: bool) {
         match &self.pool {
             PoolRef::Allocated(owner) => owner.give_back(self.slot.index, None, published),
-            PoolRef::Adopted(owner) => owner.give_back(self.slot.index, None, true),
+            PoolRef::Adopted(owner) => give_back_adopted(owner, self.slot.index),
             PoolRef::OwnLease(owner) => owner.release(self.slot.index),
             PoolRef::Leased(attachment) => attachment.release(self.slot.index),
         }
@@ -168,7 +169,7 @@ impl Home {
         match &home.pool {
             PoolRef::Allocated(_) if buffer.must_retire() => Owner::retire(buffer),
             PoolRef::Allocated(_) => Owner::offer(buffer),
-            PoolRef::Adopted(owner) => owner.give_back(slot, None, true),
+            PoolRef::Adopted(owner) => give_back_adopted(owner, slot),
             PoolRef::OwnLease(owner) => owner.release(slot),
             PoolRef::Leased(attachment) => {
                 // The row first: it must never show more than this process may have.
@@ -177,6 +178,12 @@ impl Home {
             }
         }
     }
+}
+
+/// Gives back memory that a pool did not make. The handle may be all that keeps the pool.
+fn give_back_adopted(owner: &Arc<Owner<Buffer>>, slot: u32) {
+    owner.give_back(slot, None, true);
+    owner.linger();
 }
 
 /// The buffer of a slot that was just allocated for `len` bytes.

@@ -17,7 +17,7 @@ use crate::memory::import::{self, Import};
 use crate::memory::select::{Origin, Selection};
 use crate::os::socket::{self, MAX_FDS};
 use crate::tensor::Tensor;
-use crate::tensor::buffer::Handle;
+use crate::tensor::handle::Handle;
 
 /// "cenote", and the version of this format.
 const MAGIC: [u8; 8] = *b"cenote\0\x01";

@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 use crate::format::PixelFormat;
 use crate::layout::{Layout, MAX_DIMS};
 use crate::tensor::Tensor;
-use crate::tensor::buffer::Handle;
+use crate::tensor::handle::Handle;
 use crate::tensor::packed::{HEAD, OWN, PACKED, PLAIN, Packed, START};
 
 /// The most words that tell what a tensor is like, and where.
@@ -135,36 +135,35 @@ impl Mould {
         Ok(())
     }
 
-    /// Makes a tensor, in the buffer of its slot, where it is wanted: it is too large to be moved for
-    /// nothing.
+    /// Whether the tensor that was read last is inside the buffer of its slot, and an image if it says so.
     #[inline(always)]
-    pub(crate) fn cast(&mut self, buffer: Handle, wanted: &mut Option<Tensor>) -> Result<()> {
+    pub(crate) fn fit(&mut self, buffer: &Handle) -> Result<()> {
         let len = buffer.storage().len();
         if self.end > len {
             return Err(bad("a tensor outside its slot"));
         }
-        let (dtype, device, format) = (self.dtype, self.device, self.format);
-        if format.is_some() && self.fits_in > len {
-            return self.cast_first(buffer, wanted);
+        if self.format.is_some() && self.fits_in > len {
+            return self.fit_format(buffer);
         }
-        let layout = self.layout.clone();
-        *wanted = Some(Tensor { buffer, layout, dtype, device, format, far_planes: None });
         Ok(())
     }
 
-    /// Finds out whether the format fits.
     #[cold]
-    fn cast_first(&mut self, buffer: Handle, wanted: &mut Option<Tensor>) -> Result<()> {
-        let len = buffer.storage().len();
-        let mut tensor = Tensor::of(buffer, self.layout.clone(), self.dtype);
-        tensor.device = self.device;
+    fn fit_format(&mut self, buffer: &Handle) -> Result<()> {
+        let mut tensor = Tensor::of(buffer.clone(), self.layout.clone(), self.dtype);
         if let Some(format) = self.format {
             tensor.set_format(format)?;
         }
         self.layout = tensor.layout.clone();
-        self.fits_in = len;
-        *wanted = Some(tensor);
+        self.fits_in = buffer.storage().len();
         Ok(())
+    }
+
+    /// Makes a tensor in the buffer of its slot, which it was found to [`fit`](Mould::fit).
+    #[inline(always)]
+    pub(crate) fn cast(&self, buffer: Handle) -> Tensor {
+        let (dtype, device, format) = (self.dtype, self.device, self.format);
+        Tensor { buffer, layout: self.layout.clone(), dtype, device, format, far_planes: None }
     }
 }
 

@@ -9,7 +9,7 @@ use crate::memory::TensorMemory;
 use crate::memory::select::{self, Advice, MAX_ALIGN, MIN_ALIGN, ROW_ALIGN, Request, Selection};
 use crate::memory::storage::{Protection, Storage};
 use crate::tensor::Tensor;
-use crate::tensor::buffer::Handle;
+use crate::tensor::handle::Handle;
 use crate::tensor::image::image_layout;
 
 /// The longest name: what memfd_create(2) takes.

@@ -23,8 +23,9 @@ use crate::pool::place::{Entry, Place};
 use crate::pool::serve;
 use crate::pool::stats::PoolStats;
 use crate::tensor::Tensor;
-use crate::tensor::buffer::{Buffer, Handle};
+use crate::tensor::buffer::Buffer;
 use crate::tensor::descriptor::TensorDescriptor;
+use crate::tensor::handle::Handle;
 use crate::tensor::home::{self, Home};
 use crate::tensor::packed::Packed;
 
@@ -167,9 +168,10 @@ impl TensorPool {
             .ok_or_else(|| Layout::why_not(shape, size))?;
         let buffer = home::allocated(owner, owner.alloc(len)?, len)?;
         check_len(&buffer, len)?;
-        let layout = Layout::packed(shape.len(), len_of, 0, size);
-        let tensor = Tensor::of(buffer, layout, dtype);
-        if dtype == DType::Bool { tensor.cleared() } else { Ok(tensor) }
+        if dtype == DType::Bool {
+            return Tensor::of(buffer, Layout::contiguous(shape, size)?, dtype).cleared();
+        }
+        Ok(Tensor::of(buffer, Layout::packed(shape.len(), len_of, 0, size), dtype))
     }
 
     /// Allocates a tensor, and waits for a slot if the pool is full, or for memory if it cannot
@@ -180,12 +182,46 @@ impl TensorPool {
         dtype: DType,
         timeout: Duration,
     ) -> Result<Tensor> {
+        loop {
+            if let Some(tensor) = self.alloc_while(shape, dtype, timeout, || true)? {
+                return Ok(tensor);
+            }
+        }
+    }
+
+    /// Like [`alloc_timeout`](TensorPool::alloc_timeout), for as long as `go_on` says so, which is asked every
+    /// now and then while there is no room. `None` if it has said no; [`stats`](TensorPool::stats) counts a
+    /// failure only when the time is over.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use cenote::{DType, TensorPool, TensorPoolConfig};
+    /// # let dir = std::env::temp_dir().join(format!("cenote-while-doc-{}", std::process::id()));
+    /// # std::fs::create_dir_all(&dir)?; unsafe { std::env::set_var("CENOTE_DIR", &dir) };
+    ///
+    /// let config = TensorPoolConfig { max_slots: 1, ..TensorPoolConfig::default() };
+    /// let pool = TensorPool::new("while", config)?;
+    /// let only = pool.alloc(&[4], DType::U8)?;
+    /// let none = pool.alloc_while(&[4], DType::U8, Duration::from_secs(600), || false)?;
+    /// assert!(none.is_none() && pool.stats()?.failures == 0);
+    /// drop(only);
+    /// assert!(pool.alloc_while(&[4], DType::U8, Duration::ZERO, || false)?.is_some());
+    /// # drop(pool); std::fs::remove_dir_all(&dir)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn alloc_while(
+        &self,
+        shape: &[usize],
+        dtype: DType,
+        timeout: Duration,
+        go_on: impl FnMut() -> bool,
+    ) -> Result<Option<Tensor>> {
         let owner = self.owner("alloc_timeout")?;
         let layout = Layout::contiguous(shape, dtype.size())?;
         let len = layout.nbytes();
-        let granted = owner.alloc_timeout(len, timeout)?;
+        let Some(granted) = owner.alloc_timeout(len, timeout, go_on)? else { return Ok(None) };
         let tensor = Tensor::over(home::allocated(owner, granted, len)?, layout, dtype)?;
-        if dtype == DType::Bool { tensor.cleared() } else { Ok(tensor) }
+        if dtype == DType::Bool { tensor.cleared().map(Some) } else { Ok(Some(tensor)) }
     }
 
     /// A copy of any tensor in this pool, so that it can be sent on. Counted, in
@@ -353,7 +389,7 @@ impl Tensor {
         if self.far_planes.is_some() {
             return Err(Error::FarPlanes { op: "descriptor" });
         }
-        let home = self.buffer.home().ok_or(Error::NoDescriptor)?;
+        let home = self.buffer.home().ok_or_else(|| Error::NoDescriptor)?;
         home.check_process()?;
         self.buffer.set_published()?;
         Ok(home)

@@ -2,14 +2,17 @@
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use glow::{HasContext, NativeTexture};
 
 use crate::dtype::DType;
 use crate::error::{Error, GlError, Result};
 use crate::format::{FourCc, PixelFormat};
+use crate::gl::imports::{Key, Of};
 use crate::gl::objects::{Object, Owned, TextureName};
 use crate::gl::{Core, DmaBufAttributes, Driver, GlContext, Saved};
+use crate::os::dmabuf::DmaBuf;
 use crate::os::memfd;
 use crate::tensor::{BufferIdentity, PlaneDescriptor, Tensor};
 use crate::texture::rows::Rows;
@@ -18,6 +21,9 @@ use crate::texture::{GlTexture, generate, set_parameters};
 
 /// Rows one after the other, and nothing else: what memory is unless a driver says otherwise.
 const LINEAR: u64 = 0;
+
+/// DRM's word for not knowing: the same as none.
+const INVALID: u64 = 0x00ff_ffff_ffff_ffff;
 
 /// The target of textures that only shaders can read.
 const TEXTURE_EXTERNAL: u32 = 0x8d65;
@@ -58,9 +64,10 @@ impl DmaBufImage {
         self
     }
 
-    /// Says how the memory is tiled or compressed, with one of DRM's modifiers.
+    /// Says how the memory is tiled or compressed, with one of DRM's modifiers. `DRM_FORMAT_MOD_INVALID`
+    /// says nothing: then it is taken to lie in rows, as without one.
     pub fn modifier(mut self, modifier: u64) -> DmaBufImage {
-        self.modifier = Some(modifier);
+        self.modifier = Some(modifier).filter(|&modifier| modifier != INVALID);
         self
     }
 
@@ -80,7 +87,9 @@ impl DmaBufImage {
         for (index, plane) in self.planes.iter().enumerate() {
             let offset = plane.offset().unwrap_or(0);
             let stride = plane.stride().ok_or_else(|| bad("a plane has no stride"))?;
-            size(plane)?;
+            if offset as u64 >= size(plane)? {
+                return Err(bad("a plane begins beyond the end of its buffer"));
+            }
             if index > 2 {
                 return Err(bad("it has more than three planes"));
             }
@@ -157,7 +166,8 @@ fn size(plane: &PlaneDescriptor) -> Result<u64> {
 
 impl GlContext {
     /// Makes an image in DMA-BUFs a texture, without a copy: what is drawn to the one is in the
-    /// other. The memory stays alive with the texture.
+    /// other. The memory stays alive with the texture; that nobody uses it for something else
+    /// meanwhile is up to the caller. ([`texture_of`](GlContext::texture_of) sees to that.)
     ///
     /// Shaders see red, green, blue and alpha, whatever their order in memory, and so does
     /// [`GlTexture::read`].
@@ -167,23 +177,28 @@ impl GlContext {
         let attributes = image.attributes()?;
         let name =
             self.core().run("import a DMA-BUF", move |core| Ok(import(core, &attributes)?))?;
-        Ok(self.imported(image, Arc::new(name)))
+        Ok(self.imported((image.width, image.height), Arc::new(name), None))
     }
 
     /// Like [`import`](GlContext::import), once for each buffer: the texture is kept, and given out
     /// again for the same buffer and image, until the last tensor of the buffer is dropped.
     pub fn import_once(&self, buffer: &BufferIdentity, image: &DmaBufImage) -> Result<GlTexture> {
-        let key = image.key();
-        if let Some(name) = self.core().imports.find(buffer.id(), &key) {
-            return Ok(self.imported(image, name));
+        self.core().check()?;
+        let (of, key) = (Of::Identity(buffer.id()), image.key());
+        if let Some(name) = self.core().imports.find(of, &key) {
+            return Ok(self.imported((image.width, image.height), name, None));
         }
         let texture = self.import(image)?;
-        self.keep(buffer, key, &texture);
+        self.keep(of, key, &texture, |id, end| buffer.at_end(id, end));
         Ok(texture)
     }
 
     /// An image in DMA-BUF memory as a texture, without a copy, as [`import`](GlContext::import) does;
-    /// imported once, and kept until the last tensor of the buffer is dropped.
+    /// imported once, and kept until nobody has the DMA-BUF any more: a pool or a camera has its own
+    /// from one frame to the next.
+    ///
+    /// The texture holds the tensor, as a clone would: until it is dropped nobody writes the tensor
+    /// ([`map_mut`](Tensor::map_mut)), and its memory does not go back to its pool or camera.
     ///
     /// A tensor without a pixel format is `[height, width]` or `[height, width, channels]` of `u8`.
     ///
@@ -197,7 +212,8 @@ impl GlContext {
     /// # Ok::<(), cenote::Error>(())
     /// ```
     pub fn texture_of(&self, tensor: &Tensor) -> Result<GlTexture> {
-        tensor.dma_fd()?;
+        let dma = tensor.dma_buf()?;
+        self.core().check()?;
         let (size, fourcc) = image_of(tensor)?;
         let mut places = Vec::new();
         for index in 0..tensor.plane_count() {
@@ -207,37 +223,50 @@ impl GlContext {
             [buffer, offset as u64, stride as u64]
         };
         let key = key(size, fourcc, None, places.iter().map(numbers));
-        let buffer = tensor.buffer_identity();
-        if let Some(name) = self.core().imports.find(buffer.id(), &key) {
-            return Ok(self.imported(&DmaBufImage::new(size.0, size.1, fourcc), name));
+        let of = Of::DmaBuf(inode(dma)?);
+        let source = Some(tensor.clone());
+        if let Some(name) = self.core().imports.find(of, &key) {
+            return Ok(self.imported(size, name, source));
         }
         let mut image = DmaBufImage::new(size.0, size.1, fourcc);
         for (index, (_, offset, stride)) in places.into_iter().enumerate() {
-            let plane = PlaneDescriptor::new(tensor.plane(index)?.dma_fd()?)?;
+            let plane = tensor.plane(index)?;
+            let plane = PlaneDescriptor::new(plane.dma_buf()?)?;
             image = image.plane(plane.with_offset(offset).with_stride(stride));
         }
         let texture = self.import(&image)?;
-        self.keep(buffer, key, &texture);
-        Ok(texture)
+        self.keep(of, key, &texture, |id, end| dma.at_end(id, end));
+        Ok(GlTexture { _source: source, ..texture })
     }
 
-    /// Keeps a texture until the last tensor of its buffer is dropped.
-    fn keep(&self, buffer: &BufferIdentity, key: Box<[u64]>, texture: &GlTexture) {
-        if !self.core().imports.keep(buffer.id(), key, &texture.name) {
-            return;
-        }
-        let (core, id) = (Arc::downgrade(self.core()), buffer.id());
-        buffer.at_end(Box::new(move || {
+    /// Keeps a texture until the buffer ends, which `at_end` watches.
+    fn keep(
+        &self,
+        of: Of,
+        key: Key,
+        texture: &GlTexture,
+        at_end: impl FnOnce(u64, Box<dyn FnOnce() + Send>) -> bool,
+    ) {
+        let core = Arc::downgrade(self.core());
+        let end = move || {
             if let Some(core) = core.upgrade() {
-                core.imports.forget(Some(id));
+                core.imports.ended(of);
             }
-        }));
+        };
+        if at_end(self.core().id, Box::new(end)) {
+            self.core().imports.watch(of);
+        }
+        self.core().imports.keep(of, key, &texture.name);
     }
 
-    fn imported(&self, image: &DmaBufImage, name: Arc<TextureName>) -> GlTexture {
-        let DmaBufImage { width, height, .. } = *image;
+    fn imported(
+        &self,
+        (width, height): (usize, usize),
+        name: Arc<TextureName>,
+        source: Option<Tensor>,
+    ) -> GlTexture {
         let (texel, context) = (Texel::RGBA8, self.clone());
-        GlTexture { name, width, height, texel, context }
+        GlTexture { name, width, height, texel, context, _source: source }
     }
 }
 
@@ -260,10 +289,14 @@ fn image_of(tensor: &Tensor) -> Result<((usize, usize), FourCc)> {
     Ok(((rows.width, rows.height), fourcc))
 }
 
-/// The buffer of a plane, where in its DMA-BUF it begins, and its stride.
+/// The DMA-BUF of a plane, where in it that begins, and its stride.
 fn place_of(plane: &Tensor) -> Result<(u64, usize, usize)> {
     let rows = Rows::of(plane)?;
-    Ok((plane.buffer_identity().id(), plane.dmabuf_offset()?, rows.stride))
+    Ok((inode(plane.dma_buf()?)?, plane.dmabuf_offset()?, rows.stride))
+}
+
+fn inode(dma: &DmaBuf) -> Result<u64> {
+    dma.inode().map_err(|source| Error::os("fstat", source))
 }
 
 fn import(core: &Arc<Core>, attributes: &DmaBufAttributes) -> Result<TextureName, GlError> {
@@ -273,6 +306,7 @@ fn import(core: &Arc<Core>, attributes: &DmaBufAttributes) -> Result<TextureName
         source: None,
     };
     let image = driver.create_image(attributes).ok_or_else(missing)??;
+    core.shared().imported.fetch_add(1, Ordering::Relaxed);
     let image_owned = Owned::new(core, Object::Image(image));
     let _saved = Saved::new(driver);
     let show = |target| {

@@ -181,8 +181,9 @@ fn upload_buffer(
         let offset = u32::try_from(offset).map_err(|_| too_far(offset))?;
         upload(driver, texel, area, PixelUnpackData::BufferOffset(offset));
     }
-    driver.check("glTexSubImage2D")?;
-    state.used(core, Use::Reads)
+    let done = driver.check("glTexSubImage2D");
+    // Whatever came of it: some of it may be under way.
+    done.and(state.used(core, Use::Reads))
 }
 
 fn upload_bytes(
@@ -224,15 +225,15 @@ fn read_to_buffer(
     let driver = &core.shared().driver;
     state.check_unmapped()?;
     let _saved = Saved::new(driver);
-    let corner = attach(core, source, texel, rows)?;
+    let attached = attach(core, source, texel, rows)?;
     pbo::bind(driver, PACK.buffer, state.name);
     for (area, offset) in areas(driver, &PACK, rows, texel)? {
         let offset = u32::try_from(offset).map_err(|_| too_far(offset))?;
-        download(driver, texel, corner, area, PixelPackData::BufferOffset(offset));
+        download(driver, texel, attached.corner, area, PixelPackData::BufferOffset(offset));
     }
-    driver.check("glReadPixels")?;
-    detach(driver, source);
-    state.used(core, Use::Writes)
+    let done = driver.check("glReadPixels");
+    // Whatever came of it: some of it may be under way.
+    done.and(state.used(core, Use::Writes))
 }
 
 /// The texels without gaps between rows.
@@ -244,17 +245,16 @@ fn read_tight(
 ) -> Result<Vec<u8>, GlError> {
     let driver = &core.shared().driver;
     let _saved = Saved::new(driver);
-    let corner = attach(core, source, texel, rows)?;
+    let attached = attach(core, source, texel, rows)?;
     // SAFETY: called on the context's thread.
     unsafe { driver.gl.bind_buffer(PACK.buffer, None) };
     let stride = rows.width * texel.size();
     let mut bytes = vec![0; stride * rows.height];
     for (area, offset) in areas(driver, &PACK, &Rows { offset: 0, stride, ..*rows }, texel)? {
         let pixels = PixelPackData::Slice(bytes.get_mut(offset..));
-        download(driver, texel, corner, area, pixels);
+        download(driver, texel, attached.corner, area, pixels);
     }
     driver.check("glReadPixels")?;
-    detach(driver, source);
     Ok(bytes)
 }
 
@@ -278,13 +278,28 @@ fn bind_texture(driver: &Driver, name: NonZeroU32) {
     unsafe { driver.gl.bind_texture(glow::TEXTURE_2D, Some(NativeTexture(name))) };
 }
 
-/// Makes the source the one that is read, and looks whether it can be. Tells its corner.
-fn attach(
-    core: &Arc<Core>,
+/// What is read from, until dropped: an attached texture would not be deleted with its last handle.
+struct Attached<'a> {
+    driver: &'a Driver,
+    source: Source,
+    corner: (i32, i32),
+}
+
+impl Drop for Attached<'_> {
+    fn drop(&mut self) {
+        if let Source::Texture(_) = self.source {
+            attach_texture(self.driver, None);
+        }
+    }
+}
+
+/// Makes the source the one that is read, and looks whether it can be.
+fn attach<'a>(
+    core: &'a Arc<Core>,
     source: Source,
     texel: Texel,
     rows: &Rows,
-) -> Result<(i32, i32), GlError> {
+) -> Result<Attached<'a>, GlError> {
     let driver = &core.shared().driver;
     let gl = &driver.gl;
     let (framebuffer, corner) = match source {
@@ -295,6 +310,7 @@ fn attach(
     // SAFETY: called on the context's thread; what is no framebuffer is refused.
     unsafe { gl.bind_framebuffer(target, framebuffer.map(NativeFramebuffer)) };
     driver.check("glBindFramebuffer")?;
+    let attached = Attached { driver, source, corner };
     if let Source::Texture(name) = source {
         attach_texture(driver, Some(NativeTexture(name)));
     }
@@ -302,9 +318,8 @@ fn attach(
     let complete = unsafe { gl.check_framebuffer_status(target) } == glow::FRAMEBUFFER_COMPLETE;
     if complete && (driver.is_desktop || texel.is_always_readable() || is_native(driver, texel)) {
         driver.forget_errors();
-        return Ok(corner);
+        return Ok(attached);
     }
-    detach(driver, source);
     let (width, height, channels) = (rows.width, rows.height, rows.channels);
     Err(GlError::Texture { op: "read back", width, height, channels, dtype: texel.dtype.name() })
 }
@@ -321,13 +336,6 @@ fn attach_texture(driver: &Driver, texture: Option<NativeTexture>) {
     let (target, place) = (glow::READ_FRAMEBUFFER, glow::COLOR_ATTACHMENT0);
     // SAFETY: called on the context's thread, with a framebuffer of ours bound.
     unsafe { driver.gl.framebuffer_texture_2d(target, place, glow::TEXTURE_2D, texture, 0) };
-}
-
-/// An attached texture would not be deleted with its last handle.
-fn detach(driver: &Driver, source: Source) {
-    if let Source::Texture(_) = source {
-        attach_texture(driver, None);
-    }
 }
 
 fn too_far(len: usize) -> GlError {

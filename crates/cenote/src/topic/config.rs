@@ -66,10 +66,10 @@ impl Default for TopicConfig {
 impl TopicConfig {
     /// The ring for messages of up to `payload` words, which may be `tensors`, if the configuration makes sense.
     pub(crate) fn ring(&self, payload: usize, tensors: bool) -> Result<Shape> {
-        self.pool.check()?;
+        let slots = self.pool.check()?;
         let bad = |rule| Error::BadConfig { field: "depth", rule };
         let shape = Shape::new(self.depth, payload).ok_or(bad("it must be from 1 to 65536"))?;
-        if tensors && self.depth >= self.pool.max_slots {
+        if tensors && self.depth >= slots as usize {
             return Err(bad("it must be less than `pool.max_slots`: each message keeps a slot"));
         }
         Ok(shape)

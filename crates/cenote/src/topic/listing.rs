@@ -3,24 +3,20 @@
 //! The directories say which topics and publishers there are; the publishers are asked for the rest.
 //! Nobody who looks takes part: it is one question on a connection of its own.
 
-use std::os::fd::{AsFd, OwnedFd};
-use std::time::Duration;
+use std::os::fd::OwnedFd;
 
 use bytemuck::{Pod, Zeroable};
 
 use crate::error::Result;
-use crate::os::fork::GuardedSocket;
-use crate::os::packet;
 use crate::os::peer::Peer;
-use crate::os::unix;
+use crate::pool::inquiry::{self, Inquiry};
 use crate::pool::place::{Entry, Place};
 use crate::pool::wire::{Kind, Named, Packet};
+use crate::topic::name::TopicName;
 use crate::topic::signature::Signature;
 use crate::topic::spot::Ring;
 use crate::topic::stats::{self, REASONS, StagedCopies};
-
-/// How long a publisher may take to answer. One that is stopped is listed without its subscribers.
-const ANSWER: Duration = Duration::from_millis(200);
+use crate::topic::waiting;
 
 /// The most subscribers that are told of: what fits a packet.
 const MAX_TOLD: usize = 512;
@@ -33,6 +29,9 @@ pub struct TopicInfo {
     pub name: String,
     /// Who publishes.
     pub publishers: Vec<PublisherInfo>,
+    /// Where nobody publishes: who waits for somebody to. Only processes that this user may look into and
+    /// that have a process id here can be found; those of other containers cannot.
+    pub waiting: Vec<SubscriberInfo>,
 }
 
 /// A publisher of a topic.
@@ -74,7 +73,10 @@ pub struct SubscriberInfo {
     pub behind: u64,
 }
 
-/// All topics of this namespace that have a publisher.
+/// All topics of this namespace that have a publisher, or subscribers that wait for one.
+///
+/// Publishers are asked all at once, and have 0.2 s to answer: one that is stopped is listed without its
+/// subscribers.
 ///
 /// ```
 /// # let dir = std::env::temp_dir().join(format!("cenote-list-doc-{}", std::process::id()));
@@ -88,55 +90,92 @@ pub struct SubscriberInfo {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn topics() -> Result<Vec<TopicInfo>> {
-    let Some(all) = Place::find("topics")? else { return Ok(Vec::new()) };
-    let mut found = Vec::new();
-    for name in all.directories()? {
-        // One that is closed to this user hides no other.
-        let Ok(Some(place)) = Place::find(&format!("topics/{name}")) else { continue };
-        let publishers = publishers(&place)?;
-        if !publishers.is_empty() {
-            found.push(TopicInfo { name, publishers });
-        }
+    let places = places()?;
+    let mut entries = Vec::new();
+    for (at, (_, place)) in places.iter().enumerate() {
+        entries.extend(place.entries()?.into_iter().map(|entry| (at, entry)));
     }
+    let topic = |(name, _): &(String, Place)| TopicInfo::new(name);
+    let mut found: Vec<TopicInfo> = places.iter().map(topic).collect();
+    for entries in entries.chunks(inquiry::AT_ONCE) {
+        let asked =
+            entries.iter().filter_map(|(at, entry)| Some((*at, ask(&places[*at].1, entry)?)));
+        let asked: Vec<(usize, Asked)> = asked.collect();
+        inquiry::await_answers(asked.iter().map(|(_, asked)| &asked.inquiry), inquiry::ANSWER);
+        asked.iter().for_each(|(at, asked)| found[*at].publishers.push(info(asked)));
+    }
+    let quiet = places.iter().map(|(_, place)| place).enumerate();
+    let quiet = quiet.filter(|(at, _)| found[*at].publishers.is_empty());
+    for (at, subscriber) in waiting::find(&quiet.collect::<Vec<_>>()) {
+        found[at].waiting.push(subscriber);
+    }
+    found.retain(|topic| !topic.publishers.is_empty() || !topic.waiting.is_empty());
     found.sort_by(|a, b| a.name.cmp(&b.name));
     Ok(found)
 }
 
-/// Everybody who publishes in a topic's directory.
-fn publishers(place: &Place) -> Result<Vec<PublisherInfo>> {
-    let ask = |entry: &Entry| ask(place, entry).map(|(peer, told)| info(entry, &peer, told));
-    Ok(place.entries()?.iter().filter_map(ask).collect())
+impl TopicInfo {
+    fn new(name: &str) -> TopicInfo {
+        TopicInfo { name: name.to_owned(), publishers: Vec::new(), waiting: Vec::new() }
+    }
+}
+
+/// The directories of topics. Others may make some, too: names that cannot be are left out. One that is
+/// closed to this user hides no other.
+fn places() -> Result<Vec<(String, Place)>> {
+    let Some(all) = Place::find("topics")? else { return Ok(Vec::new()) };
+    let names = all.directories()?.into_iter();
+    let names = names.filter(|name| TopicName::new(name).is_ok_and(|it| it.as_str() == *name));
+    let place = |name: String| {
+        let place = Place::find(&format!("topics/{name}")).ok().flatten()?;
+        Some((name, place))
+    };
+    Ok(names.filter_map(place).collect())
 }
 
 /// An error if a publisher of the topic sends something else.
 pub(crate) fn check_type(place: &Place, topic: &str, ours: &Signature) -> Result<()> {
-    for entry in place.entries()? {
-        if let Some((peer, Some(told))) = ask(place, &entry)
-            && told.head.signature != *ours
-        {
-            return Err(ours.mismatch(topic, &told.head.signature, &peer));
+    for entries in place.entries()?.chunks(inquiry::AT_ONCE) {
+        let asked: Vec<Asked> = entries.iter().filter_map(|entry| ask(place, entry)).collect();
+        inquiry::await_answers(asked.iter().map(|asked| &asked.inquiry), inquiry::ANSWER);
+        for asked in asked {
+            if let Some(Some(told)) = asked.told()
+                && told.head.signature != *ours
+            {
+                return Err(ours.mismatch(topic, &told.head.signature, asked.peer()));
+            }
         }
     }
     Ok(())
 }
 
+/// A publisher that was asked who it is.
+#[derive(Debug)]
+pub(super) struct Asked {
+    pub(super) uid: u64,
+    pub(super) inquiry: Inquiry,
+}
+
 /// Asks a publisher; `None` if it is not there.
-pub(super) fn ask(place: &Place, entry: &Entry) -> Option<(Peer, Option<Told>)> {
-    let connection = place.connect(entry).ok()?;
-    let peer = Peer::of(connection.as_fd()).ok().filter(|peer| !peer.has_ended())?;
-    Some((peer, answer(&connection)))
+pub(super) fn ask(place: &Place, entry: &Entry) -> Option<Asked> {
+    let inquiry = Inquiry::begin(place, entry, Kind::Who).ok().flatten()?;
+    Some(Asked { uid: entry.uid, inquiry })
 }
 
-fn answer(connection: &GuardedSocket) -> Option<Told> {
-    let who = Packet::new(Kind::Who);
-    packet::send(connection.as_fd(), bytemuck::bytes_of(&who), &[]).ok()?;
-    unix::wait_readable(connection, ANSWER).ok().filter(|ready| *ready)?;
-    let mut bytes = vec![0; size_of::<Head>() + MAX_TOLD * size_of::<Line>()];
-    let (len, fds) = packet::recv(connection.as_fd(), &mut bytes).ok()?;
-    Told::read(&bytes[..len], fds)
+impl Asked {
+    pub(super) fn peer(&self) -> &Peer {
+        &self.inquiry.peer
+    }
+
+    /// Its answer, which may be nonsense; `None` if it has not come yet.
+    pub(super) fn told(&self) -> Option<Option<Told>> {
+        let room = size_of::<Head>() + MAX_TOLD * size_of::<Line>();
+        self.inquiry.answer(room).map(|(bytes, fds)| Told::read(&bytes, fds))
+    }
 }
 
-fn info(entry: &Entry, peer: &Peer, told: Option<Told>) -> PublisherInfo {
+fn info(asked: &Asked) -> PublisherInfo {
+    let (peer, told) = (asked.peer(), asked.told().flatten());
     let head = told.as_ref().map(|told| &told.head);
     let size = |size| usize::try_from(size).unwrap_or(usize::MAX);
     PublisherInfo {
@@ -144,7 +183,7 @@ fn info(entry: &Entry, peer: &Peer, told: Option<Told>) -> PublisherInfo {
         program: peer.program(),
         carries: head.map(|head| head.signature.to_string()),
         sent: head.map_or(0, |head| head.sent),
-        uid: entry.uid,
+        uid: asked.uid,
         depth: head.map_or(0, |head| size(head.depth)),
         waits: head.is_some_and(|head| head.waits != 0),
         copies: head.map_or_else(Vec::new, |head| stats::staged(&head.copies)),
@@ -178,6 +217,7 @@ pub(crate) struct Line {
 }
 
 /// What came back.
+#[derive(Debug)]
 pub(super) struct Told {
     pub(super) head: Head,
     lines: Vec<Line>,

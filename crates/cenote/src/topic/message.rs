@@ -4,7 +4,7 @@ use crate::domain::Domain;
 use crate::error::{Error, Result};
 use crate::meta::{MAX_META, Meta};
 use crate::tensor::Tensor;
-use crate::tensor::buffer::Handle;
+use crate::tensor::handle::Handle;
 use crate::tensor::mould::Mould;
 use crate::tensor::packed::{self, Packed};
 use crate::topic::plain::Plain;
@@ -62,14 +62,20 @@ pub trait Carry: Sized + Send + 'static {
     /// nobody can write that tensor.
     fn write(&self, shared: Option<&Tensor>, own: u64, words: &mut [u64]) -> Result<usize>;
 
-    /// Reads a message to where it is `wanted`; its tensor is to be had from `tensors`, and the `mould` is
-    /// that of its publisher. The words are input.
+    /// What a message is made of as the last thing, when nothing can go wrong any more: messages are too
+    /// large to be handed from one function to the next.
+    type Taken;
+
+    /// Reads a message; its tensor is to be had from `tensors`, and the `mould` is that of its publisher.
+    /// The words are input.
     fn read(
         words: &[u64],
         mould: &mut Mould,
         tensors: &mut impl Tensors,
-        wanted: &mut Option<Self>,
-    ) -> Result<(), Unread>;
+    ) -> Result<Self::Taken, Unread>;
+
+    /// Makes the message that was read last with this `mould`.
+    fn make(taken: Self::Taken, mould: &Mould) -> Self;
 }
 
 /// Where the tensor of a message comes from.
@@ -129,18 +135,19 @@ impl<T: Plain> Carry for T {
         Ok(len)
     }
 
+    type Taken = T;
+
     #[inline]
-    fn read(
-        from: &[u64],
-        _: &mut Mould,
-        _: &mut impl Tensors,
-        wanted: &mut Option<Self>,
-    ) -> Result<(), Unread> {
+    fn read(from: &[u64], _: &mut Mould, _: &mut impl Tensors) -> Result<T, Unread> {
         let bytes: &[u8] = bytemuck::cast_slice(from);
         let short = || Error::BadMessage { what: "it is shorter than its type" };
         let bytes = bytes.get(..size_of::<T>()).ok_or_else(short)?;
-        *wanted = Some(bytemuck::pod_read_unaligned(bytes));
-        Ok(())
+        Ok(bytemuck::pod_read_unaligned(bytes))
+    }
+
+    #[inline]
+    fn make(taken: T, _: &Mould) -> T {
+        taken
     }
 }
 
@@ -170,24 +177,27 @@ macro_rules! domain_message {
                 packed::pack(tensor, own, Self::KIND, self.meta().as_words(), words)
             }
 
+            type Taken = Self;
+
             #[inline]
             fn read(
                 words: &[u64],
                 mould: &mut Mould,
                 tensors: &mut impl Tensors,
-                wanted: &mut Option<Self>,
-            ) -> Result<(), Unread> {
+            ) -> Result<Self, Unread> {
                 let packed = mould.read(words)?;
                 if packed.kind != Self::KIND {
                     return Err(Error::BadMessage { what: "a message of another kind" }.into());
                 }
                 let meta = Meta::from_words(packed.meta)?;
-                let mut tensor = None;
-                mould.cast(tensors.buffer(&packed)?, &mut tensor)?;
-                if let Some(tensor) = tensor {
-                    *wanted = Some(Self::from_parts(tensor, &meta)?);
-                }
-                Ok(())
+                let buffer = tensors.buffer(&packed)?;
+                mould.fit(&buffer)?;
+                Ok(Self::from_parts(mould.cast(buffer), &meta)?)
+            }
+
+            #[inline]
+            fn make(taken: Self, _: &Mould) -> Self {
+                taken
             }
         }
     )*};
@@ -214,14 +224,22 @@ impl Carry for Tensor {
         packed::pack(shared.unwrap_or(self), own, Self::KIND, &[], words)
     }
 
+    type Taken = Handle;
+
     #[inline(always)]
     fn read(
         words: &[u64],
         mould: &mut Mould,
         tensors: &mut impl Tensors,
-        wanted: &mut Option<Self>,
-    ) -> Result<(), Unread> {
+    ) -> Result<Handle, Unread> {
         let packed = mould.read(words)?;
-        Ok(mould.cast(tensors.buffer(&packed)?, wanted)?)
+        let buffer = tensors.buffer(&packed)?;
+        mould.fit(&buffer)?;
+        Ok(buffer)
+    }
+
+    #[inline(always)]
+    fn make(buffer: Handle, mould: &Mould) -> Tensor {
+        mould.cast(buffer)
     }
 }

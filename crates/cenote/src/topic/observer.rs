@@ -16,17 +16,19 @@ use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::format::PixelFormat;
 use crate::image::Image;
+use crate::memory::TensorMemory;
 use crate::meta::{Header, Meta};
 use crate::os::peer::Peer;
 use crate::pool::attach;
 use crate::pool::files;
-use crate::pool::place::{Entry, Place};
+use crate::pool::inquiry;
+use crate::pool::place::Place;
 use crate::tensor::Tensor;
-use crate::tensor::buffer::Handle;
+use crate::tensor::handle::Handle;
 use crate::tensor::mould::Mould;
 use crate::tensor::packed::Packed;
 use crate::tensor::pool::{self, Known};
-use crate::topic::listing;
+use crate::topic::listing::{self, Asked, Told};
 use crate::topic::name::TopicName;
 use crate::topic::ring::{Found, Shape, Shipped};
 use crate::topic::signature::Signature;
@@ -34,6 +36,9 @@ use crate::topic::spot::Ring;
 
 /// How often the directory is looked at for publishers that came or went.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
+
+/// How long a look waits for publishers that have just come. Who takes longer is heard later.
+const NEWCOMERS: Duration = Duration::from_millis(10);
 
 /// How long a segment may be on its way.
 const SEGMENT: Duration = Duration::from_millis(200);
@@ -63,6 +68,12 @@ const TRIES: usize = 64;
 pub struct Observer {
     topic: TopicName,
     watched: Vec<Watched>,
+    /// Whose turn it is.
+    turn: usize,
+    /// Those who were asked and have not answered, and whether they were there from the first.
+    asked: Vec<(Asked, bool)>,
+    /// Those whose answer made no sense.
+    strangers: Vec<u64>,
     /// When the directory was last looked at.
     looked: Option<Instant>,
     missed: u64,
@@ -128,6 +139,9 @@ impl Observer {
         let mut observer = Observer {
             topic: TopicName::new(topic)?,
             watched: Vec::new(),
+            turn: 0,
+            asked: Vec::new(),
+            strangers: Vec::new(),
             looked: None,
             missed: 0,
         };
@@ -146,30 +160,29 @@ impl Observer {
     }
 
     /// The next message, if there is one: of those that were sent since the observer was made, and of
-    /// publishers that came later all that are there. Never waits for messages.
+    /// publishers that came later all that are there. Publishers take turns. Never waits for messages.
     pub fn look(&mut self) -> Result<Option<Sighting>> {
         if self.looked.is_none_or(|looked| looked.elapsed() >= LOOK_AGAIN) {
             self.find_publishers()?;
         }
-        for watched in &mut self.watched {
-            let found = watched.next(&mut self.missed)?;
-            if found.is_some() {
-                return Ok(found);
+        for _ in 0..self.watched.len() {
+            let at = self.turn % self.watched.len();
+            self.turn = at + 1;
+            let found = self.watched[at].next(&mut self.missed);
+            if !matches!(found, Ok(None)) {
+                return found;
             }
         }
         Ok(None)
     }
 
-    /// The newest message of some publisher, whether or not it was seen before.
+    /// The newest message of some publisher, whether or not it was seen before. What that publisher sent
+    /// earlier is passed over: [`look`](Observer::look) goes on behind it.
     pub fn newest(&mut self) -> Result<Option<Sighting>> {
         self.find_publishers()?;
         let mut wrong = Ok(None);
-        for watched in &self.watched {
-            let head = watched.ring.reader().head();
-            if head == watched.ring.first {
-                continue;
-            }
-            match watched.read(head.wrapping_sub(1)) {
+        for watched in &mut self.watched {
+            match watched.newest() {
                 Ok(None) => {}
                 Ok(found) => return Ok(found),
                 // Others may make sense.
@@ -192,37 +205,76 @@ impl Observer {
             Err(Error::Stale { .. } | Error::NoSuchPool { .. }) => return Ok(None),
             leased => leased?,
         };
-        let mut tensor = None;
-        mould.cast(buffer, &mut tensor)?;
-        tensor.map(|tensor| Content::of(tensor, &packed)).transpose()
+        mould.fit(&buffer)?;
+        Content::of(mould.cast(buffer), &packed).map(Some)
     }
 
     /// Looks who came, and forgets who went without leaving anything unseen.
     fn find_publishers(&mut self) -> Result<()> {
         let first_look = self.looked.replace(Instant::now()).is_none();
         self.watched.retain(|watched| !watched.has_ended());
+        self.asked.retain(|(asked, _)| !asked.peer().has_ended());
         let Some(place) = Place::find(&self.topic.directory())? else { return Ok(()) };
-        for entry in place.entries()? {
-            if !self.watched.iter().any(|watched| watched.uid == entry.uid) {
-                self.watched.extend(Watched::meet(&place, &entry, first_look));
+        let entries = place.entries()?;
+        self.strangers.retain(|uid| entries.iter().any(|entry| entry.uid == *uid));
+        let new = entries.iter().filter(|entry| !self.knows(entry.uid));
+        let new = new.filter_map(|entry| listing::ask(&place, entry)).map(|it| (it, first_look));
+        // However many there are that do not answer, they take so many descriptors and no more.
+        let new = new.take(inquiry::AT_ONCE.saturating_sub(self.asked.len()));
+        let new: Vec<(Asked, bool)> = new.collect();
+        let patience = if first_look { inquiry::ANSWER } else { NEWCOMERS };
+        inquiry::await_answers(new.iter().map(|(asked, _)| &asked.inquiry), patience);
+        self.asked.extend(new);
+        self.hear();
+        Ok(())
+    }
+
+    fn knows(&self, uid: u64) -> bool {
+        self.watched.iter().any(|watched| watched.uid == uid)
+            || self.asked.iter().any(|(asked, _)| asked.uid == uid)
+            || self.strangers.contains(&uid)
+    }
+
+    /// Takes in those who have answered. Whoever is stopped was asked once, and costs nothing more.
+    fn hear(&mut self) {
+        for (asked, from_now_on) in std::mem::take(&mut self.asked) {
+            match asked.told() {
+                None => self.asked.push((asked, from_now_on)),
+                Some(told) => {
+                    match told.and_then(|told| Watched::meet(&asked, told, from_now_on)) {
+                        Some(watched) => self.watched.push(watched),
+                        None => self.strangers.push(asked.uid),
+                    }
+                }
             }
         }
-        Ok(())
     }
 }
 
 impl Watched {
-    /// Asks a publisher for its ring. What it says is checked; one that says nonsense is not there.
-    fn meet(place: &Place, entry: &Entry, from_now_on: bool) -> Option<Watched> {
-        let (peer, told) = listing::ask(place, entry)?;
-        let told = told?;
+    /// Maps the ring of a publisher. What it says is checked; one that says nonsense is not there.
+    fn meet(asked: &Asked, told: Told, from_now_on: bool) -> Option<Watched> {
         let size = |size| usize::try_from(size).unwrap_or(usize::MAX);
         let shape = Shape::new(size(told.head.depth), size(told.head.payload))?;
         let words = files::open_header(&told.ring?, shape.words()).ok()?;
         let ring = Ring { words, shape, first: told.head.first };
         let reader = ring.reader();
         let cursor = if from_now_on { reader.head() } else { reader.oldest(ring.first) };
-        Some(Watched { uid: entry.uid, peer, signature: told.head.signature, ring, cursor })
+        let (uid, peer) = (asked.uid, asked.peer().clone());
+        Some(Watched { uid, peer, signature: told.head.signature, ring, cursor })
+    }
+
+    /// The newest message, if it is there; those before it are passed over.
+    fn newest(&mut self) -> Result<Option<Sighting>> {
+        let head = self.ring.reader().head();
+        if head == self.ring.first {
+            return Ok(None);
+        }
+        let found = self.read(head.wrapping_sub(1))?;
+        if found.is_some() {
+            self.cursor = head;
+        }
+        Ok(found)
     }
 
     /// The next message. A publisher that is quicker than this does not keep it for ever.
@@ -317,6 +369,18 @@ impl Content {
         })
     }
 
+    /// The same on this process's own heap: the lease ends, and whoever sent it can have the memory back.
+    /// [`copies`](crate::copies) counts it.
+    pub fn copied_out(self) -> Result<Content> {
+        Ok(match self {
+            Content::Plain(bytes) => Content::Plain(bytes),
+            Content::Tensor(tensor) => Content::Tensor(copied_out(&tensor)?),
+            Content::Image(image) => Content::Image(copied_out(&image)?),
+            Content::Cloud(cloud) => Content::Cloud(copied_out(&cloud)?),
+            Content::Depth(depth) => Content::Depth(copied_out(&depth)?),
+        })
+    }
+
     /// The tensor that has the bytes, if it is not plain data.
     pub fn tensor(&self) -> Option<&Tensor> {
         match self {
@@ -337,6 +401,10 @@ impl fmt::Display for Sighting {
             None => write!(f, " {} bytes", self.nbytes),
         }
     }
+}
+
+fn copied_out<T: Domain>(what: &T) -> Result<T> {
+    what.over(what.tensor().to_memory(TensorMemory::Mem)?)
 }
 
 /// A lease by serial, whoever owns the pool. A segment may still be on its way.

@@ -20,7 +20,7 @@ use crate::pool::host::{Description, Guest, Host};
 use crate::pool::wire::{Kind, Packet};
 use crate::region::Words;
 use crate::sync::{Lock, LockGuard};
-use crate::tensor::buffer::Handle;
+use crate::tensor::handle::Handle;
 use crate::tensor::{Tensor, TensorPool};
 use crate::topic::bell::News;
 use crate::topic::config::{Policy, TopicConfig};
@@ -65,7 +65,7 @@ pub(crate) struct Publisher {
 pub(super) struct State {
     /// The sequence of the next message.
     next: u64,
-    /// The buffers of the messages in the ring, by sequence modulo depth.
+    /// The buffers of the messages in the ring, each at its [place](Shape::place).
     held: Box<[Option<Handle>]>,
     /// Where a message is written before it goes to the ring.
     words: Box<[u64]>,
@@ -125,7 +125,7 @@ impl Publisher {
         Writer::new(words.get(), shape).start(first);
         let state = State {
             next: first,
-            held: (0..config.depth).map(|_| None).collect(),
+            held: (0..shape.places()).map(|_| None).collect(),
             words: vec![0; shape.payload()].into(),
             subscribers: Vec::new(),
             waiters: 0,
@@ -172,9 +172,31 @@ impl Publisher {
     #[inline]
     pub(crate) fn send<T: Message>(&self, message: &T, policy: Policy) -> Result<()> {
         self.check_process()?;
-        let staged = message.carried().map_or(Ok(None), |tensor| self.stage(tensor, policy))?;
-        let tensor = staged.as_ref().or(message.carried());
-        let state = self.make_room(self.state(), policy)?;
+        match message.carried() {
+            Some(tensor) if !self.can_share(tensor) => self.send_staged(message, tensor, policy),
+            tensor => self.send_shared(message, tensor, policy),
+        }
+    }
+
+    /// Sends a message whose tensor other processes cannot see.
+    #[cold]
+    fn send_staged<T: Message>(&self, message: &T, tensor: &Tensor, policy: Policy) -> Result<()> {
+        let staged = self.stage(tensor, policy)?;
+        self.send_shared(message, Some(&staged), policy)
+    }
+
+    /// Sends a message with the tensor that it carries, or one in its place, if any.
+    #[inline]
+    fn send_shared<T: Message>(
+        &self,
+        message: &T,
+        tensor: Option<&Tensor>,
+        policy: Policy,
+    ) -> Result<()> {
+        let mut state = self.state();
+        if policy != Policy::KeepLast {
+            state = self.make_room(state, policy)?;
+        }
         let old =
             self.publish(state, tensor, |words| message.write(tensor, self.pool.uid(), words))?;
         if let Some(old) = old {
@@ -208,13 +230,13 @@ impl Publisher {
     ) -> Result<Option<Handle>> {
         let State { next, held, words, subscribers, .. } = &mut *state;
         let (sequence, len) = (*next, write(words)?);
-        let writer = self.writer();
-        let oldest = sequence.wrapping_sub(self.ring.shape.depth);
+        let (writer, shape) = (self.writer(), self.ring.shape);
+        let oldest = sequence.wrapping_sub(shape.depth);
         writer.retract(oldest);
         writer.publish::<Shipped>(sequence, &words[..len]);
         *next = sequence.wrapping_add(1);
-        let place = self.ring.shape.place(sequence.wrapping_sub(self.ring.first));
-        let old = std::mem::replace(&mut held[place], tensor.map(Tensor::handle));
+        let old = held[shape.place(oldest)].take();
+        held[shape.place(sequence)] = tensor.map(Tensor::handle);
         subscribers.iter_mut().for_each(Subscriber::wake);
         drop(state);
         if let Some(own) = self.own.get() {
@@ -237,8 +259,7 @@ impl Publisher {
         let shape = self.ring.shape;
         let kept = state.next.wrapping_sub(self.ring.first).min(shape.depth);
         let oldest = (1..=kept).rev().map(|back| state.next.wrapping_sub(back));
-        let place = |sequence: u64| shape.place(sequence.wrapping_sub(self.ring.first));
-        let found = oldest.map(|sequence| (sequence, place(sequence)));
+        let found = oldest.map(|sequence| (sequence, shape.place(sequence)));
         let Some((sequence, place)) = found.into_iter().find(|(_, at)| state.held[*at].is_some())
         else {
             return false;
@@ -351,7 +372,7 @@ impl Publisher {
     /// The buffer of message `sequence`, if it is still in the ring.
     pub(crate) fn held(&self, sequence: u64) -> Option<Handle> {
         let state = self.state();
-        let place = self.ring.shape.place(sequence.wrapping_sub(self.ring.first));
+        let place = self.ring.shape.place(sequence);
         let back = state.next.wrapping_sub(sequence);
         state.held[place].clone().filter(|_| (1..=self.ring.shape.depth).contains(&back))
     }

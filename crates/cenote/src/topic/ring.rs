@@ -90,15 +90,20 @@ impl Shape {
         self.stride - PAYLOAD
     }
 
-    /// Which of `depth` places message number `count` has, counted from the first.
-    pub(crate) fn place(&self, count: u64) -> usize {
-        small(count % self.depth)
+    /// How many places there are to keep something for each message that is kept.
+    pub(crate) fn places(&self) -> usize {
+        small(self.entries)
+    }
+
+    /// Which of them message `sequence` has.
+    #[inline]
+    pub(crate) fn place(&self, sequence: u64) -> usize {
+        small(sequence & (self.entries - 1))
     }
 
     #[inline]
     fn entry<'a>(&self, words: &'a [AtomicU64], sequence: u64) -> &'a [AtomicU64] {
-        let index = small(sequence & (self.entries - 1));
-        let start = ENTRIES + index * self.stride;
+        let start = ENTRIES + self.place(sequence) * self.stride;
         &words[start..start + self.stride]
     }
 }
@@ -155,6 +160,7 @@ impl<'a> Writer<'a> {
     }
 
     /// Takes message `sequence` out, so that no reader can begin to use it.
+    #[inline]
     pub(crate) fn retract(&self, sequence: u64) {
         let next = sequence.wrapping_add(self.shape.entries);
         self.shape.entry(self.words, sequence)[BEGIN].store(next, Ordering::Relaxed);

@@ -33,46 +33,60 @@ impl AdoptedTensors {
 }
 
 impl Publisher {
-    /// The tensor that takes the place of one that other processes cannot see; `None` if they can. Nothing
-    /// is copied before there is room for it, as `policy` has it.
+    /// Whether other processes can see a tensor as it is. If so, subscribers can attach to its pool.
     #[inline]
-    pub(super) fn stage(&self, tensor: &Tensor, policy: Policy) -> Result<Option<Tensor>> {
-        let why = match tensor.is_attachable() {
+    pub(super) fn can_share(&self, tensor: &Tensor) -> bool {
+        let shared =
+            tensor.is_attachable() == Some(true) && !tensor.has_far_planes() && !tensor.is_lent();
+        if shared {
+            self.pool.lend_pool_of(tensor);
+        }
+        shared
+    }
+
+    /// The tensor that takes the place of one that other processes cannot see. Nothing is copied before
+    /// there is room for it, as `policy` has it.
+    pub(super) fn stage(&self, tensor: &Tensor, policy: Policy) -> Result<Tensor> {
+        let why = match tensor.memory() {
             _ if tensor.has_far_planes() => StagedBecause::FarPlanes,
-            _ if tensor.is_lent() => StagedBecause::Lent,
-            Some(true) => {
-                self.pool.lend_pool_of(tensor);
-                return Ok(None);
-            }
-            Some(false) => StagedBecause::OwnerGone,
-            None if matches!(tensor.memory(), TensorMemory::Shm | TensorMemory::Dma) => {
-                match self.adopt(tensor)? {
-                    Some(adopted) => return Ok(Some(adopted)),
-                    None => StagedBecause::NotAdopted,
-                }
-            }
-            None if tensor.memory() == TensorMemory::Pbo => StagedBecause::Pbo,
-            None => StagedBecause::Heap,
+            // It may have been given back since it was found to be.
+            _ if tensor.is_lent() || tensor.is_attachable() == Some(true) => StagedBecause::Lent,
+            _ if tensor.is_attachable() == Some(false) => StagedBecause::OwnerGone,
+            TensorMemory::Shm | TensorMemory::Dma => match self.adopt(tensor)? {
+                Some(adopted) => return Ok(adopted),
+                None => StagedBecause::NotAdopted,
+            },
+            TensorMemory::Pbo => StagedBecause::Pbo,
+            _ => StagedBecause::Heap,
         };
         drop(self.make_room(self.state(), policy)?);
         let staged = self.with_room(|| self.pool.stage(tensor))?;
         self.staged.count(why, staged.nbytes());
-        Ok(Some(staged))
+        Ok(staged)
     }
 
     /// Allocates. Where the pool is full of what is kept for subscribers, the oldest of that goes first,
     /// unless the policy is to wait for them.
+    #[inline]
     pub(crate) fn with_room<T>(&self, alloc: impl Fn() -> Result<T>) -> Result<T> {
+        // One value from beginning to end: tensors are too large to be moved for nothing.
         let mut done = alloc();
-        while matches!(done, Err(Error::PoolFull { .. })) && self.push_out_oldest() {
-            done = alloc();
-        }
-        if matches!(done, Err(Error::Forked { .. }))
-            && let Err(error) = self.check_process()
-        {
-            done = Err(error);
+        if done.is_err() {
+            self.make_slot(&mut done, alloc);
         }
         done
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn make_slot<T>(&self, done: &mut Result<T>, alloc: impl Fn() -> Result<T>) {
+        if let Err(forked) = self.check_process() {
+            *done = Err(forked);
+            return;
+        }
+        while matches!(done, Err(Error::PoolFull { .. })) && self.push_out_oldest() {
+            *done = alloc();
+        }
     }
 
     /// Makes shared memory part of the publisher's pool, once.

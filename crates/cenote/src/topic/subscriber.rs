@@ -16,7 +16,7 @@ use crate::error::{Error, Result};
 use crate::os::{self, fork};
 use crate::sync::{Lock, LockGuard};
 use crate::tensor::attaching::{Attaching, Progress};
-use crate::tensor::buffer::Handle;
+use crate::tensor::handle::Handle;
 use crate::tensor::packed::Packed;
 use crate::tensor::pool::{self, Known};
 use crate::topic::arrivals::Arrivals;
@@ -139,7 +139,8 @@ impl Subscriber {
         self.recv_locked()
     }
 
-    #[inline(always)]
+    /// A function of its own, so that finding nothing stays short.
+    #[inline(never)]
     fn recv_locked<T: Message>(&self) -> Option<T> {
         if self.inherited() {
             return None;
@@ -148,12 +149,11 @@ impl Subscriber {
         if self.arrivals.any() {
             self.take_in(&mut receiving);
         }
-        let mut found = None;
-        receiving.take(&self.news, &mut found);
-        if found.is_none() && receiving.watched {
-            self.rearm(receiving, &mut found);
+        match receiving.take::<T>(&self.news) {
+            Some((at, taken)) => Some(T::make(taken, &receiving.sources[at].mould)),
+            None if receiving.watched => self.rearm(receiving),
+            None => None,
         }
-        found
     }
 
     /// The newest message of whichever publisher has one; older ones of the same publisher are
@@ -172,12 +172,9 @@ impl Subscriber {
         let mut newest = None;
         // One of each: a publisher that is quicker than this does not keep it going.
         for _ in 0..receiving.sources.len() {
-            receiving.take(&self.news, &mut newest);
+            newest = receiving.next(&self.news).or(newest);
         }
-        if receiving.watched {
-            self.rearm(receiving, &mut newest);
-        }
-        newest
+        if receiving.watched { self.rearm(receiving).or(newest) } else { newest }
     }
 
     /// Waits for a message until the deadline; without one, for ever.
@@ -255,18 +252,19 @@ impl Subscriber {
 
     /// Before saying "nothing" to somebody who then sleeps on the descriptor: quiet, arm, look again.
     #[cold]
-    fn rearm<T: Message>(&self, mut receiving: LockGuard<'_, Receiving>, wanted: &mut Option<T>) {
+    fn rearm<T: Message>(&self, mut receiving: LockGuard<'_, Receiving>) -> Option<T> {
         self.news.bell.hush();
         receiving.others().for_each(|other| other.hush());
         receiving.arm(&self.news.bell);
         if self.arrivals.any() {
             self.take_in(&mut receiving);
         }
-        let found = receiving.take(&self.news, wanted);
-        if found || receiving.awaits_segment {
+        let found = receiving.next(&self.news);
+        if found.is_some() || receiving.awaits_segment {
             // There may be more, and nobody would be told.
             self.news.bell.ring_anyway();
         }
+        found
     }
 
     /// The descriptor to wait for: readable when there may be something to receive.
@@ -347,10 +345,15 @@ impl Receiving {
         self.others().for_each(|other| other.row().disarm());
     }
 
-    /// Takes the next message of the publisher whose turn it is, or of one after it, to where it is
-    /// `wanted`; false if there is none.
+    /// The next message, if there is one.
+    fn next<T: Message>(&mut self, news: &Arc<News>) -> Option<T> {
+        let (at, taken) = self.take::<T>(news)?;
+        Some(T::make(taken, &self.sources[at].mould))
+    }
+
+    /// Takes the next message of the publisher whose turn it is, or of one after it; tells of which.
     #[inline(always)]
-    fn take<T: Message>(&mut self, news: &Arc<News>, wanted: &mut Option<T>) -> bool {
+    fn take<T: Message>(&mut self, news: &Arc<News>) -> Option<(usize, T::Taken)> {
         let mut looked = 0;
         self.awaits_segment = false;
         while looked < self.sources.len() {
@@ -358,14 +361,14 @@ impl Receiving {
             while at >= self.sources.len() {
                 at -= self.sources.len();
             }
-            match self.take_from(at, news, wanted) {
-                Took::Message => {
+            match self.take_from::<T>(at, news) {
+                Took::Message(taken) => {
                     self.turn = at + 1;
                     self.received += 1;
                     if self.sources[at].is_gone() {
                         news.set(); // its end is to be noticed
                     }
-                    return true;
+                    return Some((at, taken));
                 }
                 Took::Nothing => looked += 1,
                 Took::End => {
@@ -374,16 +377,11 @@ impl Receiving {
                 }
             }
         }
-        false
+        None
     }
 
     #[inline(always)]
-    fn take_from<T: Message>(
-        &mut self,
-        at: usize,
-        news: &Arc<News>,
-        wanted: &mut Option<T>,
-    ) -> Took {
+    fn take_from<T: Message>(&mut self, at: usize, news: &Arc<News>) -> Took<T::Taken> {
         let Receiving { sources, words, pools, missed, last_loss, awaits_segment, .. } = self;
         let source = &mut sources[at];
         source.stuck = false;
@@ -403,10 +401,10 @@ impl Receiving {
             };
             let Source { mould, from, spot, .. } = &mut *source;
             let mut tensors = Lender { from, spot, pools, news, awaits_segment };
-            match T::read(&words[..len], mould, &mut tensors, wanted) {
-                Ok(()) => {
+            match T::read(&words[..len], mould, &mut tensors) {
+                Ok(taken) => {
                     source.advance(1);
-                    return Took::Message;
+                    return Took::Message(taken);
                 }
                 Err(Unread::Later) => {
                     source.stuck = true;
@@ -425,8 +423,8 @@ impl Receiving {
 }
 
 /// What was taken.
-enum Took {
-    Message,
+enum Took<M> {
+    Message(M),
     Nothing,
     /// Nothing, and nothing more will come.
     End,

@@ -1,14 +1,11 @@
 //! What is no camera, what a camera cannot do, and what cannot be captured into.
 
+use std::os::fd::AsRawFd;
 use std::time::Duration;
 
-use cenote::{
-    Camera, CameraConfig, DType, Error, PixelFormat, Result, Tensor, TensorMemory, TensorPool,
-    TensorPoolConfig,
-};
+use cenote::{Camera, CameraConfig, DType, Error, PixelFormat, Result, Tensor, TensorMemory};
 
-use super::{CAMERAS, Test, frames, lent, small};
-use crate::stranger::unique;
+use super::{CAMERAS, LONG, Test, frames, into, lent, next, small};
 
 pub(super) const TESTS: &[Test] = &[
     ("what_is_no_camera_is_refused", what_is_no_camera_is_refused),
@@ -18,6 +15,8 @@ pub(super) const TESTS: &[Test] = &[
     ("buffers_that_cannot_be_filled_are_refused", buffers_that_cannot_be_filled_are_refused),
     ("an_allocation_that_fails_is_an_error", an_allocation_that_fails_is_an_error),
     ("no_time_is_no_error", no_time_is_no_error),
+    ("damaged_frames_are_dropped_and_counted", damaged_frames_are_dropped_and_counted),
+    ("a_buffer_that_the_driver_refuses_is_an_error", a_buffer_that_the_driver_refuses_is_an_error),
 ];
 
 fn what_is_no_camera_is_refused() {
@@ -100,15 +99,6 @@ fn buffers_that_cannot_be_filled_are_refused() {
         Ok(tensor)
     };
     assert!(rule(refusal(shared)).contains("nobody"));
-
-    // Tensors of an ordinary pool share a DMA-BUF: only the first starts where that does.
-    let config = TensorPoolConfig {
-        memory: TensorMemory::Dma,
-        unprotected: true,
-        ..TensorPoolConfig::small()
-    };
-    let pool = TensorPool::new(unique(), config).unwrap();
-    assert!(rule(refusal(move |bytes| pool.alloc(&[bytes], DType::U8))).contains("start"));
 }
 
 fn an_allocation_that_fails_is_an_error() {
@@ -129,4 +119,49 @@ fn no_time_is_no_error() {
     // Frames come more slowly than they are taken here.
     let taken = (0..1000).take_while(|_| camera.capture(Duration::ZERO).unwrap().is_some()).count();
     assert!(taken < 1000);
+}
+
+/// Controls of vivid, by which it makes an error of the next frame, or of the next buffer it is given.
+const DQBUF_ERROR: u32 = 0x00f0_f042;
+const BUF_PREPARE_ERROR: u32 = 0x00f0_f044;
+
+#[allow(unsafe_code, reason = "an ioctl")]
+fn press(path: &str, control: u32) {
+    const S_CTRL: u64 = 0xc008_561c;
+    let device = std::fs::OpenOptions::new().read(true).write(true).open(path).unwrap();
+    let mut words = [control, 1];
+    // SAFETY: this number takes two words, which the call reads and writes.
+    let done = unsafe { libc::ioctl(device.as_raw_fd(), S_CTRL, words.as_mut_ptr()) };
+    assert_eq!(done, 0, "{}", std::io::Error::last_os_error());
+}
+
+fn damaged_frames_are_dropped_and_counted() {
+    let pool = frames(true, 12);
+    for mut camera in [lent(CAMERAS[0]), lent(CAMERAS[1])] {
+        check_damage(&mut camera);
+    }
+    check_damage(&mut into(CAMERAS[0], &pool));
+}
+
+fn check_damage(camera: &mut Camera) {
+    next(camera);
+    press(camera.path().to_str().unwrap(), DQBUF_ERROR);
+    // Those that are ready by now are none the worse for it.
+    for _ in 0..10 {
+        next(camera);
+    }
+    let stats = camera.stats();
+    assert_eq!((stats.captured, stats.damaged, stats.short), (11, 1, 0), "{camera:?}");
+}
+
+fn a_buffer_that_the_driver_refuses_is_an_error() {
+    let mut camera = lent(CAMERAS[0]);
+    drop(next(&mut camera));
+    press(CAMERAS[0], BUF_PREPARE_ERROR);
+    let error = camera.capture(LONG).unwrap_err();
+    assert!(error.to_string().contains("giving a camera its buffer back"), "{error}");
+    // It is not lost by that.
+    let held: Vec<_> = (0..8).map(|_| next(&mut camera)).collect();
+    drop(held);
+    next(&mut camera);
 }

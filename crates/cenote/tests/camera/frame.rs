@@ -14,6 +14,7 @@ pub(super) const TESTS: &[Test] = &[
     ("frames_are_our_own_buffers", frames_are_our_own_buffers),
     ("both_ways_see_the_same_picture", both_ways_see_the_same_picture),
     ("formats_lie_as_they_should", formats_lie_as_they_should),
+    ("planes_can_have_memory_of_their_own", planes_can_have_memory_of_their_own),
     ("a_camera_whose_buffers_are_all_held_says_so_and_goes_on", starved),
     ("a_camera_whose_pool_is_full_says_so_and_goes_on", full),
     ("frames_outlive_their_camera", frames_outlive_their_camera),
@@ -106,6 +107,55 @@ fn formats_lie_as_they_should() {
             assert!(row[4].abs_diff(luma) < 24, "{path} {format}: {:?}", &row[..8]);
         }
     }
+}
+
+/// vivid puts something before the first plane of NV16.
+fn planes_can_have_memory_of_their_own() {
+    let (single, multi) = (CAMERAS[0], CAMERAS[1]);
+    let config = |format| CameraConfig { format, apart: true, ..small() };
+    for (format, chroma, offset) in
+        [(PixelFormat::Nv12, 1, 0), (PixelFormat::I420, 2, 0), (PixelFormat::Nv16, 1, 128)]
+    {
+        let mut camera = Camera::open(multi, config(format)).unwrap();
+        let held = next(&mut camera);
+        let before = samples(&held);
+        let mut files = HashSet::new();
+        for index in 0..format.plane_count() {
+            let plane = held.tensor().plane(index).unwrap();
+            assert_eq!(plane.memory(), TensorMemory::Dma);
+            files.insert(rustix::fs::fstat(plane.dmabuf().unwrap()).unwrap().st_ino);
+        }
+        assert_eq!(files.len(), format.plane_count(), "{format}");
+        assert_eq!(held.tensor().plane(0).unwrap().dmabuf_offset().unwrap(), offset, "{format}");
+        for (plane, expected) in [(0, 185), (chroma, 128)] {
+            let found = before[plane][4];
+            assert!(u8::abs_diff(found, expected) < 24, "{format} {plane}: {found}");
+        }
+        // All pieces of a buffer go back together, and not before.
+        for _ in 0..12 {
+            next(&mut camera);
+        }
+        assert_eq!(samples(&held), before);
+        assert_eq!(camera.stats().short, 0);
+    }
+    let refused = Camera::open(single, config(PixelFormat::Nv12)).unwrap_err();
+    assert!(matches!(refused, Error::CameraFormat { .. }), "{refused}");
+    let pool = frames(true, 8);
+    let alloc = move |bytes| pool.alloc(&[bytes], cenote::DType::U8);
+    for format in [PixelFormat::Nv12, PixelFormat::Yuyv] {
+        let refused = Camera::open_into(multi, config(format), alloc.clone()).unwrap_err();
+        assert!(matches!(refused, Error::BadConfig { field: "apart", .. }), "{refused}");
+    }
+}
+
+/// The last row of each plane.
+fn samples(frame: &Image) -> Vec<Vec<u8>> {
+    let last = |index| {
+        let plane = frame.tensor().plane(index).unwrap();
+        let map = plane.map().unwrap();
+        map.runs().last().unwrap().to_vec()
+    };
+    (0..frame.format().plane_count()).map(last).collect()
 }
 
 fn starved() {

@@ -56,7 +56,6 @@ fn frames(unprotected: bool, max_slots: usize) -> TensorPool {
         memory: TensorMemory::Dma,
         unprotected,
         max_slots,
-        growth: 1,
         ..TensorPoolConfig::small()
     };
     TensorPool::new(unique(), config).unwrap()

@@ -1,10 +1,11 @@
 //! Frames that other processes see, without a copy; one of those is killed half-way.
 
 use std::collections::HashSet;
+use std::time::Duration;
 
-use cenote::{Camera, Image, Topic, TopicConfig};
+use cenote::{Camera, CameraConfig, Error, Image, Topic, TopicConfig};
 
-use super::{CAMERAS, LONG, Test, digest, frames, into, lent, next};
+use super::{CAMERAS, LONG, Test, digest, frames, into, lent, next, small};
 use crate::stranger::process::{Peer, serve};
 use crate::stranger::unique;
 
@@ -12,6 +13,7 @@ pub(super) const TESTS: &[Test] = &[
     ("a_hundred_frames_of_the_drivers_reach_two_processes", of_the_drivers),
     ("a_hundred_frames_of_our_own_reach_two_processes", of_our_own),
     ("frames_of_a_protected_pool_reach_two_processes", of_a_protected_pool),
+    ("a_frame_that_others_hold_outlives_its_topic", outlives_its_topic),
 ];
 
 const FRAMES: usize = 100;
@@ -20,10 +22,12 @@ const FRAMES: usize = 100;
 pub(super) fn view(name: &str) {
     let topic: Topic<Image> = Topic::new(name).unwrap();
     topic.subscribe().unwrap();
+    let mut topic = Some(topic);
     let mut held: [Option<Image>; 2] = [None, None];
     serve(|words| match *words {
         ["ready"] => "ok".into(),
         ["next"] => {
+            let topic = topic.as_ref().expect("it was not left");
             let frame = topic.recv_timeout(LONG).unwrap().expect("a frame");
             let still = held[1].as_ref().map_or(0, digest);
             let tensor = frame.tensor();
@@ -37,6 +41,15 @@ pub(super) fn view(name: &str) {
             held.rotate_left(1);
             held[1] = Some(frame);
             said
+        }
+        ["leave"] => {
+            topic = None;
+            "ok".into()
+        }
+        ["look"] => held[1].as_ref().map_or(0, digest).to_string(),
+        ["drop"] => {
+            held = [None, None];
+            "ok".into()
         }
         _ => panic!("{words:?}"),
     });
@@ -86,4 +99,35 @@ fn show(camera: &mut Camera, count: usize, expected: &str) {
     assert!(seen.len() > count / 10, "the picture has a clock in it: {}", seen.len());
     assert_eq!(topic.stats().copies, [], "nothing was copied");
     assert_eq!(topic.stats().sent, count as u64);
+}
+
+/// Who holds a frame is known to the pool of the topic that it came by, which must not end before.
+fn outlives_its_topic() {
+    let config = CameraConfig { buffers: 3, ..small() };
+    let mut camera = Camera::open(CAMERAS[0], config).unwrap();
+    let name = unique();
+    let config = TopicConfig { depth: 1, ignore_own: true, ..TopicConfig::default() };
+    let topic: Topic<Image> = Topic::with_config(&name, config).unwrap();
+    topic.advertise().unwrap();
+    let mut viewer = Peer::start(&name);
+    assert_eq!(viewer.ask("ready"), "ok");
+    assert_eq!(topic.wait_for_subscribers(1, LONG).unwrap(), 1);
+    let frame = next(&mut camera);
+    let here = digest(&frame);
+    topic.send(&frame).unwrap();
+    assert!(viewer.ask("next").contains(&here.to_string()));
+    drop(frame);
+    assert_eq!(viewer.ask("leave"), "ok");
+    drop(topic);
+    for _ in 0..12 {
+        next(&mut camera);
+    }
+    assert_eq!(viewer.ask("look"), here.to_string(), "the frame has changed under its reader");
+    // Its buffer is not with the driver, and comes back.
+    let held = [next(&mut camera), next(&mut camera)];
+    let starved = camera.capture(Duration::from_millis(300));
+    assert!(matches!(starved, Err(Error::CameraStarved { .. })), "{starved:?}");
+    assert_eq!(viewer.ask("drop"), "ok");
+    next(&mut camera);
+    drop(held);
 }

@@ -6,11 +6,12 @@ use std::mem::offset_of;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 
-use cenote::{DType, PixelFormat, Tensor};
+use cenote::{DType, PixelFormat, Tensor, TensorMemory, TensorPool, TensorPoolConfig};
 use libc::{c_long, c_uint, c_void, pid_t};
 
 use super::{Role, Test, dma, from_heap};
 use crate::stranger::process::ROLE;
+use crate::stranger::unique;
 
 pub(super) const TESTS: &[Test] = &[(
     "every_access_is_bracketed_in_its_direction_and_maps_nothing",
@@ -53,11 +54,24 @@ const STEPS: &[(&str, &[Call])] = &[
     ("heap memory", &[]),
 ];
 
+/// The steps that a pool of DMA-BUFs is put through after those.
+fn pool_steps(heap: &str) -> [(&'static str, &'static [Call]); 4] {
+    // Whoever gets the file beneath a udmabuf cannot put caches in order himself.
+    let shown: &[Call] = if heap == "udmabuf" { &[BeginRead, EndRead] } else { &[] };
+    [
+        ("publishing", shown),
+        ("publishing again", &[]),
+        ("the end of a slot that is scrubbed", &[BeginReadWrite, EndReadWrite]),
+        ("publishing what was reused", shown),
+    ]
+}
+
 fn every_access_is_bracketed_in_its_direction_and_maps_nothing() {
     for heap in ["system", "udmabuf"] {
         let steps = traced(heap);
-        assert_eq!(steps.len(), STEPS.len(), "{heap}: {steps:?}");
-        for (found, (step, expected)) in steps.iter().zip(STEPS) {
+        let expected: Vec<_> = STEPS.iter().copied().chain(pool_steps(heap)).collect();
+        assert_eq!(steps.len(), expected.len(), "{heap}: {steps:?}");
+        for (found, (step, expected)) in steps.iter().zip(expected) {
             assert_eq!(found, expected, "{heap}: {step}");
         }
     }
@@ -70,6 +84,7 @@ fn look(words: &[&str]) {
         let mut image = dma().image(64, 64, PixelFormat::Nv12).unwrap();
         let mut small = Tensor::from_vec(vec![1u8; 256], &[16, 16]).unwrap();
         let mut elements = Vec::with_capacity(256);
+        let pool = pool(words[0] == "system");
 
         step();
         assert_eq!(tensor.map().unwrap().get::<u8>(&[0, 0]).unwrap(), 0);
@@ -112,7 +127,37 @@ fn look(words: &[&str]) {
         step();
         small.map_mut().unwrap().set::<u8>(&[0, 0], 1).unwrap();
         step();
+        publish(&pool);
     });
+}
+
+/// Steps of a pool, the first of which has begun.
+fn publish(pool: &TensorPool) {
+    let tensor = pool.alloc(&[4096], DType::U8).unwrap();
+    tensor.descriptor().unwrap();
+    step();
+    tensor.descriptor().unwrap();
+    step();
+    drop(tensor);
+    step();
+    let again = pool.alloc(&[4096], DType::U8).unwrap();
+    again.descriptor().unwrap();
+    step();
+    drop(again);
+}
+
+/// A pool that has made its only slot.
+fn pool(unprotected: bool) -> TensorPool {
+    let config = TensorPoolConfig {
+        memory: TensorMemory::Dma,
+        unprotected,
+        scrub: true,
+        max_slots: 1,
+        ..TensorPoolConfig::small()
+    };
+    let pool = TensorPool::new(unique(), config).unwrap();
+    pool.alloc(&[4096], DType::U8).unwrap().descriptor().unwrap();
+    pool
 }
 
 fn step() {

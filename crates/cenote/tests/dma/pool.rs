@@ -17,6 +17,11 @@ pub(super) const TESTS: &[Test] = &[
     ("pools_are_protected_unless_asked_otherwise", pools_are_protected_unless_asked_otherwise),
     ("others_see_a_pool_without_a_copy", others_see_a_pool_without_a_copy),
     ("tensors_of_a_pool_tell_where_they_lie", tensors_of_a_pool_tell_where_they_lie),
+    (
+        "a_buffer_that_was_given_away_is_for_everybody_who_has_it",
+        a_buffer_that_was_given_away_is_for_everybody_who_has_it,
+    ),
+    ("slots_do_not_wait_for_the_devices_of_others", slots_do_not_wait_for_the_devices_of_others),
     ("slots_are_reused_when_fences_are_done", slots_are_reused_when_fences_are_done),
     ("a_slot_that_is_busy_does_not_hide_the_others", a_slot_that_is_busy_does_not_hide_the_others),
     ("lent_slots_are_waited_for_too", lent_slots_are_waited_for_too),
@@ -42,7 +47,7 @@ fn pool(unprotected: bool) -> TensorPool {
 
 /// One segment for each slot.
 fn pages(max_slots: usize) -> TensorPool {
-    let config = TensorPoolConfig { max_slots, growth: 1, ..config(true) };
+    let config = TensorPoolConfig { max_slots, ..config(true) };
     TensorPool::new(unique(), config).unwrap()
 }
 
@@ -88,14 +93,51 @@ fn others_see_a_pool_without_a_copy() {
 
 fn tensors_of_a_pool_tell_where_they_lie() {
     let pool = pool(true);
-    let [first, second] = [filled(&pool, 5000, 1), filled(&pool, 5000, 2)];
-    let [one, two] = [first.dmabuf_offset().unwrap(), second.dmabuf_offset().unwrap()];
-    assert_ne!(one, two);
-    // Whoever imports the buffer finds the bytes there.
-    let len = one.max(two) + 5000;
-    let whole = Tensor::from_fd(first.dmabuf_clone().unwrap(), &[len], DType::U8).unwrap();
-    for (at, value) in [(one, 1), (two, 2)] {
-        assert!(all_are(&whole.narrow(0, at, 5000).unwrap(), value));
+    let both = [filled(&pool, 5000, 1), filled(&pool, 5000, 2)];
+    // Each has a DMA-BUF of its own, so that nobody has to do with the devices of another.
+    let inode = |tensor: &Tensor| rustix::fs::fstat(tensor.dmabuf().unwrap()).unwrap().st_ino;
+    assert_ne!(inode(&both[0]), inode(&both[1]));
+    for (tensor, value) in both.iter().zip([1, 2]) {
+        assert_eq!(tensor.dmabuf_offset().unwrap(), 0);
+        // Whoever imports the buffer finds the bytes there.
+        let fd = tensor.dmabuf_clone().unwrap();
+        assert!(all_are(&Tensor::from_fd(fd, &[5000], DType::U8).unwrap(), value));
+    }
+    drop(both);
+    // Smaller ones do not share the memory of a larger one that is free.
+    let small = [filled(&pool, 100, 3), filled(&pool, 100, 4)];
+    assert_ne!(inode(&small[0]), inode(&small[1]));
+}
+
+/// What one tensor's DMA-BUF is given to can write what another over the same memory shows.
+fn a_buffer_that_was_given_away_is_for_everybody_who_has_it() {
+    let pool = pool(false);
+    let tensor = filled(&pool, 4096, 1);
+    let same = Tensor::from_descriptor(&tensor.descriptor().unwrap()).unwrap();
+    assert_eq!(same.protection(), Protection::Kernel);
+    let given = tensor.dmabuf_clone().unwrap();
+    assert_eq!(tensor.protection(), Protection::Convention);
+    assert_eq!(same.protection(), Protection::Convention);
+    drop((tensor, same));
+    // It can for ever, whatever the memory is used for by then.
+    let again = filled(&pool, 4096, 2);
+    let (theirs, ours) = (rustix::fs::fstat(&given), rustix::fs::fstat(again.dmabuf().unwrap()));
+    assert_eq!(theirs.unwrap().st_ino, ours.unwrap().st_ino);
+    assert_eq!(again.protection(), Protection::Convention);
+}
+
+/// A device that is at one slot holds up nobody else's.
+fn slots_do_not_wait_for_the_devices_of_others() {
+    for unprotected in [true, false] {
+        let config = TensorPoolConfig { max_slots: 2, ..config(unprotected) };
+        let pool = TensorPool::new(unique(), config).unwrap();
+        let (busy, idle) = (filled(&pool, 4096, 1), filled(&pool, 4096, 2));
+        let work = Work::on(busy.dmabuf().unwrap());
+        drop((busy, idle));
+        let again = pool.alloc(&[4096], DType::U8).unwrap();
+        assert!(all_are(&again, 2), "the one that no device is at");
+        work.done();
+        drop(again);
     }
 }
 

@@ -1,7 +1,7 @@
 //! Contexts that an application has, on a thread of its own.
 
 use std::ffi::{CStr, c_void};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle, ThreadId};
@@ -16,7 +16,7 @@ use super::{gone, noise};
 type Egl = egl::DynamicInstance<egl::EGL1_5>;
 
 /// An application with a loop that has a context, and takes work between frames.
-struct Application {
+pub(super) struct Application {
     thread: Option<JoinHandle<()>>,
     shared: Arc<Loop>,
 }
@@ -25,6 +25,12 @@ struct Loop {
     id: ThreadId,
     work: Mutex<Option<Sender<Message>>>,
     stuck: AtomicBool,
+    /// Work that was handed over so far.
+    submitted: AtomicUsize,
+    /// It takes no work.
+    refuses: AtomicBool,
+    /// What OpenGL's functions are looked up by, if not by EGL alone.
+    instead: fn(&CStr, *const c_void) -> *const c_void,
     library: Egl,
 }
 
@@ -34,7 +40,13 @@ enum Message {
 }
 
 impl Application {
-    fn start() -> Application {
+    pub(super) fn start() -> Application {
+        Application::with(|_, found| found)
+    }
+
+    /// One whose OpenGL has functions of its own: each is looked up with what EGL has found, on the
+    /// thread of the context.
+    pub(super) fn with(instead: fn(&CStr, *const c_void) -> *const c_void) -> Application {
         let (tell, told) = channel();
         let thread = thread::spawn(move || {
             #[allow(unsafe_code, reason = "a C library")]
@@ -48,7 +60,10 @@ impl Application {
             let (work, queue) = channel();
             let work = Mutex::new(Some(work));
             let (id, stuck) = (thread::current().id(), AtomicBool::new(false));
-            let shared = Arc::new(Loop { id, work, stuck, library });
+            let submitted = AtomicUsize::new(0);
+            let refuses = AtomicBool::new(false);
+            let shared = Loop { id, work, stuck, submitted, refuses, instead, library };
+            let shared = Arc::new(shared);
             tell.send(Arc::clone(&shared)).unwrap();
             run(&queue, &gl);
             drop(queue);
@@ -58,14 +73,19 @@ impl Application {
         Application { thread: Some(thread), shared: told.recv().unwrap() }
     }
 
-    fn context(&self) -> cenote::Result<GlContext> {
+    pub(super) fn context(&self) -> cenote::Result<GlContext> {
         GlContext::on(Arc::clone(&self.shared) as Arc<dyn GlThread>)
     }
 
     /// Has something done in the loop, by the application itself, and does not wait.
-    fn call(&self, call: impl FnOnce(&glow::Context) + Send + 'static) {
+    pub(super) fn call(&self, call: impl FnOnce(&glow::Context) + Send + 'static) {
         let work = self.shared.work.lock().unwrap();
         work.as_ref().unwrap().send(Message::Call(Box::new(call))).unwrap();
+    }
+
+    /// Takes no work from here on, or does again.
+    pub(super) fn refuse(&self, refuses: bool) {
+        self.shared.refuses.store(refuses, Ordering::Relaxed);
     }
 
     /// Blocks the loop, until it is told otherwise.
@@ -143,6 +163,10 @@ unsafe impl GlThread for Loop {
     }
 
     fn submit(&self, work: GlWork) -> Result<(), GlWork> {
+        self.submitted.fetch_add(1, Ordering::Relaxed);
+        if self.refuses.load(Ordering::Relaxed) {
+            return Err(work);
+        }
         match &*self.work.lock().unwrap() {
             None => Err(work),
             Some(sender) => sender.send(Message::Work(work)).map_err(|error| match error.0 {
@@ -153,7 +177,7 @@ unsafe impl GlThread for Loop {
     }
 
     fn proc_address(&self, name: &CStr) -> *const c_void {
-        address(&self.library, name)
+        (self.instead)(name, address(&self.library, name))
     }
 
     fn patience(&self) -> Option<Duration> {
@@ -187,7 +211,11 @@ pub(super) fn its_context_is_used_on_its_thread() {
 
 #[allow(unsafe_code, clippy::multiple_unsafe_ops_per_block, reason = "OpenGL is a C interface")]
 pub(super) fn what_it_bound_stays_bound() {
-    const NAMES: [u32; 10] = [
+    // Desktop OpenGL has these.
+    const PACK_SWAP_BYTES: u32 = 0x0d00;
+    const UNPACK_SWAP_BYTES: u32 = 0x0cf0;
+    const UNPACK_LSB_FIRST: u32 = 0x0cf1;
+    const NAMES: [u32; 13] = [
         glow::PIXEL_PACK_BUFFER_BINDING,
         glow::PIXEL_UNPACK_BUFFER_BINDING,
         glow::TEXTURE_BINDING_2D,
@@ -198,6 +226,9 @@ pub(super) fn what_it_bound_stays_bound() {
         glow::PACK_ALIGNMENT,
         glow::PACK_ROW_LENGTH,
         glow::PACK_SKIP_ROWS,
+        PACK_SWAP_BYTES,
+        UNPACK_SWAP_BYTES,
+        UNPACK_LSB_FIRST,
     ];
     let application = Application::start();
     let gl = application.context().unwrap();
@@ -215,11 +246,26 @@ pub(super) fn what_it_bound_stays_bound() {
         {
             gl.pixel_store_i32(name, value);
         }
+        for name in [PACK_SWAP_BYTES, UNPACK_SWAP_BYTES, UNPACK_LSB_FIRST] {
+            gl.pixel_store_i32(name, 1);
+        }
         NAMES.map(|name| gl.get_parameter_i32(name))
     });
     let bound = bound.unwrap();
     assert!(!bound.contains(&0), "{bound:?}");
     assert_eq!(round_trip(&gl), noise(512));
+    // Where it would matter: elements of several bytes, of which one side comes from the heap.
+    let tall = cenote::Tensor::from_vec((0..64u32).collect(), &[4, 4, 4]).unwrap();
+    let mut back = gl.tensor(&[4, 4, 4], DType::U32).unwrap();
+    gl.upload(&tall).unwrap().read(&mut back).unwrap();
+    assert_eq!(back.to_vec::<u32>().unwrap(), tall.to_vec::<u32>().unwrap());
+    // Both ways swapped would be as neither.
+    // SAFETY: as above.
+    gl.with(|gl| unsafe { gl.pixel_store_i32(UNPACK_SWAP_BYTES, 0) }).unwrap();
+    gl.upload(&tall).unwrap().read(&mut back).unwrap();
+    assert_eq!(back.to_vec::<u32>().unwrap(), tall.to_vec::<u32>().unwrap());
+    // SAFETY: as above.
+    gl.with(|gl| unsafe { gl.pixel_store_i32(UNPACK_SWAP_BYTES, 1) }).unwrap();
     // SAFETY: as above.
     let now = gl.with(|gl| unsafe { NAMES.map(|name| gl.get_parameter_i32(name)) });
     assert_eq!(now.unwrap(), bound);
@@ -284,12 +330,86 @@ pub(super) fn a_thread_that_is_blocked_is_an_error() {
     let refused = gl.tensor(&[4], DType::U8);
     assert!(matches!(refused, Err(Error::Gl(GlError::NoAnswer { .. }))), "{refused:?}");
     application.unblock();
-    // What came too late is gone, too, once it was done.
-    gl.with(|_| ()).unwrap();
     gl.with(|_| ()).unwrap();
     assert_eq!(gl.stats().buffers, 0);
     assert_eq!(round_trip(&gl), noise(512));
     gl.close().unwrap();
+}
+
+/// The driver would write what the caller has back and looks at.
+pub(super) fn work_that_was_given_up_is_never_done() {
+    let application = Application::start();
+    let gl = application.context().unwrap();
+    let texture = gl.upload(&gl.tensor(&[4, 4, 4], DType::U8).unwrap()).unwrap();
+    let mut tensor = gl.options().create_from_slice(&[9u8; 64], &[4, 4, 4]).unwrap();
+    let done = Arc::new(AtomicBool::new(false));
+    let late = Arc::clone(&done);
+    application.block();
+    let refused = texture.read(&mut tensor);
+    assert!(matches!(refused, Err(Error::Gl(GlError::NoAnswer { .. }))), "{refused:?}");
+    let refused = gl.with(move |_| late.store(true, Ordering::Relaxed));
+    assert!(matches!(refused, Err(Error::Gl(GlError::NoAnswer { .. }))), "{refused:?}");
+    assert_eq!(Arc::strong_count(&done), 1, "what was given up holds nothing");
+    application.unblock();
+    gl.with(|_| ()).unwrap();
+    assert!(!done.load(Ordering::Relaxed));
+    assert_eq!(tensor.to_vec::<u8>().unwrap(), [9; 64]);
+    gl.close().unwrap();
+}
+
+/// It uses what the caller lent it.
+pub(super) fn work_that_was_begun_is_waited_for() {
+    let application = Application::start();
+    let gl = application.context().unwrap();
+    // Not blocked, but as impatient.
+    application.shared.stuck.store(true, Ordering::Relaxed);
+    let slow = gl.with(|_| {
+        thread::sleep(Duration::from_millis(500));
+        7
+    });
+    assert_eq!(slow.unwrap(), 7);
+    gl.close().unwrap();
+}
+
+/// Whoever is at work there may have locks taken that somebody else's code would wait for.
+pub(super) fn what_others_ask_for_waits_until_the_thread_is_done() {
+    let application = Application::start();
+    let gl = application.context().unwrap();
+    let texture = gl.texture((4, 4), DType::U8, 4).unwrap();
+    let tensor = gl.tensor(&[4, 4, 4], DType::U8).unwrap();
+    let map = tensor.map().unwrap();
+    let (shared, other, asked) =
+        (Arc::clone(&application.shared), gl.clone(), Arc::new(AtomicBool::new(false)));
+    let before = shared.submitted.load(Ordering::Relaxed);
+    let seen = Arc::clone(&asked);
+    let (tell, told) = channel();
+    let (begin, begun) = channel();
+    application.call(move |_| {
+        begin.send(()).unwrap();
+        while shared.submitted.load(Ordering::Relaxed) == before {
+            thread::sleep(Duration::from_millis(1));
+        }
+        let same = tensor_and_texture(&other);
+        drop((texture, same));
+        tell.send(seen.load(Ordering::Relaxed)).unwrap();
+    });
+    begun.recv().unwrap();
+    let late = Arc::clone(&asked);
+    gl.with(move |_| late.store(true, Ordering::Relaxed)).unwrap();
+    assert!(!told.recv().unwrap(), "it was done in the middle of something else");
+    assert!(asked.load(Ordering::Relaxed));
+    drop(map);
+    drop(tensor);
+    gl.with(|_| ()).unwrap();
+    let stats = gl.stats();
+    assert_eq!((stats.buffers, stats.textures, stats.fences), (0, 0, 0), "{stats:?}");
+    gl.close().unwrap();
+}
+
+fn tensor_and_texture(gl: &GlContext) -> (cenote::Tensor, cenote::GlTexture) {
+    let tensor = gl.tensor(&[4, 4, 4], DType::U8).unwrap();
+    let texture = gl.upload(&tensor).unwrap();
+    (tensor, texture)
 }
 
 pub(super) fn closing_deletes_what_was_made() {

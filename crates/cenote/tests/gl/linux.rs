@@ -8,6 +8,8 @@ mod application;
 mod device;
 #[path = "dmabuf.rs"]
 mod dmabuf;
+#[path = "lost.rs"]
+mod lost;
 #[path = "residue.rs"]
 mod residue;
 #[path = "round_trip.rs"]
@@ -70,6 +72,9 @@ const TABLE: &[(&str, Test)] = table![
         an_order_is_kept_between_threads
         a_thread_that_ends_is_an_error
         a_thread_that_is_blocked_is_an_error
+        work_that_was_given_up_is_never_done
+        work_that_was_begun_is_waited_for
+        what_others_ask_for_waits_until_the_thread_is_done
         closing_deletes_what_was_made;
     wrong:
         closed_while_a_map_is_alive
@@ -81,6 +86,12 @@ const TABLE: &[(&str, Test)] = table![
         without_a_library_it_is_an_error
         a_driver_that_is_too_old_is_an_error
         a_forked_child_is_told;
+    lost:
+        reset_while_a_map_is_alive
+        reset_in_the_middle_of_something
+        a_thread_that_takes_no_work_while_a_map_is_alive
+        bytes_that_the_driver_lost_are_an_error_until_all_are_written_again
+        a_transfer_that_fails_is_fenced_and_leaves_nothing_attached;
     dmabuf:
         what_is_no_dma_buf_is_refused
         descriptors_are_not_leaked;

@@ -1,10 +1,11 @@
 //! Looking at topics and pools without taking part.
 
-use std::time::Duration;
+use std::os::unix::net::UnixListener;
+use std::time::{Duration, Instant};
 
 use cenote::{
     Content, CopyReason, DType, Image, Observer, PixelFormat, PoolAccount, PoolInfo, PublisherInfo,
-    StagedBecause, Tensor, TensorMemory, Topic, pools, topics,
+    StagedBecause, Tensor, TensorMemory, Topic, namespace_dir, pools, topics,
 };
 
 use super::Test;
@@ -15,7 +16,13 @@ pub(crate) const TESTS: &[Test] = &[
     ("an_observer_sees_all_that_is_sent_and_nobody_sees_it", sees_all),
     ("no_policy_waits_for_an_observer", slows_nobody),
     ("an_observer_leases_only_what_it_asks_for", leases),
+    ("newest_passes_over_what_was_sent_before", newest),
+    ("publishers_take_turns_at_being_looked_at", turns),
+    ("what_is_copied_out_is_leased_no_more", copied_out),
+    ("who_is_stopped_delays_nobody_who_looks", stopped),
+    ("names_that_cannot_be_are_not_listed", names),
     ("an_observer_goes_on_when_publishers_come_and_die", publishers_change),
+    ("subscribers_that_wait_for_a_publisher_are_listed", waiting),
     ("publishers_tell_what_they_copied_and_why", copies),
     ("owners_tell_who_is_attached_and_holds_what", accounts),
 ];
@@ -109,6 +116,113 @@ fn leases() {
     assert_eq!(tensor.map().unwrap().as_slice::<u8>().unwrap(), [39; 64]);
 }
 
+fn newest() {
+    let name = unique();
+    let topic: Topic<u64> = topic(&name, "depth=8,ignore_own");
+    topic.advertise().unwrap();
+    let mut observer = Observer::new(&name).unwrap();
+    (0..5).for_each(|number| topic.send(&number).unwrap());
+    for _ in 0..2 {
+        assert_eq!(observer.newest().unwrap().unwrap().sequence, 4);
+    }
+    assert!(observer.look().unwrap().is_none(), "what came before it is passed over");
+    topic.send(&5).unwrap();
+    assert_eq!(observer.look().unwrap().unwrap().sequence, 5);
+    assert_eq!(observer.missed(), 0, "that was asked for");
+}
+
+fn turns() {
+    let name = unique();
+    let [busy, calm] = [(); 2].map(|()| topic::<u64>(&name, "depth=8,ignore_own"));
+    busy.advertise().unwrap();
+    calm.advertise().unwrap();
+    let mut observer = Observer::new(&name).unwrap();
+    (0..8).for_each(|number| busy.send(&number).unwrap());
+    calm.send(&0).unwrap();
+    let first: Vec<u64> = (0..2).map(|_| observer.look().unwrap().unwrap().publisher).collect();
+    assert_ne!(first[0], first[1]);
+}
+
+fn copied_out() {
+    let name = unique();
+    let topic: Topic<Image> = topic(&name, "depth=1,slots=8,ignore_own");
+    topic.advertise().unwrap();
+    let send = |value: u8| {
+        let mut image = topic.image(8, 4, PixelFormat::Rgb8).unwrap();
+        image.fill(&[value; 3]).unwrap();
+        image.set_seq(value.into());
+        topic.send(&image).unwrap();
+    };
+    send(1);
+    let mut observer = Observer::new(&name).unwrap();
+    let seen = observer.newest().unwrap().unwrap();
+    let content = observer.content(&seen).unwrap().unwrap();
+    let retired = || topic.pool().unwrap().stats().unwrap().retired;
+    send(2);
+    assert_eq!(retired(), 1, "it is held");
+    let Content::Image(image) = content.copied_out().unwrap() else { panic!() };
+    (3..9).for_each(send);
+    assert_eq!(retired(), 0);
+    assert_eq!((image.seq(), image.pixel_as::<[u8; 3]>(7, 3).unwrap()), (1, [1; 3]));
+    assert_eq!(image.tensor().memory(), TensorMemory::Mem);
+}
+
+/// So many that one after the other would take seconds.
+fn stopped() {
+    let name = unique();
+    let publishers: Vec<_> = (0..12).map(|_| publisher("tensor", &name, "")).collect();
+    publishers.iter().for_each(|publisher| publisher.signal(libc::SIGSTOP));
+    let quickly = |what: &str, act: &mut dyn FnMut()| {
+        eventually(what, || {
+            let start = Instant::now();
+            act();
+            start.elapsed() < Duration::from_secs(1)
+        });
+    };
+    quickly("topics are listed", &mut || {
+        let found = topics().unwrap().into_iter().find(|topic| topic.name == name).unwrap();
+        assert_eq!(found.publishers.len(), 12);
+    });
+    quickly("pools are listed", &mut || {
+        assert_eq!(pools().unwrap().iter().filter(|pool| pool.name == name).count(), 12);
+    });
+    quickly("an observer is there", &mut || drop(Observer::new(&name).unwrap()));
+    let mut observer = Observer::new(&name).unwrap();
+    quickly("an observer looks", &mut || {
+        (0..50).for_each(|_| assert!(observer.newest().unwrap().is_none()));
+    });
+    publishers.iter().for_each(|publisher| publisher.signal(libc::SIGCONT));
+    eventually("they are heard when they go on", || {
+        observer.newest().unwrap();
+        observer.publishers() == 12
+    });
+}
+
+/// Whoever may write to the directory may make anything there.
+fn names() {
+    let name = unique();
+    let topic: Topic<u64> = topic(&name, "ignore_own");
+    topic.advertise().unwrap();
+    let dir = namespace_dir().unwrap().join("topics");
+    let socket = |path: std::path::PathBuf| UnixListener::bind(path).unwrap();
+    let bad = ["\u{1b}[2J", "a b", "a..b", "é"].map(|bad| dir.join(format!("{bad}{name}")));
+    bad.iter().for_each(|bad| std::fs::create_dir(bad).unwrap());
+    let inside = bad.iter().map(|bad| socket(bad.join("x@00000000000000ff")));
+    let inside: Vec<_> =
+        inside.chain([socket(dir.join(&name).join("\u{1b}[2J@00000000000000fe"))]).collect();
+    let (topics, pools) = (topics().unwrap(), pools().unwrap());
+    let publishers = |name: &str| {
+        topics.iter().find(|topic| topic.name == name).map(|topic| topic.publishers.len())
+    };
+    assert_eq!(publishers(&name), Some(1));
+    for text in topics.iter().map(|topic| &topic.name).chain(pools.iter().map(|pool| &pool.name)) {
+        assert!(Topic::<u64>::new(text).is_ok() && text != "x", "{text:?}");
+    }
+    drop(inside);
+    bad.iter().for_each(|bad| std::fs::remove_dir_all(bad).unwrap());
+    std::fs::remove_file(dir.join(&name).join("\u{1b}[2J@00000000000000fe")).unwrap();
+}
+
 fn publishers_change() {
     let name = unique();
     let mut observer = Observer::new(&name).unwrap();
@@ -126,6 +240,30 @@ fn publishers_change() {
     assert_eq!(second.ask("send 0 1"), "ok");
     eventually("the next one is seen", || observer.look().unwrap().is_some());
     assert_eq!(observer.publishers(), 1);
+}
+
+fn waiting() {
+    let name = unique();
+    let found = || topics().unwrap().into_iter().find(|topic| topic.name == name);
+    assert_eq!(found(), None);
+    let mut waits = subscriber("tensor", &name, "");
+    assert_eq!(waits.ask("recv"), "none");
+    let pid = waits.pid().cast_signed();
+    let topic = found().unwrap();
+    assert_eq!((topic.publishers.len(), topic.waiting.len()), (0, 1));
+    assert_eq!((topic.waiting[0].pid, topic.waiting[0].behind), (pid, 0));
+    assert!(!topic.waiting[0].program.is_empty());
+    // Others who look do not count.
+    let _observer = Observer::new(&name).unwrap();
+    assert_eq!(found().unwrap().waiting.len(), 1);
+    let mut comes = publisher("tensor", &name, "");
+    assert_eq!(comes.ask("subscribers 1"), "1");
+    let topic = found().unwrap();
+    assert_eq!((topic.publishers.len(), topic.waiting.len()), (1, 0));
+    comes.kill();
+    assert_eq!(found().unwrap().waiting[0].pid, pid, "it waits again");
+    waits.kill();
+    assert_eq!(found(), None);
 }
 
 fn copies() {

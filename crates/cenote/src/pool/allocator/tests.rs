@@ -270,3 +270,24 @@ fn a_removed_segment_leaves_its_place_but_not_its_name() {
     assert_eq!(allocator.segments.len(), 1);
     assert_eq!(allocator.alloc(100).unwrap().segment, new);
 }
+
+#[test]
+fn whole_segments_are_never_shared_and_never_much_too_large() {
+    let mut allocator = Allocator::whole(4, 4096);
+    let large = allocator.add_segment(8 * 4096).unwrap();
+    assert_eq!(allocator.alloc(100), Err(Full::Bytes), "it is much too large");
+    let small = allocator.add_segment(4096).unwrap();
+    let slot = allocator.alloc(100).unwrap();
+    assert_eq!((slot.segment, slot.offset, slot.capacity), (small, 0, 4096));
+    assert_eq!(allocator.alloc(1), Err(Full::Bytes));
+    assert_eq!(allocator.free_for(1), 0, "what is too large is of no use");
+    let other = allocator.alloc(7 * 4096 + 1).unwrap();
+    assert_eq!((other.segment, other.offset, other.capacity), (large, 0, 8 * 4096));
+    // Of what was freed, too, only what suits is used.
+    allocator.free(other.index);
+    assert_eq!(allocator.alloc(2 * 4096), Err(Full::Bytes));
+    assert_eq!(allocator.alloc(8 * 4096).unwrap().segment, large);
+    allocator.free(slot.index);
+    assert_eq!(allocator.alloc(4096).unwrap().segment, small);
+    assert_eq!(allocator.stats().in_use, 9 * 4096);
+}
