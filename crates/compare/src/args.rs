@@ -18,7 +18,7 @@ pub(crate) struct Args {
     #[arg(long, conflicts_with = "full")]
     pub(crate) quick: bool,
 
-    /// Everything, in less than 10 minutes; writes BENCHMARKS.md and its chart.
+    /// Everything, in less than 10 minutes; writes BENCHMARKS.md and its chart, unless there is --only.
     #[arg(long)]
     pub(crate) full: bool,
 

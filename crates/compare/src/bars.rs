@@ -162,7 +162,7 @@ impl Outcome {
 }
 
 fn show(ratio: f64) -> String {
-    if ratio < 0.1 { format!("{ratio:.4}") } else { format!("{ratio:>6.2}") }
+    if ratio < 0.1 { format!("{ratio:.4}") } else { format!("{ratio:>6.3}") }
 }
 
 /// One line for each that this run was about, and one for all others.

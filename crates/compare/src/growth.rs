@@ -19,8 +19,7 @@ pub(crate) const GROUP: &str = "growth";
 
 /// All of it.
 pub(crate) fn run(pace: Pace) -> Result<Found> {
-    // Until every slot that will be used has been: the kernel clears a 24 MB frame in 20 ms.
-    let warm = Pace { warm_up: Duration::from_millis(800), ..pace };
+    let warm = Pace { warm_up: pace.touched(Duration::from_millis(800)), ..pace };
     let mut found = Found::default();
     found.extend(frame_size(warm)?);
     found.extend(subscribers(warm)?);
@@ -92,8 +91,10 @@ fn subscribers(pace: Pace) -> Result<Found> {
     for count in [0, 1, 2, 4, 8, 16] {
         others.extend(fan_out::sleepers(count)?);
         let topic = fan_out::publisher(count)?;
-        points
-            .push((count.into(), Subject::new(&name(count.into()), move || fan_out::send(&topic))));
+        points.push((
+            count.into(),
+            Subject::new(&name(count.into()), move || fan_out::send(&topic, 1)),
+        ));
     }
     measure(pace, "alloc, send 1080p, by subscribers", "ns per subscriber", points)
 }

@@ -56,7 +56,7 @@ const BELLS: &[(&str, OpenBell)] = &[
     ("Unix socket, one byte", socket::bell),
 ];
 
-/// Until every slot that will be used has been: the kernel clears a 24 MB frame in 20 ms.
+/// Before the first round.
 const WARM_UP: Duration = Duration::from_millis(300);
 
 /// Rounds in which the cores were near, that there should be.
@@ -80,46 +80,57 @@ fn link(size: u8, side: Side) -> Link {
 }
 
 fn frames(other: &mut Other, pace: Pace, size: u8) -> Result<Vec<Series>> {
+    let mut peers = meet(other, pace, size)?;
+    let mut all = rounds(other, pace, Task::Trips, size, &mut peers)?;
+    all.extend(rounds(other, pace, Task::OneWay, size, &mut peers)?);
+    other.order(Task::Close, 0, 0)?;
+    Ok(all)
+}
+
+/// Connects all of them, and lets them warm up.
+fn meet(other: &mut Other, pace: Pace, size: u8) -> Result<Vec<Box<dyn Peer>>> {
     let mut peers = Vec::new();
     for (who, (name, open)) in (0..).zip(PEERS) {
-        let mut peer = open(link(size, Side::Here)).map_err(|error| format!("{name}: {error}"))?;
+        let named = |error| format!("{name}: {error}");
+        let mut peer = open(link(size, Side::Here)).map_err(named)?;
         other.order(Task::Trips, who, size)?;
-        peer.meet(other.watch().1).map_err(|error| format!("{name}: {error}"))?;
-        peer.trips(other.watch().1, WARM_UP)?;
+        peer.meet(other.watch().1).map_err(named)?;
+        peer.trips(other.watch().1, pace.touched(WARM_UP)).map_err(named)?;
         peers.push(peer);
     }
-    let name = SIZES[usize::from(size)].0;
-    let series = |work: &str| -> Vec<Series> {
-        let named = |(who, _): &(&str, Open)| Series::new(GROUP, &format!("{work}, {name}"), who);
-        PEERS.iter().map(named).collect()
-    };
-    let mut all = series("round trip");
-    let most = if size == FRAME { 4 * pace.rounds } else { pace.rounds };
+    Ok(peers)
+}
+
+/// There and back, or one way.
+fn rounds(
+    other: &mut Other,
+    pace: Pace,
+    task: Task,
+    size: u8,
+    peers: &mut [Box<dyn Peer>],
+) -> Result<Vec<Series>> {
+    let way = if task == Task::OneWay { "one way" } else { "round trip" };
+    let work = format!("{way}, {}", SIZES[usize::from(size)].0);
+    let mut all: Vec<Series> =
+        PEERS.iter().map(|(who, _)| Series::new(GROUP, &work, who)).collect();
+    let judged = task == Task::Trips && size == FRAME;
+    let most = if judged { 4 * pace.rounds } else { pace.rounds };
     for round in 0..most {
         if round >= pace.rounds && near_rounds(&all) >= ENOUGH {
             break;
         }
-        for ((who, peer), series) in (0..).zip(&mut peers).zip(&mut all) {
+        for ((who, peer), series) in (0..).zip(peers.iter_mut()).zip(&mut all) {
             let (floors, samples) = other.between_floors(pace.floor_trips(), |other| {
-                other.order(Task::Trips, who, size)?;
-                peer.trips(other.watch().1, pace.take)
-            })?;
-            series.takes.push(Take { round, floors: Some(floors), samples });
-        }
-    }
-    let mut one_way = series("one way");
-    for round in 0..pace.rounds {
-        for ((who, peer), series) in (0..).zip(&mut peers).zip(&mut one_way) {
-            let (floors, samples) = other.between_floors(pace.floor_trips(), |other| {
-                other.order(Task::OneWay, who, size)?;
+                other.order(task, who, size)?;
                 let (page, wait) = other.watch();
-                peer.one_way(page, wait, pace.take)
+                match task {
+                    Task::OneWay => peer.one_way(page, wait, pace.take),
+                    _ => peer.trips(wait, pace.take),
+                }
             })?;
             series.takes.push(Take { round, floors: Some(floors), samples });
         }
     }
-    other.order(Task::Close, 0, 0)?;
-    all.extend(one_way);
     Ok(all)
 }
 
@@ -134,18 +145,17 @@ fn near_rounds(all: &[Series]) -> usize {
 
 fn wake_ups(other: &mut Other, pace: Pace) -> Result<Vec<Series>> {
     let mut bells = Vec::new();
-    let mut all = Vec::new();
     for (who, (name, open)) in (0..).zip(BELLS) {
-        let bell = open(link(FRAME, Side::Here)).map_err(|error| format!("{name}: {error}"))?;
+        let named = |error| format!("{name}: {error}");
+        let mut bell = open(link(FRAME, Side::Here)).map_err(named)?;
+        other.order(Task::Wake, who, FRAME)?;
+        bell.ready().map_err(named)?;
+        wake::wakes(bell.as_mut(), pace.touched(WARM_UP)).map_err(named)?;
+        rest(other, bell.as_mut())?;
         bells.push(bell);
-        all.push(Series::new(GROUP, "wake-up there and back", name));
-        if let Some(bell) = bells.last_mut() {
-            other.order(Task::Wake, who, FRAME)?;
-            bell.ready()?;
-            wake::wakes(bell.as_mut(), WARM_UP).map_err(|error| format!("{name}: {error}"))?;
-            rest(other, bell.as_mut())?;
-        }
     }
+    let mut all: Vec<Series> =
+        BELLS.iter().map(|(who, _)| Series::new(GROUP, "wake-up there and back", who)).collect();
     for round in 0..pace.rounds {
         for ((who, bell), series) in (0..).zip(&mut bells).zip(&mut all) {
             let (floors, samples) = other.between_floors(pace.floor_trips(), |other| {

@@ -48,7 +48,8 @@ use crate::machine::Machine;
 use crate::page::Page;
 use crate::run::Run;
 
-type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
+type Failure = Box<dyn std::error::Error + Send + Sync>;
+type Result<T> = std::result::Result<T, Failure>;
 
 /// Bytes of a 1080p RGB image.
 const FRAME: usize = 1080 * 1920 * 3;

@@ -4,7 +4,7 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use crate::Result;
-use crate::page::nanos;
+use crate::page::{clock, nanos};
 use crate::series::{Series, Take};
 
 /// How long, and how often.
@@ -21,6 +21,12 @@ pub(crate) struct Pace {
 }
 
 impl Pace {
+    /// How long it takes at most until every slot that will be used has been: the kernel clears a
+    /// 24 MB frame in 20 ms. Less where takes are so short that nobody wants to know.
+    pub(crate) fn touched(&self, most: Duration) -> Duration {
+        most.min(40 * self.take)
+    }
+
     /// Bare round trips before and after a take.
     pub(crate) fn floor_trips(&self) -> usize {
         if self.take < Duration::from_millis(5) { 500 } else { 5_000 }
@@ -114,6 +120,20 @@ fn batch(subject: &mut Subject<'_>, pace: Pace) -> Result<u32> {
         }
         batch *= 2;
     }
+}
+
+/// Operations in one take at most, where each is timed.
+const MOST: usize = 50_000;
+
+/// With values that none before it had.
+pub(crate) fn repeat(long: Duration, mut once: impl FnMut(u64) -> Result<f64>) -> Result<Vec<f64>> {
+    let start = Instant::now();
+    let first = clock();
+    let mut samples = Vec::new();
+    while samples.is_empty() || (samples.len() < MOST && start.elapsed() < long) {
+        samples.push(once(first + samples.len() as u64)?);
+    }
+    Ok(samples)
 }
 
 #[cfg(test)]

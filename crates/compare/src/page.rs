@@ -8,7 +8,7 @@
 use std::hint::spin_loop;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 use rustix::mm::{MapFlags, ProtFlags, mmap};
@@ -17,6 +17,9 @@ use crate::Result;
 use crate::samples::median;
 
 const BYTES: usize = 4096;
+
+/// Enough for 5,000 round trips of 10 µs.
+const FLOOR: Duration = Duration::from_millis(50);
 
 /// Words of payload each way, 128 bytes: two lines. The word that is spun on is the next.
 const PAYLOAD: usize = 16;
@@ -86,19 +89,24 @@ impl Page {
         (value != old).then(|| value | payload.iter().fold(0, differ))
     }
 
-    /// Bare round trips, and what one takes: the median.
+    /// Bare round trips, and what one takes: the median. Fewer where others keep a core busy.
     pub(crate) fn floor(&self, trips: usize) -> f64 {
         let first = self.words[THERE + PAYLOAD].load(Ordering::Relaxed);
-        let trip = |n: usize| {
-            let value = first + n as u64;
-            let began = Instant::now();
-            self.put(THERE, value + 1);
-            while self.take(BACK, value).is_none() {
-                spin_loop();
-            }
-            nanos(began)
-        };
-        median(&(0..trips).map(trip).collect::<Vec<_>>()).unwrap_or(0.0)
+        let start = Instant::now();
+        let mut samples = Vec::with_capacity(trips);
+        while samples.is_empty() || (samples.len() < trips && start.elapsed() < FLOOR) {
+            samples.push(self.trip(first + samples.len() as u64));
+        }
+        median(&samples).unwrap_or(0.0)
+    }
+
+    fn trip(&self, before: u64) -> f64 {
+        let began = Instant::now();
+        self.put(THERE, before + 1);
+        while self.take(BACK, before).is_none() {
+            spin_loop();
+        }
+        nanos(began)
     }
 
     /// The other side of the floor, until there is another order.

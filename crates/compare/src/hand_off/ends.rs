@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use crate::Result;
 use crate::other::Wait;
+use crate::pace::repeat;
 use crate::page::{Page, clock, nanos};
 
 /// What every peer can do. A frame is fresh every time; only its first word is written and read.
@@ -19,9 +20,6 @@ pub(crate) trait Ends {
     /// The value in the next frame, if there is one. The frame is given back.
     fn recv(&mut self) -> Result<Option<u64>>;
 }
-
-/// Trips in one take at most.
-const MOST: usize = 50_000;
 
 /// Which end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -106,8 +104,9 @@ impl<E: Ends> Peer for E {
             self.send(value)?;
             let answer = loop {
                 match self.recv()? {
+                    // Late, from when they met.
+                    None | Some(0) => wait.spin()?,
                     Some(answer) => break answer,
-                    None => wait.spin()?,
                 }
             };
             let time = nanos(began);
@@ -149,15 +148,4 @@ impl<E: Ends> Peer for E {
         }
         Ok(())
     }
-}
-
-/// With values that none before it had.
-pub(crate) fn repeat(long: Duration, mut once: impl FnMut(u64) -> Result<f64>) -> Result<Vec<f64>> {
-    let start = Instant::now();
-    let first = clock();
-    let mut samples = Vec::new();
-    while samples.is_empty() || (samples.len() < MOST && start.elapsed() < long) {
-        samples.push(once(first + samples.len() as u64)?);
-    }
-    Ok(samples)
 }

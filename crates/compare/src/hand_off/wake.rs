@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use super::ends::repeat;
 use crate::Result;
+use crate::pace::repeat;
 use crate::page::{Page, nanos};
 
 /// Who sleeps longer than that will not be woken.
