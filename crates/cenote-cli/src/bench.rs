@@ -19,7 +19,7 @@ use clap::ValueEnum;
 /// What it costs on this machine to share a frame: a short benchmark
 ///
 /// Two processes send a frame back and forth. It takes a few seconds, and what else runs on the machine
-/// shows in the numbers. What takes nanoseconds is timed a hundred at once. `cargo bench -p compare` measures more, and beside others.
+/// shows in the numbers. What takes nanoseconds is timed a hundred at once. `scripts/compare` measures more, and beside others.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// How long it takes, roughly

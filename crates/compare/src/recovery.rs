@@ -1,0 +1,229 @@
+//! Processes are killed: how long until the others go on, and what is left when a thousand were.
+
+use std::os::unix::fs::FileTypeExt;
+use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use cenote::{DType, Tensor, Topic};
+
+use crate::Result;
+use crate::found::{Fact, Found};
+use crate::other::{Order, Other, Task};
+use crate::pace::Pace;
+use crate::page::{Page, clock, nanos};
+use crate::run;
+use crate::series::{Series, Take};
+
+/// What it is called.
+pub(crate) const GROUP: &str = "recovery";
+
+const NEWS: &str = "recovery.news";
+const FRAMES: &str = "recovery.frames";
+
+/// Longer than anything should take.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// All of it.
+pub(crate) fn run(pace: Pace) -> Result<Found> {
+    let kills = if pace.full { 1000 } else { 20 };
+    let series = vec![publisher_killed(pace)?, subscriber_killed(pace)?];
+    Ok(Found { series, facts: residue(kills)?, ..Found::default() })
+}
+
+/// Until something is so.
+fn until(mut so: impl FnMut() -> Result<bool>) -> Result<()> {
+    let start = Instant::now();
+    while !so()? {
+        if start.elapsed() > PATIENCE {
+            return Err("it never came to that".into());
+        }
+        std::hint::spin_loop();
+    }
+    Ok(())
+}
+
+/// From the kill until a subscriber has the first message of a successor.
+fn publisher_killed(pace: Pace) -> Result<Series> {
+    let work = "publisher killed, to its successor's first message";
+    let mut series = Series::new(GROUP, work, "cenote");
+    let subscriber: Topic<u64> = Topic::new(NEWS)?;
+    subscriber.subscribe()?;
+    for round in 0..pace.rounds {
+        let mut other = Other::start(GROUP)?;
+        other.order(Task::Publish, 0, 0)?;
+        until(|| Ok(subscriber.recv() == Some(0)))?;
+        let began = Instant::now();
+        other.kill()?;
+        let successor: Topic<u64> = Topic::new(NEWS)?;
+        successor.send(&1)?;
+        until(|| Ok(subscriber.recv() == Some(1)))?;
+        series.takes.push(Take { round, floors: None, samples: vec![nanos(began)] });
+    }
+    Ok(series)
+}
+
+/// From the kill until the owner does not count it as a holder any more.
+fn subscriber_killed(pace: Pace) -> Result<Series> {
+    let work = "subscriber killed, until what it held is free";
+    let mut series = Series::new(GROUP, work, "cenote");
+    let topic = publisher()?;
+    for round in 0..pace.rounds {
+        let mut other = holder(&topic)?;
+        let holds = |pid| -> Result<bool> {
+            let holders = topic.pool()?.holders()?;
+            Ok(holders.iter().any(|holder| holder.pid == pid && holder.slots > 0))
+        };
+        let pid = other.pid()?;
+        until(|| holds(pid))?;
+        let began = Instant::now();
+        other.kill()?;
+        until(|| Ok(!holds(pid)?))?;
+        series.takes.push(Take { round, floors: None, samples: vec![nanos(began)] });
+    }
+    Ok(series)
+}
+
+fn publisher() -> Result<Topic<Tensor>> {
+    let topic: Topic<Tensor> = Topic::new(FRAMES)?;
+    topic.advertise()?;
+    Ok(topic)
+}
+
+/// A process that has received a frame and keeps it.
+fn holder(topic: &Topic<Tensor>) -> Result<Other> {
+    let mut other = Other::start(GROUP)?;
+    other.order(Task::Hold, 0, 0)?;
+    until(|| {
+        let mut frame = topic.alloc_tensor(&[512], DType::U64)?;
+        frame.map_mut()?.as_mut_slice::<u64>()?[0] = 1;
+        topic.send(&frame)?;
+        Ok(other.page().arrived(1).is_some())
+    })?;
+    Ok(other)
+}
+
+/// What is counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Count {
+    descriptors: usize,
+    files: usize,
+    sockets: usize,
+    shared: usize,
+}
+
+impl Count {
+    fn now() -> Result<Count> {
+        let mut count = Count {
+            descriptors: entries(Path::new("/proc/self/fd"))?,
+            files: 0,
+            sockets: 0,
+            shared: entries(Path::new("/dev/shm"))?,
+        };
+        count.add(&run::dir()?.join("cenote"))?;
+        Ok(count)
+    }
+
+    fn add(&mut self, dir: &Path) -> Result<()> {
+        for entry in std::fs::read_dir(dir)? {
+            let entry = entry?;
+            match entry.file_type()? {
+                kind if kind.is_dir() => self.add(&entry.path())?,
+                kind if kind.is_socket() => self.sockets += 1,
+                _ => self.files += 1,
+            }
+        }
+        Ok(())
+    }
+}
+
+fn entries(dir: &Path) -> Result<usize> {
+    Ok(std::fs::read_dir(dir)?.count())
+}
+
+/// What there is more of when so many have been killed, publishers and subscribers by turns.
+fn residue(kills: u32) -> Result<Vec<Fact>> {
+    let topic = publisher()?;
+    let news: Topic<u64> = Topic::new(NEWS)?;
+    news.subscribe()?;
+    news.send(&2)?;
+    // Threads and connections that are made once.
+    holder(&topic)?.kill()?;
+    settle(&topic)?;
+    let before = Count::now()?;
+    for kill in 0..kills {
+        if kill.is_multiple_of(2) {
+            holder(&topic)?.kill()?;
+        } else {
+            let mut other = Other::start(GROUP)?;
+            other.order(Task::Publish, 0, 0)?;
+            until(|| Ok(news.recv() == Some(0)))?;
+            other.kill()?;
+        }
+    }
+    settle(&topic)?;
+    // Whoever comes next removes what it comes across.
+    Topic::<u64>::new(NEWS)?.send(&3)?;
+    // The last ones are let go of by whoever looks next.
+    let start = Instant::now();
+    let mut after = Count::now()?;
+    while after != before && start.elapsed() < Duration::from_secs(1) {
+        news.recv();
+        after = Count::now()?;
+    }
+    let fact = |what: &str, before: usize, after: usize| Fact {
+        group: GROUP,
+        what: format!("{what} left by {kills} kills"),
+        value: after as f64 - before as f64,
+        unit: "",
+        from: format!("{before} before, {after} after"),
+    };
+    Ok(vec![
+        fact("file descriptors", before.descriptors, after.descriptors),
+        fact("files", before.files, after.files),
+        fact("sockets", before.sockets, after.sockets),
+        fact("entries of /dev/shm", before.shared, after.shared),
+    ])
+}
+
+/// Until nobody is attached, and what the dead held is free.
+fn settle(topic: &Topic<Tensor>) -> Result<()> {
+    until(|| Ok(topic.pool()?.stats()?.attachers == 0))
+}
+
+/// What the process does that will be killed.
+pub(crate) fn other(page: &Page) -> Result<()> {
+    loop {
+        let word = page.order();
+        match Order::from_word(word).task {
+            Task::Quit => return Ok(()),
+            Task::Hold => {
+                let topic: Topic<Tensor> = Topic::new(FRAMES)?;
+                topic.subscribe()?;
+                page.set_seen(word);
+                let _kept = topic.wait()?;
+                page.set_arrived(1, clock());
+                rest(page, word);
+            }
+            Task::Publish => {
+                let topic: Topic<u64> = Topic::new(NEWS)?;
+                topic.advertise()?;
+                page.set_seen(word);
+                while page.order() == word {
+                    topic.send(&0)?;
+                    thread::sleep(Duration::from_micros(200));
+                }
+            }
+            _ => {
+                page.set_seen(word);
+                rest(page, word);
+            }
+        }
+    }
+}
+
+fn rest(page: &Page, order: u64) {
+    while page.order() == order {
+        thread::sleep(Duration::from_micros(200));
+    }
+}
