@@ -46,6 +46,11 @@ impl Interrupt {
     }
 }
 
+/// What the end of the terminal is where the signal comes late.
+pub(crate) fn by_hang_up() -> Failure {
+    Failure::Interrupted(u8::try_from(SIGHUP).unwrap_or(0))
+}
+
 /// What Ctrl-C is where the terminal makes no signal of it.
 pub(crate) fn by_key() -> Failure {
     Failure::Interrupted(u8::try_from(SIGINT).unwrap_or(0))

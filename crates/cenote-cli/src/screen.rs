@@ -8,6 +8,7 @@ use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Style, Stylize};
 use ratatui::text::Line;
 use ratatui::widgets::{Paragraph, Sparkline};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::failure::{Failure, Outcome};
 use crate::interrupt;
@@ -65,22 +66,37 @@ impl Screen {
         Ok(())
     }
 
-    /// Whether the user has pressed q or Escape. Ctrl-C is a failure, as it is elsewhere.
+    /// Whether the user has pressed q or Escape. Ctrl-C is a failure, as it is elsewhere, and so is a
+    /// terminal that was closed.
     pub(crate) fn is_quit(&self) -> Outcome<bool> {
-        while event::poll(Duration::ZERO)? {
+        loop {
+            check_open()?;
+            if !event::poll(Duration::ZERO)? {
+                return Ok(false);
+            }
             match event::read()? {
                 Event::Key(key) if is_interrupt(key) => return Err(interrupt::by_key()),
                 Event::Key(key) if is_quit(key) => return Ok(true),
                 _ => {}
             }
         }
-        Ok(false)
     }
 }
 
 impl Drop for Screen {
     fn drop(&mut self) {
         ratatui::restore();
+    }
+}
+
+/// A failure if the terminal was closed: whoever asks it for keys then never has an answer.
+fn check_open() -> Outcome {
+    let stdout = std::io::stdout();
+    let mut looked = [PollFd::new(&stdout, PollFlags::empty())];
+    poll(&mut looked, Some(&Timespec::default())).map_err(std::io::Error::from)?;
+    match looked[0].revents().intersects(PollFlags::HUP | PollFlags::ERR) {
+        true => Err(interrupt::by_hang_up()),
+        false => Ok(()),
     }
 }
 

@@ -10,6 +10,8 @@ use crate::scene::{CENOTE, Done, Scene, eventually};
 pub(crate) const TESTS: &[Test] = &[
     ("top_shows_topics_on_a_terminal_and_ends_with_q", top),
     ("top_that_is_ended_by_a_signal_leaves_the_terminal_as_it_was", top_ended),
+    ("top_ends_with_its_terminal", top_left_alone),
+    ("the_demo_ends_with_its_terminal_and_leaves_nothing", demo_left_alone),
     ("top_shows_how_memory_grows", growth),
     ("the_demo_is_live_on_a_terminal_and_leaves_it_as_it_was", demo),
     ("the_demo_ends_early_with_q_and_tells_what_there_is", demo_quit),
@@ -97,6 +99,28 @@ fn top_ended() {
     rustix::process::kill_process(terminal.pid(), Signal::TERM).unwrap();
     terminal.ended(143);
     assert!(!terminal.screen().contains("cenote top"));
+}
+
+/// Closes the terminal of a command, which ends.
+fn close(terminal: &Terminal<'_>) {
+    let pid = terminal.pid();
+    terminal.tmux(&["kill-server"]);
+    eventually("it has ended", || rustix::process::test_kill_process(pid).is_err());
+}
+
+fn top_left_alone() {
+    let scene = Scene::new();
+    let terminal = Terminal::run(&scene, "top --interval 0.1");
+    terminal.shows(&["cenote top"]);
+    close(&terminal);
+}
+
+fn demo_left_alone() {
+    let scene = Scene::new();
+    let terminal = Terminal::run(&scene, "demo --seconds 3600 --size 64x48");
+    terminal.shows(&["everybody is there"]);
+    close(&terminal);
+    eventually("it leaves nothing", || !scene.names().iter().any(|name| name != "tmux"));
 }
 
 fn growth() {
