@@ -314,7 +314,10 @@ def main():
 
 
 if __name__ == "__main__":
-    with tempfile.TemporaryDirectory(prefix="cenote-bench-") as directory:
-        if "--echo" not in sys.argv:
-            os.environ["CENOTE_DIR"] = directory
+    if "CENOTE_BENCH" in os.environ:
         main()
+    else:
+        # Pools last as long as their process, and put back what is removed meanwhile.
+        with tempfile.TemporaryDirectory(prefix="cenote-bench-") as directory:
+            environment = dict(os.environ, CENOTE_DIR=directory, CENOTE_BENCH="1")
+            subprocess.run([sys.executable, *sys.argv], env=environment, check=True)

@@ -5,8 +5,9 @@ Each line is the best of several runs, beside what else there is for the same pu
 
 import multiprocessing
 import os
-import shutil
 import statistics
+import subprocess
+import sys
 import tempfile
 import time
 import timeit
@@ -85,9 +86,10 @@ def main():
 
 
 if __name__ == "__main__":
-    directory = tempfile.mkdtemp(prefix="cenote-bench-")
-    os.environ["CENOTE_DIR"] = directory
-    try:
+    if "CENOTE_BENCH" in os.environ:
         main()
-    finally:
-        shutil.rmtree(directory, ignore_errors=True)
+    else:
+        # Pools last as long as their process, and put back what is removed meanwhile.
+        with tempfile.TemporaryDirectory(prefix="cenote-bench-") as directory:
+            environment = dict(os.environ, CENOTE_DIR=directory, CENOTE_BENCH="1")
+            subprocess.run([sys.executable, *sys.argv], env=environment, check=True)

@@ -2,9 +2,10 @@
 //! around it.
 //!
 //! ```text
-//!   wording  →  error  →  apart, call, copies, number, dtype, shape, timeout, index  →  export  →  buffer_protocol, dlpack, array
-//!     →  library  →  tensor, door  →  transit  →  pool  →  domain  →  image, cloud, depth  →  departure, carrier  →  topic
-//!     →  tensor  →  unified_buffer  →  memory_pool
+//!   wording, call  →  error  →  apart, copies, number, dtype, shape, timeout, index
+//!     →  export  →  buffer_protocol, dlpack, array  →  library  →  tensor, door
+//!     →  scalar, transit  →  pool  →  domain  →  image, cloud, depth  →  departure, carrier  →  topic
+//!     →  unified_buffer  →  memory_pool
 //! ```
 //!
 //! Whatever Python sees of a tensor's memory goes through `export`: it keeps the memory alive, and
@@ -32,6 +33,7 @@ mod library;
 mod memory_pool;
 mod number;
 mod pool;
+mod scalar;
 mod shape;
 mod tensor;
 mod timeout;

@@ -5,16 +5,15 @@ use std::ffi::c_int;
 
 use cenote::{Device, Domain, PixelFormat, TensorMemory, TensorOptions};
 use numpy::{PyArrayDescr, PyUntypedArray};
-use pyo3::PyTypeInfo;
 use pyo3::exceptions::{PyAttributeError, PyBufferError, PyTypeError};
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyComplex, PyDict, PyFloat, PyInt, PyTuple, PyType};
+use pyo3::types::{PyBytes, PyDict, PyTuple, PyType};
 
 use crate::array::{self, array};
 use crate::dlpack::{self, Request};
 use crate::dtype::{self, DTypeArg};
-use crate::error::{Raised, Result, bad_argument};
+use crate::error::{Raised, Result};
 use crate::export::{self, Export, Wanted};
 use crate::number::{self, axis as axis_of};
 use crate::shape::{self, ShapeArg};
@@ -44,16 +43,6 @@ pub(crate) struct Tensor(pub(crate) cenote::Tensor);
 impl From<cenote::Tensor> for Tensor {
     fn from(tensor: cenote::Tensor) -> Self {
         Tensor(tensor)
-    }
-}
-
-impl Tensor {
-    /// The one element, as a Python number.
-    fn one<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyAny>> {
-        match self.0.len() {
-            1 => self.item(py),
-            _ => Err(PyTypeError::new_err("only a tensor of one element is a number").into()),
-        }
     }
 }
 
@@ -234,7 +223,7 @@ impl Tensor {
     }
 
     /// The one element, as a Python number.
-    fn item<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyAny>> {
+    pub(crate) fn item<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyAny>> {
         Ok(call::method(array(py, &self.0, Wanted::Read)?.as_any(), "item", ())?)
     }
 
@@ -297,38 +286,6 @@ impl Tensor {
     /// An error if it is in no pool, or while something that can write it is alive.
     fn descriptor<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyBytes>> {
         Ok(PyBytes::new(py, self.0.descriptor()?.as_bytes()))
-    }
-
-    /// `int(t)`, of a tensor with one element.
-    fn __int__<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyAny>> {
-        Ok(call::call(PyInt::type_object(py).as_any(), (self.one(py)?,), None)?)
-    }
-
-    /// `float(t)`, of a tensor with one element.
-    fn __float__<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyAny>> {
-        Ok(call::call(PyFloat::type_object(py).as_any(), (self.one(py)?,), None)?)
-    }
-
-    /// `complex(t)`, of a tensor with one element.
-    fn __complex__<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyAny>> {
-        Ok(call::call(PyComplex::type_object(py).as_any(), (self.one(py)?,), None)?)
-    }
-
-    /// What counts as an index is an integer in a tensor of no dimensions, as in numpy.
-    fn __index__<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyAny>> {
-        let scalar = self.0.ndim() == 0;
-        let refused = || PyTypeError::new_err("only an integer of no dimensions is an index");
-        Ok(call::index(&scalar.then(|| self.item(py)).ok_or_else(refused)??)?)
-    }
-
-    /// Whether the one element is true; an error if there are several, as in numpy.
-    fn __bool__(&self, py: Python<'_>) -> Result<bool> {
-        match self.0.len() {
-            1 => Ok(self.item(py)?.is_truthy()?),
-            several => Err(bad_argument(format!(
-                "whether {several} elements are true is ambiguous: ask `is not None`, or `numpy().any()`"
-            ))),
-        }
     }
 
     /// Whether an element is equal to a value.
