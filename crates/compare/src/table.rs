@@ -76,7 +76,7 @@ pub(crate) fn markdown(rows: &[Row]) -> String {
 /// Facts, for a terminal.
 pub(crate) fn facts_plain(facts: &[Fact]) -> String {
     let line = |fact: &Fact| {
-        let value = format!("{:.2} {}", fact.value, fact.unit);
+        let value = format!("{} {}", hundredths(fact.value), fact.unit);
         format!("  {:<50} {value:>24}  ({})\n", fact.what, fact.from)
     };
     facts.iter().map(line).collect()
@@ -85,10 +85,15 @@ pub(crate) fn facts_plain(facts: &[Fact]) -> String {
 /// Facts, as a table.
 pub(crate) fn facts_markdown(facts: &[Fact]) -> String {
     let line = |fact: &Fact| {
-        format!("| {} | {:.2} {} | {} |\n", fact.what, fact.value, fact.unit, fact.from)
+        format!("| {} | {} {} | {} |\n", fact.what, hundredths(fact.value), fact.unit, fact.from)
     };
     let lines: String = facts.iter().map(line).collect();
     format!("| | | |\n|---|--:|---|\n{lines}")
+}
+
+/// Without a sign where it is as good as nothing.
+fn hundredths(value: f64) -> String {
+    format!("{:.2}", if value.abs() < 0.005 { 0.0 } else { value })
 }
 
 fn capital(text: &str) -> String {
