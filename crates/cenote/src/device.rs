@@ -35,6 +35,7 @@ enum Kind {
 
 impl Device {
     /// The CPU.
+    #[inline]
     pub const fn cpu() -> Device {
         Device { kind: Kind::Cpu, index: 0 }
     }
@@ -60,6 +61,7 @@ impl Device {
     }
 
     /// The code that stands for it between processes: 0 for the CPU, `0x1_0000 + n` for GPU `n`.
+    #[inline]
     pub const fn code(self) -> u32 {
         match self.kind {
             Kind::Cpu => 0,

@@ -89,6 +89,7 @@ impl DType {
     }
 
     /// Bytes of one element.
+    #[inline]
     pub const fn size(self) -> usize {
         self.row().1
     }
@@ -104,6 +105,7 @@ impl DType {
     }
 
     /// The code that stands for it between processes. It never changes.
+    #[inline]
     pub const fn code(self) -> u8 {
         self as u8
     }

@@ -176,26 +176,31 @@ impl Layout {
     }
 
     /// Lengths of the axes, outermost first.
+    #[inline]
     pub fn shape(&self) -> &[usize] {
         self.axes.shape()
     }
 
     /// Bytes from one element to the next along each axis.
+    #[inline]
     pub fn strides(&self) -> &[isize] {
         self.axes.strides()
     }
 
     /// Number of axes.
+    #[inline]
     pub fn ndim(&self) -> usize {
         self.axes.count()
     }
 
     /// Bytes of one element.
+    #[inline]
     pub fn item_size(&self) -> usize {
         self.item_size
     }
 
     /// Byte offset of the first element: the one whose indices are all 0.
+    #[inline]
     pub fn offset(&self) -> usize {
         self.offset
     }
@@ -335,6 +340,7 @@ impl Layout {
     }
 
     /// Length and stride of each axis.
+    #[inline]
     fn axes(&self) -> impl DoubleEndedIterator<Item = (usize, isize)> + ExactSizeIterator {
         zip(self.shape(), self.strides()).map(|(&len, &stride)| (len, stride))
     }

@@ -192,20 +192,24 @@ impl Region {
     }
 
     /// Whether the bytes may be written by whoever holds the region alone.
+    #[inline]
     pub(crate) fn is_writable(&self) -> bool {
         self.writable
     }
 
+    #[inline]
     pub(crate) fn len(&self) -> usize {
         self.len
     }
 
     /// Where the bytes begin, for those who are told what they may do there.
+    #[inline]
     pub(crate) fn start(&self) -> NonNull<u8> {
         self.ptr
     }
 
     /// All bytes.
+    #[inline]
     pub(crate) fn bytes(&self) -> &[u8] {
         // SAFETY: the contract of this module: initialised, valid while `self` lives, and nobody
         // has `&mut` access while `&self` is borrowed.
@@ -213,6 +217,7 @@ impl Region {
     }
 
     /// All bytes, to be written; `None` where the memory must not be.
+    #[inline]
     pub(crate) fn bytes_mut(&mut self) -> Option<&mut [u8]> {
         self.writable.then(|| {
             // SAFETY: as in `bytes`; `writable` says that the memory may be written, and `&mut

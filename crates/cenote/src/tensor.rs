@@ -276,6 +276,7 @@ impl Tensor {
     }
 
     /// The length of each dimension.
+    #[inline]
     pub fn shape(&self) -> &[usize] {
         self.layout.shape()
     }
@@ -287,6 +288,7 @@ impl Tensor {
     }
 
     /// Shape, strides and place in the buffer.
+    #[inline]
     pub fn layout(&self) -> &Layout {
         &self.layout
     }
@@ -308,6 +310,7 @@ impl Tensor {
     }
 
     /// What its elements are.
+    #[inline]
     pub fn dtype(&self) -> DType {
         self.dtype
     }
@@ -325,6 +328,7 @@ impl Tensor {
     }
 
     /// The kind of memory it lives in.
+    #[inline]
     pub fn memory(&self) -> TensorMemory {
         self.buffer.storage().memory
     }

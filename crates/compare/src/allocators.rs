@@ -71,8 +71,8 @@ impl<A: GlobalAlloc> Raw<A> {
     }
 
     fn layout(floats: usize) -> Result<Layout> {
-        // Zero bytes cannot be asked for.
-        Ok(Layout::from_size_align((floats * 4).max(1), 64)?)
+        // Zero bytes cannot be asked for. The alignment is that of malloc, so that it is malloc which is called.
+        Ok(Layout::from_size_align((floats * 4).max(1), 16)?)
     }
 
     /// A block of zeros.

@@ -19,7 +19,7 @@ use crate::Result;
 use crate::other::{Order, Other, Task};
 use crate::pace::Pace;
 use crate::page::Page;
-use crate::series::{Place, Series, Take};
+use crate::series::{Place, Series, Take, ratios};
 
 /// What it is called.
 pub(crate) const GROUP: &str = "hand-off";
@@ -134,13 +134,12 @@ fn rounds(
     Ok(all)
 }
 
-/// Rounds in which all who are in the bars had near cores.
+/// Rounds that count for the bars: those of the first two, with near cores.
 fn near_rounds(all: &[Series]) -> usize {
-    let near = |series: &Series, round: usize| {
-        series.takes.iter().any(|take| take.round == round && take.place() == Place::Near)
-    };
-    let rounds = all.first().map_or(0, |series| series.takes.len());
-    (0..rounds).filter(|round| all.iter().take(2).all(|series| near(series, *round))).count()
+    match all {
+        [one, two, ..] => ratios(one, two, Some(Place::Near)).len(),
+        _ => 0,
+    }
 }
 
 fn wake_ups(other: &mut Other, pace: Pace) -> Result<Vec<Series>> {

@@ -73,6 +73,7 @@ pub(crate) struct Storage {
 
 impl Storage {
     /// Why memory that may not be written here may not.
+    #[inline]
     pub(crate) fn foreign(&self) -> NotWritable {
         match self.memory {
             TensorMemory::Mem => NotWritable::Foreign,

@@ -27,6 +27,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 static EPOCH: AtomicU64 = AtomicU64::new(1);
 
 /// A number that is different in a forked child.
+#[inline]
 pub(crate) fn epoch() -> u64 {
     // Relaxed: it changes only in a child that has one thread.
     EPOCH.load(Ordering::Relaxed)

@@ -196,15 +196,18 @@ impl<S: Spared> Attachment<S> {
     }
 
     /// Whether this process is a forked child of the one that attached.
+    #[inline]
     pub(crate) fn inherited(&self) -> bool {
         self.epoch != fork::epoch()
     }
 
+    #[inline]
     pub(crate) fn check_process(&self) -> Result<()> {
         if self.inherited() { Err(Error::Forked { pool: self.entry.name.clone() }) } else { Ok(()) }
     }
 
     /// Whether leases still hold: the owner knows of this process, or is dead and can reuse nothing.
+    #[inline]
     pub(crate) fn is_usable(&self) -> bool {
         !self.is_gone() || self.owner.has_ended()
     }
@@ -216,6 +219,7 @@ impl<S: Spared> Attachment<S> {
         self.is_gone() && !self.owner.has_ended() && self.gone_since.get().is_some_and(moment)
     }
 
+    #[inline]
     pub(crate) fn is_gone(&self) -> bool {
         self.gone.load(Ordering::Relaxed)
     }
@@ -242,6 +246,7 @@ impl<S: Spared> Attachment<S> {
         }
     }
 
+    #[inline]
     fn leases(&self) -> Leases<'_, Shipped> {
         Leases::new(&self.row.get()[row::LEASES..], &self.header.get()[header::SERIALS..])
     }
@@ -336,6 +341,7 @@ impl<S: Spared> Attachment<S> {
         Ok(lease())
     }
 
+    #[inline]
     fn check_usable(&self) -> Result<()> {
         if self.is_usable() {
             return Ok(());
@@ -407,6 +413,7 @@ impl<S: Spared> Attachment<S> {
     }
 
     /// Gives a lease back.
+    #[inline]
     pub(crate) fn release(&self, slot: u32) {
         if !self.inherited() {
             self.leases().release(slot);

@@ -88,6 +88,7 @@ impl<T> Hot<T> {
     }
 
     /// Puts a thing in this place if that is empty, or gives it back.
+    #[inline]
     pub(crate) fn fill(&self, thing: Arc<T>) -> Result<(), Arc<T>> {
         let raw = Arc::into_raw(thing).cast_mut();
         // Release: see `take`.

@@ -108,12 +108,14 @@ pub(crate) struct Leases<'a, O = Shipped> {
 
 impl<'a, O: Orderings> Leases<'a, O> {
     /// Leases are counted in `row`, which has one word per slot, as has `serials`.
+    #[inline]
     pub(crate) fn new(row: &'a [AtomicU64], serials: &'a [AtomicU64]) -> Self {
         Leases { row, serials, orderings: PhantomData }
     }
 
     /// Leases a slot that a ring entry names, if the ring's publisher owns it. `unchanged` tells whether
     /// the entry still has the sequence under which the slot number was read.
+    #[inline]
     pub(crate) fn by_entry(
         &self,
         slot: u32,
@@ -133,12 +135,14 @@ impl<'a, O: Orderings> Leases<'a, O> {
     }
 
     /// Gives one lease back.
+    #[inline]
     pub(crate) fn release(&self, slot: u32) {
         if let Some(word) = word(self.row, slot) {
             word.fetch_sub(1, O::RELEASE);
         }
     }
 
+    #[inline]
     fn acquire(
         &self,
         slot: u32,
@@ -158,6 +162,7 @@ impl<'a, O: Orderings> Leases<'a, O> {
 }
 
 /// The word of a slot, if there is one: slot numbers are input.
+#[inline]
 pub(crate) fn word(words: &[AtomicU64], slot: u32) -> Option<&AtomicU64> {
     words.get(slot as usize)
 }

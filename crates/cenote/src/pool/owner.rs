@@ -141,19 +141,23 @@ impl<S: Spared> Owner<S> {
     const BYTES_PER_SLOT: usize = State::<S>::BYTES_PER_SLOT + 3 * size_of::<AtomicU64>();
 
     /// Whether this process is a forked child of the owner, which owns nothing.
+    #[inline]
     pub(crate) fn inherited(&self) -> bool {
         self.epoch != fork::epoch()
     }
 
+    #[inline]
     pub(crate) fn check_process(&self) -> Result<()> {
         if self.inherited() { Err(Error::Forked { pool: self.entry.name.clone() }) } else { Ok(()) }
     }
 
+    #[inline]
     pub(crate) fn state(&self) -> MutexGuard<'_, State<S>> {
         // No code under this lock panics between two halves of a change.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    #[inline]
     pub(crate) fn serials(&self) -> &[AtomicU64] {
         &self.header.get()[header::SERIALS..]
     }
@@ -169,6 +173,7 @@ impl<S: Spared> Owner<S> {
     }
 
     /// Notes that a descriptor of the slot's present content was made, and gives its serial.
+    #[inline]
     pub(crate) fn publish(&self, slot: u32) -> u64 {
         let serial = self.serial(slot);
         if let Some(published) = self.published.get(slot as usize) {
@@ -189,6 +194,7 @@ impl<S: Spared> Owner<S> {
         self.uses.iter().map(|uses| uses.load(Ordering::Relaxed)).sum()
     }
 
+    #[inline]
     pub(super) fn is_waited_for(&self) -> bool {
         self.header.get()[header::WAITING].load(Ordering::Relaxed) != 0
     }
@@ -205,6 +211,7 @@ impl<S: Spared> Owner<S> {
     }
 
     /// The serial of a slot that is in use.
+    #[inline]
     pub(crate) fn serial(&self, slot: u32) -> u64 {
         self.serials().get(slot as usize).map_or(0, |serial| serial.load(Ordering::Relaxed))
     }
@@ -251,6 +258,7 @@ impl<S: Spared> Owner<S> {
     }
 
     /// Whether others can still attach.
+    #[inline]
     pub(crate) fn is_open(&self) -> bool {
         !self.closed.load(Ordering::Relaxed)
     }

@@ -43,6 +43,7 @@ impl<R: AsRef<[AtomicU64]>> Rows<R> {
     }
 
     /// Whether any row holds a lease on `slot`: O2 and O5 of `lease.rs`.
+    #[inline]
     pub(crate) fn hold<O: Orderings>(&self, slot: u32) -> bool {
         self.rows.iter().any(|(_, row)| count(row, slot, O::SCAN) != 0)
     }

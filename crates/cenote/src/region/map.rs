@@ -194,10 +194,12 @@ impl Map {
         self.len = len;
     }
 
+    #[inline]
     pub(crate) fn ptr(&self) -> NonNull<u8> {
         self.ptr
     }
 
+    #[inline]
     pub(crate) fn len(&self) -> usize {
         self.len
     }

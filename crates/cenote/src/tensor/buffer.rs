@@ -74,6 +74,7 @@ impl Buffer {
         buffer
     }
 
+    #[inline]
     pub(crate) fn storage(&self) -> &Storage {
         &self.storage
     }
@@ -88,6 +89,7 @@ impl Buffer {
 
     /// Whether nobody can change the bytes while they are read. A forked child has no lease, so what
     /// it inherited may be reused.
+    #[inline]
     pub(crate) fn is_stable(&self) -> bool {
         #[cfg(target_os = "linux")]
         if self.epoch != fork::epoch() && (self.home.is_some() || self.storage.outlives_fork()) {
@@ -99,20 +101,24 @@ impl Buffer {
 
     /// Whether the bytes are those of the process that this one was forked from, and no copy.
     #[cfg(target_os = "linux")]
+    #[inline]
     fn is_parents(&self) -> bool {
         self.storage.dma.is_some() && self.storage.outlives_fork() && self.epoch != fork::epoch()
     }
 
     #[cfg(not(target_os = "linux"))]
+    #[inline]
     fn is_parents(&self) -> bool {
         false
     }
 
     #[cfg(target_os = "linux")]
+    #[inline]
     pub(crate) fn home(&self) -> Option<&Home> {
         self.home.as_ref()
     }
 
+    #[inline]
     pub(crate) fn sharing(&self) -> &Sharing {
         &self.sharing
     }
@@ -121,7 +127,7 @@ impl Buffer {
     /// concerned. An error while somebody has borrowed them to write.
     ///
     /// Nobody else can write while `self` is borrowed, for that takes the sole handle, and becoming it
-    /// (`Arc::get_mut` acquires what dropping the others released) comes after.
+    /// (`Handle::storage_mut` acquires what dropping the others released) comes after.
     #[cfg(target_os = "linux")]
     #[inline]
     pub(crate) fn set_published(&self) -> Result<()> {
@@ -149,6 +155,7 @@ impl Buffer {
 
     /// Whether somebody, or some device, may still be using the bytes when no handle is left.
     #[cfg(target_os = "linux")]
+    #[inline]
     pub(crate) fn must_retire(&self) -> bool {
         self.is_published() || self.storage.dma.is_some()
     }
@@ -259,6 +266,7 @@ impl Buffer {
     /// Makes a buffer that came back to its pool like new. Only the pool has it, so whoever gets
     /// it next gets these stores with it.
     #[cfg(target_os = "linux")]
+    #[inline]
     pub(crate) fn renew(&self) {
         self.identity.id.store(0, Ordering::Relaxed);
         self.sharing.renew();

@@ -75,11 +75,14 @@ impl Handle {
     /// The storage for writing, if nobody else could be looking at its bytes.
     #[inline]
     pub(crate) fn storage_mut(&mut self) -> Result<&mut Storage, NotWritable> {
-        if let Some(reason) = self.not_writable() {
-            return Err(reason);
-        }
+        // First the count: what the sole holder finds afterwards is final. Another could publish between a
+        // look at that and the end of its handle.
+        let shared = self.is_shared();
         // Pairs with the Release by which the other handles were dropped.
         fence(Ordering::Acquire);
+        if let Some(reason) = self.0.not_writable().or(shared) {
+            return Err(reason);
+        }
         // SAFETY: the count is one, and the handle is borrowed for as long as the storage is.
         let buffer = unsafe { &mut *Arc::as_ptr(&self.0).cast_mut() };
         Ok(buffer.storage_mut())
@@ -88,8 +91,12 @@ impl Handle {
     /// Why [`Handle::storage_mut`] would refuse now, as far as can be told without `&mut`.
     #[inline]
     pub(crate) fn not_writable(&self) -> Option<NotWritable> {
-        let shared = || (Arc::strong_count(&self.0) > 1).then_some(NotWritable::Shared);
-        self.0.not_writable().or_else(shared)
+        self.0.not_writable().or_else(|| self.is_shared())
+    }
+
+    #[inline]
+    fn is_shared(&self) -> Option<NotWritable> {
+        (Arc::strong_count(&self.0) > 1).then_some(NotWritable::Shared)
     }
 }
 

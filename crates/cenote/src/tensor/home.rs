@@ -87,6 +87,7 @@ impl Home {
     }
 
     /// The serial for a descriptor of the slot's content.
+    #[inline]
     pub(crate) fn publish(&self) -> u64 {
         match &self.pool {
             PoolRef::Allocated(owner) | PoolRef::Adopted(owner) => owner.publish(self.slot.index),
@@ -95,6 +96,7 @@ impl Home {
     }
 
     /// An error in a forked child, which has neither slot nor lease.
+    #[inline]
     pub(crate) fn check_process(&self) -> Result<()> {
         match &self.pool {
             PoolRef::Allocated(owner) | PoolRef::Adopted(owner) | PoolRef::OwnLease(owner) => {
@@ -105,6 +107,7 @@ impl Home {
     }
 
     /// Whether others can attach to the pool: its owner lives, and has not closed it.
+    #[inline]
     pub(crate) fn is_attachable(&self) -> bool {
         match &self.pool {
             PoolRef::Allocated(owner) | PoolRef::Adopted(owner) | PoolRef::OwnLease(owner) => {
@@ -115,6 +118,7 @@ impl Home {
     }
 
     /// The pool, if this process owns it.
+    #[inline]
     pub(crate) fn owned_by(&self) -> Option<&Arc<Owner<Buffer>>> {
         match &self.pool {
             PoolRef::Allocated(owner) | PoolRef::Adopted(owner) | PoolRef::OwnLease(owner) => {
@@ -130,6 +134,7 @@ impl Home {
         matches!(&self.pool, PoolRef::Allocated(ours) if Arc::ptr_eq(ours, owner))
     }
 
+    #[inline]
     pub(crate) fn uid(&self) -> u64 {
         match &self.pool {
             PoolRef::Allocated(owner) | PoolRef::Adopted(owner) | PoolRef::OwnLease(owner) => {

@@ -98,6 +98,7 @@ impl Tensor {
     }
 
     /// Whether a [`Loan`] of its bytes to write is alive.
+    #[inline]
     pub fn is_lent(&self) -> bool {
         self.buffer.sharing().is_lent()
     }

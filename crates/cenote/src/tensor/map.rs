@@ -62,6 +62,7 @@ pub struct TensorMapMut<'a> {
 
 impl TensorMap<'_> {
     /// Bytes by their place in the buffer.
+    #[inline]
     pub(crate) fn at(&self, range: Range<usize>) -> &[u8] {
         &self.bytes[range.start - self.base..range.end - self.base]
     }
@@ -76,6 +77,7 @@ impl TensorMap<'_> {
     ///
     /// `bool` is checked byte by byte each time, and refused in memory that another process can
     /// still write: a byte that is neither 0 nor 1 must never be seen as one.
+    #[inline]
     pub fn as_slice<T: Element>(&self) -> Result<&[T]> {
         check_dtype::<T>(self.dtype)?;
         check_stable::<T>(self.stable)?;
@@ -110,6 +112,7 @@ impl TensorMap<'_> {
 
 impl TensorMapMut<'_> {
     /// Bytes by their place in the buffer.
+    #[inline]
     pub(super) fn at_mut(&mut self, range: Range<usize>) -> &mut [u8] {
         &mut self.bytes[range.start - self.base..range.end - self.base]
     }
@@ -135,6 +138,7 @@ impl TensorMapMut<'_> {
     }
 
     /// The elements in row-major order. An error if they are not contiguous, or not of type `T`.
+    #[inline]
     pub fn as_mut_slice<T: Element>(&mut self) -> Result<&mut [T]> {
         check_dtype::<T>(self.dtype)?;
         cast_mut(self.as_mut_bytes()?)
@@ -197,6 +201,7 @@ impl fmt::Debug for TensorMapMut<'_> {
     }
 }
 
+#[inline]
 pub(crate) fn check_dtype<T: Element>(found: DType) -> Result<()> {
     if T::DTYPE == found {
         return Ok(());
@@ -205,6 +210,7 @@ pub(crate) fn check_dtype<T: Element>(found: DType) -> Result<()> {
 }
 
 /// Elements of which not every bit pattern is valid can be looked at only where nobody else writes.
+#[inline]
 pub(super) fn check_stable<T: Element>(stable: bool) -> Result<()> {
     if stable || T::DTYPE != DType::Bool {
         return Ok(());
@@ -228,10 +234,12 @@ fn locate(layout: &Layout, index: &[usize]) -> Result<usize> {
 }
 
 /// Looks at bytes as elements. The dtype has been checked; alignment and values have not.
+#[inline]
 pub(crate) fn cast<T: Element>(bytes: &[u8]) -> Result<&[T]> {
     T::cast(bytes).map_err(cast_error::<T>)
 }
 
+#[inline]
 pub(crate) fn cast_mut<T: Element>(bytes: &mut [u8]) -> Result<&mut [T]> {
     T::cast_mut(bytes).map_err(cast_error::<T>)
 }

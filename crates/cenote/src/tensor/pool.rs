@@ -137,6 +137,7 @@ impl TensorPool {
     }
 
     /// The number that descriptors know it by. A pool that is made anew has a new one.
+    #[inline]
     pub fn uid(&self) -> u64 {
         match &self.role {
             Role::Owner(owner) => owner.0.entry.uid,
@@ -317,6 +318,7 @@ impl TensorPool {
         Ok(self.owner("holders")?.holders())
     }
 
+    #[inline]
     fn owner(&self, op: &'static str) -> Result<&Arc<Owner<Buffer>>> {
         match &self.role {
             Role::Owner(owner) => {
@@ -365,6 +367,7 @@ impl Tensor {
 
     /// Whether others can attach to the pool that it is in, as they must for a descriptor to be of
     /// use: its owner lives, and has not closed it. `None` if it is in none.
+    #[inline]
     pub fn is_attachable(&self) -> Option<bool> {
         self.buffer.home().map(Home::is_attachable)
     }
@@ -375,10 +378,12 @@ impl Tensor {
     }
 
     /// Another handle of its buffer.
+    #[inline]
     pub(crate) fn handle(&self) -> Handle {
         self.buffer.clone()
     }
 
+    #[inline]
     pub(crate) fn has_far_planes(&self) -> bool {
         self.far_planes.is_some()
     }

@@ -28,6 +28,7 @@ impl Bell {
     }
 
     /// Rings if somebody listens. A `SeqCst` fence must stand between what is to be seen and this.
+    #[inline]
     pub(crate) fn ring(&self) {
         if self.armed.load(Ordering::Relaxed) != 0 {
             self.ring_anyway();

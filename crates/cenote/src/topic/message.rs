@@ -121,6 +121,7 @@ impl<T: Plain> Carry for T {
         words(size_of::<T>())
     }
 
+    #[inline]
     fn carried(&self) -> Option<&Tensor> {
         None
     }
@@ -163,6 +164,7 @@ macro_rules! domain_message {
                 packed::max_words(MAX_META)
             }
 
+            #[inline]
             fn carried(&self) -> Option<&Tensor> {
                 Some(self.tensor())
             }
@@ -215,6 +217,7 @@ impl Carry for Tensor {
         packed::max_words(MAX_META)
     }
 
+    #[inline]
     fn carried(&self) -> Option<&Tensor> {
         Some(self)
     }

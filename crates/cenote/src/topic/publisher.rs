@@ -148,6 +148,7 @@ impl Publisher {
         }))
     }
 
+    #[inline]
     pub(super) fn state(&self) -> LockGuard<'_, State> {
         self.state.lock()
     }
@@ -157,6 +158,7 @@ impl Publisher {
         self.adopted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    #[inline]
     pub(super) fn check_process(&self) -> Result<()> {
         match self.epoch == fork::epoch() {
             true => Ok(()),
@@ -164,6 +166,7 @@ impl Publisher {
         }
     }
 
+    #[inline]
     fn writer(&self) -> Writer<'_> {
         Writer::new(self.ring.words.get(), self.ring.shape)
     }
@@ -211,6 +214,7 @@ impl Publisher {
     }
 
     /// What to do by default if a subscriber is in the way.
+    #[inline]
     pub(crate) fn policy(&self) -> Policy {
         self.policy
     }
@@ -353,6 +357,7 @@ impl Publisher {
     }
 
     /// Whether subscribers must tell how far they have come.
+    #[inline]
     pub(crate) fn waits(&self) -> bool {
         self.policy != Policy::KeepLast
     }

@@ -71,6 +71,7 @@ impl Shape {
         (1_usize << 13).next_multiple_of(2 * LINE) + 2 * LINE - PAYLOAD;
 
     /// A ring for `depth` messages of up to `payload` words. `None` if that is out of all bounds.
+    #[inline]
     pub(crate) fn new(depth: usize, payload: usize) -> Option<Shape> {
         if !(1..=Self::MAX_DEPTH).contains(&depth) || payload > Self::MAX_PAYLOAD {
             return None;
@@ -86,11 +87,13 @@ impl Shape {
     }
 
     /// The most words of one message.
+    #[inline]
     pub(crate) fn payload(&self) -> usize {
         self.stride - PAYLOAD
     }
 
     /// How many places there are to keep something for each message that is kept.
+    #[inline]
     pub(crate) fn places(&self) -> usize {
         small(self.entries)
     }
@@ -143,6 +146,7 @@ pub(crate) struct Writer<'a> {
 
 impl<'a> Writer<'a> {
     /// Over the words of a ring, of which there must be [`Shape::words`].
+    #[inline]
     pub(crate) fn new(words: &'a [AtomicU64], shape: Shape) -> Self {
         debug_assert!(words.len() >= shape.words());
         Writer { words, shape }
@@ -260,6 +264,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Whether the publisher wants to be woken.
+    #[inline]
     pub(crate) fn is_waited_for(&self) -> bool {
         self.words[WAITING].load(Ordering::Relaxed) != 0
     }

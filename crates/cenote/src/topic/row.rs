@@ -45,6 +45,7 @@ pub(crate) struct Row<'a>(&'a [AtomicU64]);
 
 impl<'a> Row<'a> {
     /// Over the words of a row, of which there must be [`WORDS`].
+    #[inline]
     pub(crate) fn new(words: &'a [AtomicU64]) -> Row<'a> {
         Row(&words[..WORDS])
     }
@@ -65,6 +66,7 @@ impl<'a> Row<'a> {
     }
 
     /// How many messages were passed, as the subscriber says.
+    #[inline]
     pub(crate) fn taken(self) -> u64 {
         self.0[TAKEN].load(Ordering::Acquire)
     }

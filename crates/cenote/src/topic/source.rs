@@ -192,6 +192,7 @@ impl Source {
 
     /// Whether nothing will come that is not there yet. Whatever came before that was said can be
     /// seen, so look once more.
+    #[inline]
     fn has_ended(&self) -> bool {
         let From::Other(other) = &self.from else { return false };
         let ended = other.gone.is_true() || self.reader().is_closed();
@@ -204,6 +205,7 @@ impl Source {
     }
 
     /// Whether its publisher is gone: when all is taken, so is this.
+    #[inline]
     pub(crate) fn is_gone(&self) -> bool {
         matches!(&self.from, From::Other(other) if other.gone.is_true())
     }
@@ -211,6 +213,7 @@ impl Source {
 
 impl Other {
     /// What this subscriber tells the publisher.
+    #[inline]
     pub(crate) fn row(&self) -> Row<'_> {
         Row::new(self.row.get())
     }
@@ -270,6 +273,7 @@ impl Gone {
         self.watches.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    #[inline]
     pub(crate) fn is_true(&self) -> bool {
         self.gone.load(Ordering::Acquire)
     }

@@ -108,10 +108,12 @@ impl Subscriber {
         self.arrivals.leave();
     }
 
+    #[inline]
     fn inherited(&self) -> bool {
         self.epoch != fork::epoch()
     }
 
+    #[inline]
     fn receiving(&self) -> LockGuard<'_, Receiving> {
         self.receiving.lock()
     }
