@@ -7,13 +7,13 @@
 //! wait for the end instead. PyO3 does the same where it asks for the interpreter itself.
 #![allow(unsafe_code, reason = "the C interface of Python")]
 
-use std::ffi::c_int;
+use std::ffi::{c_double, c_int};
 use std::{mem, ptr, thread};
 
-use pyo3::ffi::PyObject;
+use pyo3::ffi::{self, PyObject};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyDict, PyString, PyTuple};
+use pyo3::types::{PyDict, PySlice, PyString, PyTuple};
 
 unsafe extern "C-unwind" {
     fn PyObject_Call(
@@ -27,6 +27,14 @@ unsafe extern "C-unwind" {
     fn PyIter_Next(iterator: *mut PyObject) -> *mut PyObject;
     fn PyImport_Import(name: *mut PyObject) -> *mut PyObject;
     fn PyNumber_Index(o: *mut PyObject) -> *mut PyObject;
+    fn PyObject_Repr(o: *mut PyObject) -> *mut PyObject;
+    fn PyFloat_AsDouble(o: *mut PyObject) -> c_double;
+    fn PySlice_Unpack(
+        slice: *mut PyObject,
+        start: *mut isize,
+        stop: *mut isize,
+        step: *mut isize,
+    ) -> c_int;
 }
 
 /// Has a thread that is being ended wait for ever.
@@ -127,6 +135,42 @@ pub(crate) fn index<'py>(target: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAn
     let result = guarded(|| unsafe { PyNumber_Index(what) });
     // SAFETY: that is what it gives.
     unsafe { given(target.py(), result) }
+}
+
+/// A number that counts as a float: one, or what `__float__` or `__index__` gives.
+pub(crate) fn float(target: &Bound<'_, PyAny>) -> PyResult<f64> {
+    let what = target.as_ptr();
+    // SAFETY: an object, borrowed for longer than the call.
+    let found = guarded(|| unsafe { PyFloat_AsDouble(what) });
+    // It may be that number, too.
+    match if found == -1.0 { PyErr::take(target.py()) } else { None } {
+        Some(error) => Err(error),
+        None => Ok(found),
+    }
+}
+
+/// `repr(target)`
+pub(crate) fn repr(target: &Bound<'_, PyAny>) -> PyResult<String> {
+    let what = target.as_ptr();
+    // SAFETY: an object, borrowed for longer than the call.
+    let result = guarded(|| unsafe { PyObject_Repr(what) });
+    // SAFETY: that is what it gives.
+    unsafe { given(target.py(), result) }?.extract()
+}
+
+/// What a slice selects of `len` elements: the first, the step from one to the next, and how many.
+pub(crate) fn slice(slice: &Bound<'_, PySlice>, len: isize) -> PyResult<(isize, isize, usize)> {
+    let (what, mut found) = (slice.as_ptr(), [0_isize; 3]);
+    let [start, stop, step] = &mut found;
+    let (start, stop, step) = (&raw mut *start, &raw mut *stop, &raw mut *step);
+    // SAFETY: a slice, borrowed for longer than the call, and three numbers that it writes.
+    if guarded(|| unsafe { PySlice_Unpack(what, start, stop, step) }) != 0 {
+        return Err(PyErr::fetch(slice.py()));
+    }
+    let [mut first, mut end, step] = found;
+    // SAFETY: two numbers that it writes; the step is not zero, which was refused above.
+    let count = unsafe { ffi::PySlice_AdjustIndices(len, &raw mut first, &raw mut end, step) };
+    Ok((first, step, count.unsigned_abs()))
 }
 
 /// Calls `each` with what an iterable has, until that fails.

@@ -168,13 +168,13 @@ impl PointCloud {
     /// All values of a field, without a copy; `cloud["x"]` is the same. An error for a cloud without
     /// points.
     fn column(&self, name: &str) -> Result<Tensor> {
-        Ok(Tensor(self.0.lock().column(name)?))
+        Ok(Tensor(self.0.with(|cloud| cloud.column(name))?))
     }
 
     /// The coordinates, `(points, 3)`, without a copy. An error if `x`, `y` and `z` do not have one dtype
     /// and equal distances, and for a cloud without points.
     fn xyz(&self) -> Result<Tensor> {
-        Ok(Tensor(self.0.lock().xyz()?))
+        Ok(Tensor(self.0.with(|cloud| cloud.xyz())?))
     }
 
     fn __len__(&self) -> usize {

@@ -149,7 +149,7 @@ impl DepthImage {
 
     #[setter]
     fn set_intrinsics(&self, intrinsics: Option<Camera>) -> Result<()> {
-        Ok(self.0.lock().set_intrinsics(intrinsics.map(self::intrinsics))?)
+        Ok(self.0.with(|depth| depth.set_intrinsics(intrinsics.map(self::intrinsics)))?)
     }
 
     /// The depth at a pixel in metres; None where nothing was measured, and to the right of or below the image.
@@ -190,7 +190,7 @@ impl DepthImage {
         #[pyo3(from_py_with = size)] width: usize,
         #[pyo3(from_py_with = size)] height: usize,
     ) -> Result<Py<DepthImage>> {
-        let part = self.0.lock().roi(x, y, width, height)?;
+        let part = self.0.with(|depth| depth.roi(x, y, width, height))?;
         Ok(DepthImage::make(py, part)?)
     }
 

@@ -31,6 +31,11 @@ impl<T: Clone> Held<T> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// What may fail: an exception is made of that when the lock is free again, for that runs Python.
+    pub(crate) fn with<R>(&self, f: impl FnOnce(&mut T) -> R) -> R {
+        f(&mut self.lock())
+    }
+
     pub(crate) fn get(&self) -> T {
         self.lock().clone()
     }
@@ -102,7 +107,7 @@ macro_rules! domain_class {
 
             #[setter]
             fn set_frame_id(&self, frame_id: &str) -> Result<()> {
-                Ok(self.0.lock().set_frame_id(frame_id)?)
+                Ok(self.0.with(|value| value.set_frame_id(frame_id))?)
             }
 
             /// When it was recorded, in nanoseconds. 0 unless set.

@@ -18,7 +18,7 @@ pub(crate) struct Raised(PyErr);
 impl Raised {
     /// Whether it is just `cenote.Error`, none of its kinds and nobody else's exception.
     pub(crate) fn is_plain(&self, py: Python<'_>) -> bool {
-        self.0.get_type(py).name().is_ok_and(|name| name == "Error")
+        find(py, "Error").is_ok_and(|class| self.0.get_type(py).is(&class))
     }
 }
 

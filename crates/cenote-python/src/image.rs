@@ -149,7 +149,7 @@ impl Image {
         #[pyo3(from_py_with = size)] width: usize,
         #[pyo3(from_py_with = size)] height: usize,
     ) -> Result<Py<Image>> {
-        let part = self.0.lock().roi(x, y, width, height)?;
+        let part = self.0.with(|image| image.roi(x, y, width, height))?;
         Ok(Image::make(py, part)?)
     }
 

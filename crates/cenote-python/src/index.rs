@@ -93,14 +93,14 @@ impl View {
 
     fn slice(&mut self, slice: &Bound<'_, PySlice>) -> Result<()> {
         let (axis, len) = (self.axis, self.len()?);
-        let found = slice.indices(len)?;
-        let Some(last) = found.slicelength.checked_sub(1) else {
+        let (first, step, count) = call::slice(slice, len)?;
+        let Some(last) = count.checked_sub(1) else {
+            let slice = call::repr(slice.as_any())?;
             return Err(bad_argument(format!(
                 "{slice} selects nothing of axis {axis}, of length {len}; a tensor cannot be empty"
             )));
         };
         // Each is in range, for the slice has elements.
-        let (first, step) = (found.start, found.step);
         let end = first + last.cast_signed() * step;
         let (from, to) = (first.min(end).unsigned_abs(), first.max(end).unsigned_abs() + 1);
         self.tensor = self.tensor.slice(axis, from..to, step.unsigned_abs())?;

@@ -70,7 +70,8 @@ impl MemoryPool {
     /// Arrays of it stay as they are, and show nothing of what others write: the memory is used again,
     /// and counted as released, when the last of them is gone.
     fn release(&self, buffer: &Bound<'_, UnifiedBuffer>) -> Result<()> {
-        Ok(self.0.release(&mut *buffer.get().lock(buffer.py())?)?)
+        let release = |buffer: &mut cenote::UnifiedBuffer| self.0.release(buffer);
+        Ok(buffer.get().with(buffer.py(), release)??)
     }
 
     /// A buffer that is released at the end of a `with` statement.

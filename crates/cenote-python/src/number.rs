@@ -17,6 +17,16 @@ pub(crate) fn optional_size(given: &Bound<'_, PyAny>) -> PyResult<Option<usize>>
     if given.is_none() { Ok(None) } else { size(given).map(Some) }
 }
 
+/// A number of seconds.
+pub(crate) fn seconds(given: &Bound<'_, PyAny>) -> PyResult<f64> {
+    call::float(given)
+}
+
+/// A number of seconds, unless it is None.
+pub(crate) fn optional_seconds(given: &Bound<'_, PyAny>) -> PyResult<Option<f64>> {
+    if given.is_none() { Ok(None) } else { seconds(given).map(Some) }
+}
+
 /// The number of a message, or of nanoseconds.
 pub(crate) fn number(given: &Bound<'_, PyAny>) -> PyResult<u64> {
     Ok(unsigned(given, u64::MAX)?)

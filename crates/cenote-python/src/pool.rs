@@ -12,7 +12,7 @@ use crate::apart;
 use crate::array;
 use crate::dtype::DTypeArg;
 use crate::error::{Raised, Result, bad_argument, raise};
-use crate::number::{is_whole, optional_id, size, unsigned};
+use crate::number::{is_whole, optional_id, optional_seconds, size, unsigned};
 use crate::shape::ShapeArg;
 use crate::tensor::Tensor;
 use crate::timeout::{self, duration};
@@ -71,7 +71,8 @@ impl TensorPool {
     /// The pool, unless it was closed.
     pub(crate) fn get(&self) -> Result<cenote::TensorPool> {
         let closed = || raise("Error", "the pool was closed".to_owned(), None);
-        self.lock().clone().ok_or_else(closed)
+        let pool = self.lock().clone();
+        pool.ok_or_else(closed)
     }
 
     /// Allocates in it, without the interpreter if that may take long.
@@ -138,7 +139,7 @@ impl TensorPool {
         py: Python<'_>,
         shape: ShapeArg,
         dtype: DTypeArg,
-        timeout: Option<f64>,
+        #[pyo3(from_py_with = optional_seconds)] timeout: Option<f64>,
     ) -> Result<Tensor> {
         let tensor = match timeout {
             None => self.alloc_with(py, |pool| pool.alloc(&shape, dtype.0))?,

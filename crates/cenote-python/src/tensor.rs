@@ -13,7 +13,7 @@ use pyo3::types::{PyBytes, PyDict, PyTuple, PyType};
 use crate::array::{self, array};
 use crate::dlpack::{self, Request};
 use crate::dtype::{self, DTypeArg};
-use crate::error::{Raised, Result};
+use crate::error::{Raised, Result, bad_argument};
 use crate::export::{self, Export, Wanted};
 use crate::number::{self, axis as axis_of};
 use crate::shape::{self, ShapeArg};
@@ -57,6 +57,10 @@ impl Tensor {
         memory: Option<&str>,
     ) -> Result<Tensor> {
         let memory = memory.map(str::parse::<TensorMemory>).transpose()?;
+        if let Some(TensorMemory::Dma) = memory {
+            let why = "memory \"dma\" can only be read here, and a new tensor is to be written";
+            return Err(bad_argument(why));
+        }
         let made = py.detach(|| match memory {
             None => cenote::Tensor::pooled_zeros(&shape, dtype.0),
             Some(memory) => TensorOptions::new().memory(memory).create(&shape, dtype.0),
@@ -146,7 +150,8 @@ impl Tensor {
         self.0.device().to_string()
     }
 
-    /// The kind of memory that it is in: `"shm"` (shared memory) or `"mem"` (the heap).
+    /// The kind of memory that it is in: `"shm"` (shared memory), `"mem"` (the heap), or `"dma"` (a
+    /// DMA-BUF, of a camera say, that was received).
     #[getter]
     fn memory(&self) -> &'static str {
         self.0.memory().name()

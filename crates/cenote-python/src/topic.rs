@@ -18,7 +18,7 @@ use crate::depth::DepthImage;
 use crate::dtype::DTypeArg;
 use crate::error::{Result, bad_argument};
 use crate::image::Image;
-use crate::number::size;
+use crate::number::{optional_seconds, size};
 use crate::pool::bytes;
 use crate::shape::ShapeArg;
 use crate::tensor::Tensor;
@@ -65,7 +65,8 @@ impl Topic {
 
     /// The topic, unless it was closed.
     fn get(&self) -> Result<Arc<dyn Carrier>> {
-        self.lock().clone().ok_or_else(closed)
+        let carrier = self.lock().clone();
+        carrier.ok_or_else(closed)
     }
 
     /// The next message, for which it waits; None if there was none for so long.
@@ -92,7 +93,7 @@ impl Topic {
         r#type: Option<&Bound<'_, PyAny>>,
         #[pyo3(from_py_with = size)] depth: usize,
         policy: &str,
-        timeout: Option<f64>,
+        #[pyo3(from_py_with = optional_seconds)] timeout: Option<f64>,
         #[pyo3(from_py_with = size)] history: usize,
         ignore_own: bool,
         #[pyo3(from_py_with = size)] size_mb: usize,
@@ -119,7 +120,7 @@ impl Topic {
             }
             Some(other) => {
                 let kinds = "cenote.Image, PointCloud, DepthImage or Tensor";
-                let message = format!("a topic carries {kinds}, not {}", other.repr()?);
+                let message = format!("a topic carries {kinds}, not {}", call::repr(other)?);
                 return Err(PyTypeError::new_err(message).into());
             }
         };
@@ -161,7 +162,7 @@ impl Topic {
     fn recv<'py>(
         &self,
         py: Python<'py>,
-        timeout: Option<f64>,
+        #[pyo3(from_py_with = optional_seconds)] timeout: Option<f64>,
     ) -> Result<Option<Bound<'py, PyAny>>> {
         self.recv_within(py, timeout.map(duration).transpose()?)
     }
@@ -239,7 +240,7 @@ impl Topic {
         &self,
         py: Python<'_>,
         #[pyo3(from_py_with = size)] count: usize,
-        timeout: Option<f64>,
+        #[pyo3(from_py_with = optional_seconds)] timeout: Option<f64>,
     ) -> Result<usize> {
         let timeout = timeout.map(duration).transpose()?;
         self.get()?.wait_for_subscribers(py, count, timeout, &self.open)

@@ -19,6 +19,7 @@ use pyo3::prelude::*;
 
 use crate::door::{Door, knock, random};
 use crate::error::{Result, raise};
+use crate::number::seconds;
 use crate::timeout::{self, duration};
 
 /// How long a receiver tries to tell a sender that does not listen, because it is stopped.
@@ -223,7 +224,10 @@ pub(crate) fn in_transit() -> usize {
 /// 0
 #[pyfunction]
 #[pyo3(signature = (older_than=0.0))]
-pub(crate) fn recall(py: Python<'_>, older_than: f64) -> Result<usize> {
+pub(crate) fn recall(
+    py: Python<'_>,
+    #[pyo3(from_py_with = seconds)] older_than: f64,
+) -> Result<usize> {
     let age = duration(older_than)?;
     Ok(own().map_or(0, |outbox| py.detach(|| outbox.recall(age))))
 }

@@ -4,7 +4,8 @@
 //! until it is gone, and that of the device side a view, which never changes. So a buffer can be
 //! released at any time: its memory is used again when the last array is gone.
 //!
-//! The lock is held for one call of the core at a time. Where that copies a lot, others run meanwhile.
+//! The lock is held for one call of the core at a time, and never while the interpreter is asked for.
+//! Where the call copies a lot, others run meanwhile.
 #![allow(unsafe_code, reason = "arrays are made of pointers")]
 
 use std::process;
@@ -17,7 +18,6 @@ use cenote::{DType, Error, Layout, TensorMemory, TensorOptions};
 use numpy::{PyArrayDescr, PyUntypedArray};
 use pyo3::exceptions::PyBufferError;
 use pyo3::prelude::*;
-use pyo3::sync::MutexExt;
 use pyo3::types::{PyEllipsis, PyTuple};
 
 use crate::apart;
@@ -52,31 +52,30 @@ use crate::tensor::tuple;
 #[derive(Debug)]
 pub(crate) struct UnifiedBuffer {
     buffer: Mutex<cenote::UnifiedBuffer>,
-    /// The process that has locked it without the interpreter. One that was forked meanwhile has nobody who
-    /// would unlock it.
-    locked_by: AtomicU32,
+    /// Copying all of it takes long.
+    is_large: bool,
+    /// The process that has last locked it without the interpreter. One that was forked meanwhile has
+    /// nobody who would unlock it.
+    wanted_by: AtomicU32,
 }
 
 impl From<cenote::UnifiedBuffer> for UnifiedBuffer {
     fn from(buffer: cenote::UnifiedBuffer) -> Self {
-        UnifiedBuffer { buffer: Mutex::new(buffer), locked_by: AtomicU32::new(0) }
+        let is_large = apart::is_large(buffer.nbytes());
+        UnifiedBuffer { buffer: Mutex::new(buffer), is_large, wanted_by: AtomicU32::new(0) }
     }
 }
 
 impl UnifiedBuffer {
-    pub(crate) fn lock(&self, py: Python<'_>) -> Result<MutexGuard<'_, cenote::UnifiedBuffer>> {
-        // The core leaves it whole, whatever happens.
-        match self.buffer.try_lock() {
-            Ok(buffer) => Ok(buffer),
-            Err(TryLockError::Poisoned(poisoned)) => Ok(poisoned.into_inner()),
-            Err(TryLockError::WouldBlock) if self.locked_by.load(Relaxed) == process::id() => {
-                let locked = self.buffer.lock_py_attached(py);
-                Ok(locked.unwrap_or_else(PoisonError::into_inner))
-            }
-            Err(TryLockError::WouldBlock) => {
-                let message = "the buffer was in use when this process was forked";
-                Err(raise("Forked", message.to_owned(), None))
-            }
+    /// Does something that is quick.
+    pub(crate) fn with<T: Send>(
+        &self,
+        py: Python<'_>,
+        f: impl FnOnce(&mut cenote::UnifiedBuffer) -> T + Send,
+    ) -> Result<T> {
+        match self.try_lock()? {
+            Some(mut buffer) => Ok(f(&mut buffer)),
+            None => Ok(self.detached(py, f)),
         }
     }
 
@@ -86,20 +85,47 @@ impl UnifiedBuffer {
         py: Python<'_>,
         f: impl FnOnce(&mut cenote::UnifiedBuffer) -> cenote::Result<T> + Send,
     ) -> Result<T> {
-        let mut locked = self.lock(py)?;
-        let buffer = &mut *locked;
-        if apart::is_large(buffer.nbytes()) {
-            self.locked_by.store(process::id(), Relaxed);
+        if !self.is_large {
+            return Ok(self.with(py, f)??);
         }
-        Ok(apart::if_large(py, buffer.nbytes(), || f(buffer))?)
+        // Only to see that somebody will unlock it.
+        drop(self.try_lock()?);
+        Ok(self.detached(py, f)?)
+    }
+
+    /// `None` if another thread has it.
+    fn try_lock(&self) -> Result<Option<MutexGuard<'_, cenote::UnifiedBuffer>>> {
+        match self.buffer.try_lock() {
+            Ok(buffer) => Ok(Some(buffer)),
+            // The core leaves it whole, whatever happens.
+            Err(TryLockError::Poisoned(poisoned)) => Ok(Some(poisoned.into_inner())),
+            Err(TryLockError::WouldBlock) if self.wanted_by.load(Relaxed) == process::id() => {
+                Ok(None)
+            }
+            Err(TryLockError::WouldBlock) => {
+                let message = "the buffer was in use when this process was forked";
+                Err(raise("Forked", message.to_owned(), None))
+            }
+        }
+    }
+
+    /// Takes and gives back the lock while others have the interpreter: a thread that asks for that at
+    /// its end never gets it, and would keep the lock for ever.
+    fn detached<T: Send>(
+        &self,
+        py: Python<'_>,
+        f: impl FnOnce(&mut cenote::UnifiedBuffer) -> T + Send,
+    ) -> T {
+        self.wanted_by.store(process::id(), Relaxed);
+        py.detach(|| f(&mut self.buffer.lock().unwrap_or_else(PoisonError::into_inner)))
     }
 
     fn layout(&self, py: Python<'_>) -> Result<Layout> {
-        Ok(self.lock(py)?.layout().clone())
+        self.with(py, |buffer| buffer.layout().clone())
     }
 
     fn element(&self, py: Python<'_>) -> Result<DType> {
-        Ok(self.lock(py)?.dtype())
+        self.with(py, |buffer| buffer.dtype())
     }
 
     /// The host side, to be read during a call: that is no write, unless an array is alive anyway.
@@ -196,7 +222,7 @@ impl UnifiedBuffer {
     /// (both), or which is newer: `"host_dirty"`, `"device_dirty"`.
     #[getter]
     fn state(&self, py: Python<'_>) -> Result<&'static str> {
-        Ok(name(self.lock(py)?.state()))
+        Ok(name(self.with(py, |buffer| buffer.state())?))
     }
 
     /// Sets all elements of the host side: to those of an array, or of whatever numpy makes one of. As
@@ -258,13 +284,13 @@ impl UnifiedBuffer {
     /// Gives it back to its pool, as `MemoryPool.release` does. From now on every use of it is an error,
     /// but arrays of it stay as they are.
     fn release(&self, py: Python<'_>) -> Result<()> {
-        Ok(self.lock(py)?.release()?)
+        Ok(self.with(py, cenote::UnifiedBuffer::release)??)
     }
 
     /// Whether it was released.
     #[getter]
     fn released(&self, py: Python<'_>) -> Result<bool> {
-        Ok(self.lock(py)?.is_released())
+        self.with(py, |buffer| buffer.is_released())
     }
 
     /// The length of each dimension.
@@ -294,19 +320,19 @@ impl UnifiedBuffer {
     /// The number of bytes in its elements.
     #[getter]
     fn nbytes(&self, py: Python<'_>) -> Result<usize> {
-        Ok(self.lock(py)?.nbytes())
+        self.with(py, |buffer| buffer.nbytes())
     }
 
     /// Whether the host side is locked in memory: it was asked for, and the system allowed it.
     #[getter]
     fn pinned(&self, py: Python<'_>) -> Result<bool> {
-        Ok(self.lock(py)?.is_pinned())
+        self.with(py, |buffer| buffer.is_pinned())
     }
 
     /// Whether the device side is on a device, and not on the host too.
     #[getter]
     fn is_device(&self, py: Python<'_>) -> Result<bool> {
-        Ok(self.lock(py)?.is_device())
+        self.with(py, |buffer| buffer.is_device())
     }
 
     /// What `numpy.asarray` asks for: the array of `host`.
@@ -331,17 +357,18 @@ impl UnifiedBuffer {
         _value: Py<PyAny>,
         _traceback: Py<PyAny>,
     ) -> Result<()> {
-        match self.lock(py)?.release() {
+        match self.with(py, cenote::UnifiedBuffer::release)? {
             Err(Error::Released) | Ok(()) => Ok(()),
             Err(error) => Err(error.into()),
         }
     }
 
     fn __repr__(&self, py: Python<'_>) -> Result<String> {
-        let buffer = self.lock(py)?;
-        let state = if buffer.is_released() { "released" } else { name(buffer.state()) };
-        let (shape, dtype) = (tuple(buffer.shape()), buffer.dtype().numpy_name());
-        Ok(format!("<cenote.UnifiedBuffer {shape} {dtype}, {state}>"))
+        self.with(py, |buffer| {
+            let state = if buffer.is_released() { "released" } else { name(buffer.state()) };
+            let (shape, dtype) = (tuple(buffer.shape()), buffer.dtype().numpy_name());
+            format!("<cenote.UnifiedBuffer {shape} {dtype}, {state}>")
+        })
     }
 }
 

@@ -460,3 +460,25 @@ def test_a_child_never_waits_for_a_buffer_that_was_in_use_when_it_was_forked():
             os._exit(0)
         assert os.waitpid(child, 0)[1] == 0
     """)
+
+
+def test_the_end_of_the_interpreter_while_a_thread_synchronizes():
+    scene("""
+    buffer = cenote.MemoryPool().acquire(32 << 20, "uint8")
+    buffer.zeros()
+    def work():
+        while True:
+            buffer.host[0] = 1
+            buffer.synchronize()
+    class Last:
+        def __init__(self, buffer):
+            self.buffer = buffer
+        def __del__(self):
+            repr(self.buffer), self.buffer.state, self.buffer.shape
+            self.buffer.synchronize()
+    sys.last = Last(buffer)
+    for _ in range(3):
+        threading.Thread(target=work, daemon=True).start()
+    time.sleep(0.3)
+    signal.alarm(100)
+    """)

@@ -90,6 +90,8 @@ def test_a_new_tensor_is_zeros_in_the_memory_asked_for():
         assert tensor.writable
     with pytest.raises(ValueError):
         cenote.Tensor((1,), memory="cloud")
+    with pytest.raises(cenote.ArgumentError, match="dma"):
+        cenote.Tensor((1,), memory="dma")
 
 
 def test_what_a_tensor_tells_about_itself(pool):

@@ -64,20 +64,24 @@ def test_others_run_while_much_is_copied(make, call):
 
 
 def test_a_buffer_can_be_used_by_many_threads_at_a_time():
-    shared, wrong = cenote.MemoryPool().acquire(4 << 20, "uint8"), []
+    shared, seen, wrong = cenote.MemoryPool().acquire(4 << 20, "uint8"), [], []
     shared.zeros()
 
     def use(value):
         for _ in range(20):
+            shared.device = value
             array = shared.device
-            if array.min() != array.max():
-                wrong.append(value)
+            before = array[0]
             shared.synchronize()
             repr(shared), shared.state, shared.nbytes
+            if not (array == before).all():
+                wrong.append(value)
+            seen.append(before)
 
-    threads = [threading.Thread(target=use, args=(value,)) for value in range(4)]
+    threads = [threading.Thread(target=use, args=(value,)) for value in range(1, 5)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
+    assert len(seen) == 80 and set(seen) <= {1, 2, 3, 4}
     assert not wrong

@@ -147,6 +147,8 @@ impl Camera {
     /// The next frame, with the driver's sequence number and time stamp. `None` if none comes within
     /// `timeout`. If that is because all buffers are held by those who have frames, it is an error.
     ///
+    /// A buffer that the driver refuses is an error only if it has no other to fill; it is tried again.
+    ///
     /// Frames that are damaged, or not all there, are passed over, and [counted](Camera::stats).
     pub fn capture(&mut self, timeout: Duration) -> Result<Option<Image>> {
         if self.buffers.device().inherited() {

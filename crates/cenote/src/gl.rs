@@ -4,7 +4,8 @@
 //! GlContext ── Core ── GlThread: ours (headless.rs, with egl.rs), or the application's
 //!                ├──── functions and facts of the driver (driver.rs)
 //!                ├──── gate: how many maps are alive, and whether it is closed (gate.rs)
-//!                └──── objects: what was made there and not deleted yet (objects.rs)
+//!                ├──── objects: what was made there and not deleted yet (objects.rs)
+//!                └──── held: memory that the GPU may still use (held.rs)
 //! ```
 //!
 //! OpenGL calls are made on the context's thread and nowhere else. Everybody else hands work over
@@ -20,6 +21,7 @@ mod egl;
 pub(crate) mod fence;
 mod gate;
 mod headless;
+mod held;
 pub(crate) mod imports;
 pub(crate) mod objects;
 mod state;

@@ -10,7 +10,7 @@ mod transfer;
 
 use std::fmt;
 use std::num::NonZeroU32;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use glow::{HasContext, NativeTexture};
 
@@ -44,9 +44,32 @@ pub struct GlTexture {
     width: usize,
     height: usize,
     texel: Texel,
+    /// Before the context, which it is let go of by.
+    _source: Option<Arc<Source>>,
     context: GlContext,
-    /// The tensor whose memory it is: while anybody can draw with it, that is nobody else's.
-    _source: Option<Tensor>,
+}
+
+/// The tensor whose memory a texture is: while anybody can draw with it, and until the GPU has drawn,
+/// that is nobody else's.
+struct Source {
+    /// None when it was let go of.
+    tensor: Option<Tensor>,
+    core: Weak<Core>,
+}
+
+impl Source {
+    fn new(context: &GlContext, tensor: &Tensor) -> Arc<Source> {
+        let core = Arc::downgrade(context.core());
+        Arc::new(Source { tensor: Some(tensor.clone()), core })
+    }
+}
+
+impl Drop for Source {
+    fn drop(&mut self) {
+        if let (Some(core), Some(tensor)) = (self.core.upgrade(), self.tensor.take()) {
+            core.post(move |shared| shared.hold(Box::new(tensor)));
+        }
+    }
 }
 
 impl GlContext {

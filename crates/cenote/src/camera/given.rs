@@ -55,19 +55,26 @@ impl Given {
         self.places.len()
     }
 
-    /// Gives the driver as many buffers as can be had. A pool that is full may have room again soon.
+    /// Gives the driver as many buffers as can be had. A pool that is full may have room again soon. A
+    /// buffer that the driver refuses is an error only if it has no other.
     pub(super) fn refill(&mut self) -> Result<usize> {
         self.full = None;
+        let mut refused = None;
         for index in 0..self.places.len() {
             match self.fill(index) {
+                Ok(done) => refused = done.err().or(refused),
                 Err(full @ Error::PoolFull { .. }) => {
                     self.full = Some(full);
                     break;
                 }
-                done => done?,
+                Err(error) => return Err(error),
             }
         }
-        Ok(self.places.iter().filter(|place| matches!(place, Place::Queued(_))).count())
+        let queued = self.places.iter().filter(|place| matches!(place, Place::Queued(_))).count();
+        match (queued, refused) {
+            (0, Some(source)) => Err(Error::os("giving a camera a DMA-BUF", source)),
+            _ => Ok(queued),
+        }
     }
 
     /// Why there is nothing to capture into.
@@ -75,26 +82,28 @@ impl Given {
         self.full.take()
     }
 
-    fn fill(&mut self, index: usize) -> Result<()> {
+    /// Gives the driver a buffer in this place, unless it has one; what it says to that.
+    fn fill(&mut self, index: usize) -> Result<io::Result<()>> {
         let buffer = match std::mem::replace(&mut self.places[index], Place::Empty) {
             Place::Empty => self.fresh()?,
             Place::Ready(buffer) => buffer,
             queued @ Place::Queued(_) => {
                 self.places[index] = queued;
-                return Ok(());
+                return Ok(Ok(()));
             }
         };
         // A device may not be done with what it held before.
         if !buffer.is_idle() {
             self.places[index] = Place::Ready(buffer);
-            return Ok(());
+            return Ok(Ok(()));
         }
         let number = u32::try_from(index).unwrap_or(u32::MAX);
         let bytes = u32::try_from(self.bytes).unwrap_or(u32::MAX);
         let queued = buffer.lend_dmabuf(|fd| self.device.queue_dmabuf(number, fd, bytes))?;
-        queued.map_err(|source| Error::os("giving a camera a DMA-BUF", source))?;
-        self.places[index] = Place::Queued(buffer);
-        Ok(())
+        if queued.is_ok() {
+            self.places[index] = Place::Queued(buffer);
+        }
+        Ok(queued)
     }
 
     /// A buffer that a driver can fill.

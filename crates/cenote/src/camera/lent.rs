@@ -76,7 +76,8 @@ impl Lent {
         self.maps.len()
     }
 
-    /// Gives back to the driver what nobody has any more, and no device either.
+    /// Gives back to the driver what nobody has any more, and no device either. A buffer that it refuses
+    /// is tried again next time, and is an error only if the driver has no other.
     pub(super) fn refill(&self) -> Result<usize> {
         if self.with(|state| state.queued) < self.maps.len() {
             // Frames that were sent are given back when the topics look who still has them.
@@ -87,7 +88,7 @@ impl Lent {
         for index in idle {
             let maps = self.maps.get(index as usize).map_or(&[][..], Vec::as_slice);
             let is_idle = |map: &Arc<Map>| map.dmabuf().is_some_and(DmaBuf::is_idle);
-            let is_idle = maps.iter().all(is_idle) && failed.is_none();
+            let is_idle = maps.iter().all(is_idle);
             let queued = is_idle.then(|| self.shared.device.queue(index)).transpose();
             self.with(|state| match &queued {
                 Ok(Some(())) => state.queued += 1,
@@ -95,9 +96,9 @@ impl Lent {
             });
             failed = failed.or(queued.err());
         }
-        match failed {
-            Some(source) => Err(Error::os("giving a camera its buffer back", source)),
-            None => Ok(self.with(|state| state.queued)),
+        match (self.with(|state| state.queued), failed) {
+            (0, Some(source)) => Err(Error::os("giving a camera its buffer back", source)),
+            (queued, _) => Ok(queued),
         }
     }
 

@@ -129,9 +129,14 @@ impl GlContext {
         self.core.run("do the caller's work", |core| Ok(work(&core.shared().driver.gl)))
     }
 
-    /// Waits until the GPU has done all that it was told to.
+    /// Waits until the GPU has done all that it was told to. It no longer holds the memory of textures
+    /// that were dropped before.
     pub fn finish(&self) -> Result<()> {
-        self.core.run("wait for the GPU", |core| Ok(Fence::new(core)?.wait(core.shared())?))
+        self.core.run("wait for the GPU", |core| {
+            Fence::new(core)?.wait(core.shared())?;
+            core.shared().let_go();
+            Ok(())
+        })
     }
 
     /// Ends the use of the context, whoever else has a handle: its buffers and textures are deleted,

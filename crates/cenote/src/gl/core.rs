@@ -14,6 +14,7 @@ use crate::error::{Error, GlCode, GlError, GlGone, Result};
 use crate::gl::Driver;
 use crate::gl::gate::{Gate, Inside};
 use crate::gl::headless::OwnThread;
+use crate::gl::held::Held;
 use crate::gl::imports::Imports;
 use crate::gl::objects::{Object, Objects};
 use crate::gl::thread::{GlThread, Kind, Queue};
@@ -41,6 +42,7 @@ pub(crate) struct Core {
 pub(crate) struct Shared {
     pub(crate) driver: Driver,
     pub(super) objects: Objects,
+    pub(super) held: Held,
     pub(super) fences_waited: AtomicU64,
     /// DMA-BUFs that became textures.
     pub(crate) imported: AtomicU64,
@@ -101,6 +103,7 @@ impl Core {
         let shared = Arc::new(Shared {
             driver,
             objects: Objects::default(),
+            held: Held::default(),
             fences_waited: AtomicU64::new(0),
             imported: AtomicU64::new(0),
             torn_down: AtomicBool::new(false),
@@ -169,6 +172,7 @@ impl Core {
         hand_over(self.place.thread(), &self.queue, op, move || {
             core.check()?;
             let reset = || Ok(core.shared.driver.check_reset()?);
+            core.shared.let_go();
             // What failed may have done so because of a reset.
             let result =
                 reset().and_then(|()| work(&core)).or_else(|error| reset().and(Err(error)));
@@ -257,8 +261,13 @@ impl Shared {
         }
     }
 
+    pub(super) fn is_torn_down(&self) -> bool {
+        self.torn_down.load(Ordering::Acquire)
+    }
+
     fn tear_down(&self) {
         if !self.torn_down.swap(true, Ordering::AcqRel) {
+            self.let_all_go();
             self.objects.take().into_iter().for_each(|object| self.driver.delete(object));
         }
     }

@@ -29,8 +29,26 @@ fn sync(address: usize) -> glow::NativeFence {
     glow::NativeFence(std::ptr::with_exposed_provenance_mut(address))
 }
 
+/// A fence, by its address. Called on the context's thread.
+pub(super) fn make(driver: &Driver) -> Option<usize> {
+    // SAFETY: called on the context's thread, with the only condition there is.
+    let made = unsafe { driver.gl.fence_sync(glow::SYNC_GPU_COMMANDS_COMPLETE, 0) };
+    let address = made.map_or(0, |fence| fence.0.expose_provenance());
+    // SAFETY: called on the context's thread. What is not flushed might never be done.
+    unsafe { driver.gl.flush() };
+    (address != 0).then_some(address)
+}
+
+/// Whether it is all done, or never will be because the context is lost. Called on the context's
+/// thread, with a fence of `make` that was not deleted.
+pub(super) fn is_done(driver: &Driver, address: usize) -> bool {
+    // SAFETY: the caller's promise.
+    let seen = unsafe { driver.gl.client_wait_sync(sync(address), 0, 0) };
+    seen != glow::TIMEOUT_EXPIRED
+}
+
 pub(super) fn delete(driver: &Driver, address: usize) {
-    // SAFETY: called on the context's thread; the fence came from `Fence::new`, and goes once.
+    // SAFETY: called on the context's thread; the fence came from `make`, and goes once.
     unsafe { driver.gl.delete_sync(sync(address)) };
 }
 
@@ -38,16 +56,10 @@ impl Fence {
     /// Called on the context's thread.
     pub(crate) fn new(core: &Arc<Core>) -> Result<Fence, GlError> {
         let driver = &core.shared().driver;
-        let gl = &driver.gl;
-        // SAFETY: called on the context's thread, with the only condition there is.
-        let made = unsafe { gl.fence_sync(glow::SYNC_GPU_COMMANDS_COMPLETE, 0) };
-        let address = made.map_or(0, |fence| fence.0.expose_provenance());
-        if address == 0 {
+        let Some(address) = make(driver) else {
             driver.check("glFenceSync")?;
             return Err(GlError::Refused { op: "glFenceSync", code: crate::error::GlCode(0) });
-        }
-        // SAFETY: called on the context's thread. What is not flushed might never be done.
-        unsafe { gl.flush() };
+        };
         Ok(Fence { address, _owned: Owned::new(core, Object::Fence(address)) })
     }
 

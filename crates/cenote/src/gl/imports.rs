@@ -1,10 +1,14 @@
 //! The textures of DMA-BUFs, kept for as long as the buffers live.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use crate::gl::objects::TextureName;
 use crate::os::process_lock::ProcessLock;
+
+/// How many textures a buffer has at most, whatever is asked for: a part of it that moves is another
+/// with each step.
+const MOST: usize = 8;
 
 /// What of a buffer a texture shows: size, format, and where each plane lies.
 pub(crate) type Key = Box<[u64]>;
@@ -22,7 +26,8 @@ pub(crate) enum Of {
 struct Kept {
     /// Those whose end was not seen yet: a DMA-BUF may have been opened more than once.
     watched: usize,
-    textures: Vec<(Key, Arc<TextureName>)>,
+    /// Those first that nobody has asked for the longest.
+    textures: VecDeque<(Key, Arc<TextureName>)>,
 }
 
 /// By buffer.
@@ -31,9 +36,13 @@ pub(crate) struct Imports(ProcessLock<HashMap<Of, Kept>>);
 
 impl Imports {
     pub(crate) fn find(&self, of: Of, key: &[u64]) -> Option<Arc<TextureName>> {
-        let all = self.0.lock()?;
-        let found = all.get(&of)?.textures.iter().find(|(other, _)| **other == *key)?;
-        Some(Arc::clone(&found.1))
+        let mut all = self.0.lock()?;
+        let textures = &mut all.get_mut(&of)?.textures;
+        let at = textures.iter().position(|(other, _)| **other == *key)?;
+        let found = textures.remove(at)?;
+        let texture = Arc::clone(&found.1);
+        textures.push_back(found);
+        Some(texture)
     }
 
     /// Notes that the end of a buffer is watched, which is told by [`Imports::ended`].
@@ -41,12 +50,15 @@ impl Imports {
         self.0.lock().into_iter().for_each(|mut all| all.entry(of).or_default().watched += 1);
     }
 
-    /// Keeps a texture of a buffer that is watched.
+    /// Keeps a texture of a buffer that is watched, and one less that nobody has asked for if there are many.
     pub(crate) fn keep(&self, of: Of, key: Key, texture: &Arc<TextureName>) {
         let Some(mut all) = self.0.lock() else { return };
-        if let Some(kept) = all.get_mut(&of) {
-            kept.textures.push((key, Arc::clone(texture)));
-        }
+        let Some(kept) = all.get_mut(&of) else { return };
+        kept.textures.push_back((key, Arc::clone(texture)));
+        let gone = if kept.textures.len() > MOST { kept.textures.pop_front() } else { None };
+        // Dropped without the lock, as below.
+        drop(all);
+        drop(gone);
     }
 
     /// Lets go of what a buffer has, if this was the last that was watched.

@@ -23,6 +23,9 @@ pub(crate) const DMA_BUF_MAGIC: rustix::fs::FsWord = 0x444d_4142;
 /// The longest name, without the zero at its end.
 const MAX_NAME: usize = 31;
 
+/// How often the kernel is asked that says `EAGAIN`: it may mean that it has nothing to give.
+const PATIENCE: u32 = 100;
+
 const SYNC: Opcode = opcode::write::<u64>(b'b', 0);
 const SET_NAME: Opcode = opcode::write::<u64>(b'b', 1);
 const HEAP_ALLOC: Opcode = opcode::read_write::<HeapAlloc>(b'H', 0);
@@ -186,11 +189,13 @@ impl AsFd for DmaBuf {
     }
 }
 
-/// Calls until no signal interrupts it; a heap may also say that it was not a good moment.
+/// Calls until no signal interrupts it; a heap may also say, so many times, that it was not a good moment.
 fn again<T>(mut call: impl FnMut() -> rustix::io::Result<T>) -> io::Result<T> {
+    let mut patience = PATIENCE;
     loop {
         match call() {
-            Err(Errno::INTR | Errno::AGAIN) => {}
+            Err(Errno::INTR) => {}
+            Err(Errno::AGAIN) if patience > 1 => patience -= 1,
             done => return Ok(done?),
         }
     }
@@ -238,5 +243,24 @@ unsafe impl<const OPCODE: Opcode, T> Ioctl for Passes<'_, OPCODE, T> {
 
     unsafe fn output_from_ptr(_: IoctlOutput, _: *mut c_void) -> rustix::io::Result<()> {
         Ok(())
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a panic fails the test")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_call_is_made_again_but_not_for_ever() {
+        let mut calls = 0;
+        let answer = again(|| -> rustix::io::Result<()> {
+            calls += 1;
+            Err(if calls % 2 == 0 { Errno::INTR } else { Errno::AGAIN })
+        });
+        assert_eq!(answer.unwrap_err().raw_os_error(), Some(Errno::AGAIN.raw_os_error()));
+        assert_eq!(calls, 199);
+        let mut answers = [Ok(7), Err(Errno::AGAIN), Err(Errno::INTR)].into_iter().rev();
+        assert_eq!(again(|| answers.next().unwrap()).unwrap(), 7);
     }
 }

@@ -6,7 +6,8 @@ use crate::os::process_lock::ProcessLock;
 
 type End = Box<dyn FnOnce() + Send>;
 
-/// Called when it is dropped, on the thread that does so.
+/// Called when it is dropped, on the thread that does so; not in a forked child, for it is its
+/// parent's wish.
 #[derive(Default)]
 pub(crate) struct Ends(ProcessLock<Vec<(u64, End)>>);
 
@@ -25,7 +26,9 @@ impl Ends {
 
 impl Drop for Ends {
     fn drop(&mut self) {
-        self.0.get_mut().drain(..).for_each(|(_, end)| end());
+        if self.0.is_ours() {
+            self.0.get_mut().drain(..).for_each(|(_, end)| end());
+        }
     }
 }
 
@@ -36,6 +39,7 @@ impl fmt::Debug for Ends {
 }
 
 #[cfg(test)]
+#[allow(unsafe_code, reason = "fork")]
 mod tests {
     use std::sync::Arc;
     use std::sync::atomic::{AtomicU64, Ordering};
@@ -55,5 +59,24 @@ mod tests {
         assert_eq!(sum.load(Ordering::Relaxed), 0);
         drop(ends);
         assert_eq!(sum.load(Ordering::Relaxed), 101);
+    }
+
+    #[test]
+    fn a_forked_child_does_not_do_what_its_parent_wanted() {
+        let ends = Ends::default();
+        // SAFETY: it ends the child, with a code that tells.
+        assert!(ends.add(1, || unsafe { libc::_exit(7) }));
+        // SAFETY: the child takes no lock, and leaves by _exit.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            drop(ends);
+            // SAFETY: it ends the child.
+            unsafe { libc::_exit(0) };
+        }
+        std::mem::forget(ends);
+        let mut status = 0;
+        // SAFETY: the child is ours, and the pointer good for a status.
+        assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+        assert_eq!(status, 0);
     }
 }

@@ -21,8 +21,12 @@ impl<T> ProcessLock<T> {
 
     /// The value; `None` in a forked child.
     pub(crate) fn lock(&self) -> Option<MutexGuard<'_, T>> {
-        let ours = self.epoch == fork::epoch();
-        ours.then(|| self.value.lock().unwrap_or_else(PoisonError::into_inner))
+        self.is_ours().then(|| self.value.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Whether this process made it.
+    pub(crate) fn is_ours(&self) -> bool {
+        self.epoch == fork::epoch()
     }
 
     /// The value, which nobody else can have: that takes no lock.

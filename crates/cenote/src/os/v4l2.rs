@@ -313,9 +313,9 @@ impl Device {
         Ok(if self.kind == Kind::Multi { found } else { buffer.length })
     }
 
-    /// A piece of a buffer of the driver's as a DMA-BUF.
+    /// A piece of a buffer of the driver's as a DMA-BUF, which no process can map to write.
     pub(crate) fn export(&self, index: u32, plane: u32) -> io::Result<OwnedFd> {
-        let flags = (OFlags::RDWR | OFlags::CLOEXEC).bits();
+        let flags = (OFlags::RDONLY | OFlags::CLOEXEC).bits();
         let kind = self.kind as u32;
         let mut export = ExportBuffer { kind, index, plane, flags, fd: -1, reserved: [0; 11] };
         self.update::<EXPBUF, _>(&mut export)?;

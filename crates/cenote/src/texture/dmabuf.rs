@@ -17,7 +17,7 @@ use crate::os::memfd;
 use crate::tensor::{BufferIdentity, PlaneDescriptor, Tensor};
 use crate::texture::rows::Rows;
 use crate::texture::texel::Texel;
-use crate::texture::{GlTexture, generate, set_parameters};
+use crate::texture::{GlTexture, Source, generate, set_parameters};
 
 /// Rows one after the other, and nothing else: what memory is unless a driver says otherwise.
 const LINEAR: u64 = 0;
@@ -198,7 +198,9 @@ impl GlContext {
     /// from one frame to the next.
     ///
     /// The texture holds the tensor, as a clone would: until it is dropped nobody writes the tensor
-    /// ([`map_mut`](Tensor::map_mut)), and its memory does not go back to its pool or camera.
+    /// ([`map_mut`](Tensor::map_mut)), and its memory does not go back to its pool or camera. Then the
+    /// context holds it until the GPU has done what it was told so far, which is looked at whenever the
+    /// context is used; [`finish`](GlContext::finish) waits for that.
     ///
     /// A tensor without a pixel format is `[height, width]` or `[height, width, channels]` of `u8`.
     ///
@@ -224,7 +226,7 @@ impl GlContext {
         };
         let key = key(size, fourcc, None, places.iter().map(numbers));
         let of = Of::DmaBuf(inode(dma)?);
-        let source = Some(tensor.clone());
+        let source = Some(Source::new(self, tensor));
         if let Some(name) = self.core().imports.find(of, &key) {
             return Ok(self.imported(size, name, source));
         }
@@ -263,7 +265,7 @@ impl GlContext {
         &self,
         (width, height): (usize, usize),
         name: Arc<TextureName>,
-        source: Option<Tensor>,
+        source: Option<Arc<Source>>,
     ) -> GlTexture {
         let (texel, context) = (Texel::RGBA8, self.clone());
         GlTexture { name, width, height, texel, context, _source: source }

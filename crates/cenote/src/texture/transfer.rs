@@ -122,7 +122,7 @@ impl GlContext {
     /// by the CPU, as [`GlTexture::read`] does. `(x, y)` is its corner; the first row is the one
     /// with the smallest `y`, which for a window is the lowest. Framebuffer 0 is the window's.
     ///
-    /// What lies outside the framebuffer stays as it is.
+    /// What lies outside the framebuffer is undefined, as it is for `glReadPixels`.
     pub fn read_framebuffer(
         &self,
         framebuffer: u32,

@@ -16,7 +16,14 @@ pub(super) const TESTS: &[Test] = &[
     ("an_allocation_that_fails_is_an_error", an_allocation_that_fails_is_an_error),
     ("no_time_is_no_error", no_time_is_no_error),
     ("damaged_frames_are_dropped_and_counted", damaged_frames_are_dropped_and_counted),
-    ("a_buffer_that_the_driver_refuses_is_an_error", a_buffer_that_the_driver_refuses_is_an_error),
+    (
+        "a_buffer_that_the_driver_refuses_leaves_the_others",
+        a_buffer_that_the_driver_refuses_leaves_the_others,
+    ),
+    (
+        "a_driver_that_refuses_the_only_buffer_is_an_error",
+        a_driver_that_refuses_the_only_buffer_is_an_error,
+    ),
 ];
 
 fn what_is_no_camera_is_refused() {
@@ -154,14 +161,26 @@ fn check_damage(camera: &mut Camera) {
     assert_eq!((stats.captured, stats.damaged, stats.short), (11, 1, 0), "{camera:?}");
 }
 
-fn a_buffer_that_the_driver_refuses_is_an_error() {
+fn a_buffer_that_the_driver_refuses_leaves_the_others() {
+    let pool = frames(true, 12);
+    let cameras: [&dyn Fn() -> Camera; 2] = [&|| lent(CAMERAS[0]), &|| into(CAMERAS[0], &pool)];
+    for open in cameras {
+        let mut camera = open();
+        drop(next(&mut camera));
+        press(CAMERAS[0], BUF_PREPARE_ERROR);
+        next(&mut camera);
+        // It is not lost by that.
+        drop((0..small().buffers).map(|_| next(&mut camera)).collect::<Vec<_>>());
+        next(&mut camera);
+    }
+}
+
+fn a_driver_that_refuses_the_only_buffer_is_an_error() {
     let mut camera = lent(CAMERAS[0]);
-    drop(next(&mut camera));
+    let mut held: Vec<_> = (0..small().buffers).map(|_| next(&mut camera)).collect();
+    held.pop();
     press(CAMERAS[0], BUF_PREPARE_ERROR);
     let error = camera.capture(LONG).unwrap_err();
     assert!(error.to_string().contains("giving a camera its buffer back"), "{error}");
-    // It is not lost by that.
-    let held: Vec<_> = (0..8).map(|_| next(&mut camera)).collect();
-    drop(held);
     next(&mut camera);
 }

@@ -1,6 +1,7 @@
 //! Frames, as the process that captures has them.
 
 use std::collections::HashSet;
+use std::os::fd::AsRawFd;
 use std::time::Duration;
 
 use cenote::{
@@ -48,10 +49,17 @@ fn frames_are_dmabufs_of_the_driver() {
             assert_eq!((tensor.dmabuf_offset().unwrap(), frame.step()), (0, 640));
             let clone = tensor.dmabuf_clone().unwrap();
             assert!(rustix::fs::fstat(&clone).unwrap().st_size >= 320 * 180 * 2);
+            assert_eq!(flags(&clone) & libc::O_ACCMODE, libc::O_RDONLY, "nobody can write it");
             seen.push(about(&frame));
         }
         check_series(&seen);
     }
+}
+
+#[allow(unsafe_code, reason = "fcntl")]
+fn flags(fd: &impl AsRawFd) -> i32 {
+    // SAFETY: it only asks.
+    unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_GETFL) }
 }
 
 fn frames_are_our_own_buffers() {

@@ -1,3 +1,5 @@
+// It reads the registers of this processor.
+#[cfg(target_arch = "x86_64")]
 mod access;
 mod fence;
 mod heap;
@@ -27,7 +29,14 @@ pub(crate) fn main() -> ExitCode {
     let dir = Scratch::new("dma");
     dir.meet_here();
     warm_up();
-    let tests = [heap::TESTS, access::TESTS, share::TESTS, pool::TESTS, topic::TESTS];
+    let tests = [
+        heap::TESTS,
+        #[cfg(target_arch = "x86_64")]
+        access::TESTS,
+        share::TESTS,
+        pool::TESTS,
+        topic::TESTS,
+    ];
     let trials = tests.iter().flat_map(|tests| tests.iter()).map(trial).collect();
     let args = Arguments { test_threads: Some(1), ..Arguments::from_args() };
     libtest_mimic::run(&args, trials).exit_code()
@@ -50,7 +59,14 @@ fn warm_up() {
 
 fn child(role: &str) {
     let words: Vec<&str> = role.split(' ').collect();
-    let roles = [heap::ROLES, access::ROLES, share::ROLES, pool::ROLES, topic::ROLES];
+    let roles = [
+        heap::ROLES,
+        #[cfg(target_arch = "x86_64")]
+        access::ROLES,
+        share::ROLES,
+        pool::ROLES,
+        topic::ROLES,
+    ];
     let known = roles.iter().flat_map(|roles| roles.iter()).find(|(name, _)| *name == words[0]);
     known.unwrap_or_else(|| panic!("no such role: {role}")).1(&words[1..]);
 }

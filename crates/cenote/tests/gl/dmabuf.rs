@@ -1,14 +1,19 @@
 //! DMA-BUFs as textures. What needs one runs in the VM of `scripts/test vm` only.
 
+use std::cell::Cell;
+use std::ffi::{CStr, c_void};
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use cenote::glow;
 use cenote::{
     Camera, CameraConfig, DType, DmaBufImage, Error, FourCc, GlContext, GlError, NotWritable,
     PixelFormat, PlaneDescriptor, Tensor, TensorMemory, TensorPool, TensorPoolConfig,
 };
 
+use super::application::Application;
+use super::lost::set;
 use super::{Test, context, noise};
 
 /// The tests that need DMA-BUFs, and a driver that imports them.
@@ -16,6 +21,8 @@ pub(super) const VM: &[(&str, Test)] = &[
     ("a_tensor_is_a_texture_without_a_copy", a_tensor_is_a_texture_without_a_copy),
     ("a_texture_is_imported_once_and_goes_with_its_buffer", imported_once),
     ("a_texture_keeps_its_slot", a_texture_keeps_its_slot),
+    ("memory_is_held_until_the_gpu_is_done", memory_is_held_until_the_gpu_is_done),
+    ("a_region_that_moves_has_few_textures", a_region_that_moves_has_few_textures),
     (
         "frames_of_a_pool_are_imported_once_for_each_buffer",
         frames_of_a_pool_are_imported_once_for_each_buffer,
@@ -145,6 +152,7 @@ fn imported_once() {
     assert_eq!((gl.stats().images, gl.stats().textures), (1, 1));
     assert_eq!(read(&gl.texture_of(&frame).unwrap()), first);
     // The same memory: what is written later is seen, without another import.
+    gl.finish().unwrap();
     frame.map_mut().unwrap().for_each_run(|run| run.fill(77));
     assert!(read(&gl.texture_of(&frame).unwrap()).iter().all(|&byte| byte == 77));
     let region = frame.roi(0, 0, 32, 32).unwrap();
@@ -168,8 +176,8 @@ fn imported_once() {
     assert_eq!((gl.stats().images, read(&kept)), (1, vec![0; 64 * 64 * 4]));
     assert!(alive.upgrade().is_some());
     drop(kept);
-    assert!(alive.upgrade().is_none());
     gl.finish().unwrap();
+    assert!(alive.upgrade().is_none());
     assert_eq!((gl.stats().images, gl.stats().textures), (0, 0));
 }
 
@@ -192,6 +200,75 @@ fn a_texture_keeps_its_slot() {
     again.map_mut().unwrap().for_each_run(|run| run.fill(3));
 }
 
+thread_local! {
+    /// The GPU takes its time, as the driver tells.
+    static BUSY: Cell<bool> = const { Cell::new(false) };
+    static WAIT: Cell<*const c_void> = const { Cell::new(std::ptr::null()) };
+}
+
+type Wait = unsafe extern "system" fn(*const c_void, u32, u64) -> u32;
+
+#[allow(unsafe_code, reason = "a C interface")]
+extern "system" fn wait(fence: *const c_void, flags: u32, timeout: u64) -> u32 {
+    if BUSY.get() {
+        return glow::TIMEOUT_EXPIRED;
+    }
+    // SAFETY: what was looked up under this function's name.
+    let wait = unsafe { std::mem::transmute::<*const c_void, Wait>(WAIT.get()) };
+    // SAFETY: called as this function was.
+    unsafe { wait(fence, flags, timeout) }
+}
+
+fn slow(name: &CStr, found: *const c_void) -> *const c_void {
+    if name.to_bytes() != b"glClientWaitSync" {
+        return found;
+    }
+    WAIT.set(found);
+    wait as *const c_void
+}
+
+/// Nobody has the texture any more, but it may still be drawn with.
+fn memory_is_held_until_the_gpu_is_done() {
+    let application = Application::with(slow);
+    let gl = application.context().unwrap();
+    let pool = pool(1);
+    let drawn = || {
+        let frame = pool.alloc(&[64, 64, 4], DType::U8).unwrap();
+        let texture = gl.texture_of(&frame).unwrap();
+        set(&application, || BUSY.set(true));
+        drop((frame, texture.clone()));
+        drop(texture);
+        // What was posted before is done before.
+        gl.with(|_| ()).unwrap();
+        let refused = pool.alloc(&[64, 64, 4], DType::U8);
+        assert!(matches!(refused, Err(Error::PoolFull { .. })), "{refused:?}");
+        assert_eq!(gl.stats().fences, 1);
+    };
+    drawn();
+    set(&application, || BUSY.set(false));
+    gl.with(|_| ()).unwrap();
+    gl.finish().unwrap();
+    assert_eq!(gl.stats().fences, 0);
+    drawn();
+    gl.close().unwrap();
+    assert_eq!(gl.stats().fences, 0);
+    pool.alloc(&[64, 64, 4], DType::U8).unwrap();
+}
+
+fn a_region_that_moves_has_few_textures() {
+    let gl = GlContext::headless().unwrap();
+    let mut frame = dma(128, 128, PixelFormat::Rgba8);
+    fill(&mut frame);
+    let whole = gl.texture_of(&frame).unwrap().name();
+    for step in 0..100 {
+        let region = frame.roi(16, step, 16, 16).unwrap();
+        assert_eq!(read(&gl.texture_of(&region).unwrap()), region.to_vec::<u8>().unwrap());
+        assert_eq!(gl.texture_of(&frame).unwrap().name(), whole, "it is asked for all the time");
+    }
+    gl.finish().unwrap();
+    assert_eq!((gl.stats().images, gl.stats().imports), (8, 101));
+}
+
 /// Frames of a pool are new tensors each time, over the same few DMA-BUFs.
 fn frames_of_a_pool_are_imported_once_for_each_buffer() {
     let gl = GlContext::headless().unwrap();
@@ -203,6 +280,7 @@ fn frames_of_a_pool_are_imported_once_for_each_buffer() {
             let texture = gl.texture_of(frame).unwrap();
             assert!(read(&texture).iter().all(|&byte| byte == round));
         }
+        gl.finish().unwrap();
     }
     assert_eq!((gl.stats().imports, gl.stats().images), (2, 2));
     // The same DMA-BUF, opened once more, is the same; and it goes with the last who has it.
@@ -212,6 +290,7 @@ fn frames_of_a_pool_are_imported_once_for_each_buffer() {
     gl.texture_of(&other).unwrap();
     assert_eq!(gl.stats().imports, 2);
     drop((other, frame));
+    gl.finish().unwrap();
     pool.trim().unwrap();
     gl.finish().unwrap();
     assert_eq!((gl.stats().images, gl.stats().textures), (0, 0));

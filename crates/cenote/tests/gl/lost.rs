@@ -23,6 +23,8 @@ thread_local! {
     /// The driver loses what was written.
     static LOSES: Cell<bool> = const { Cell::new(false) };
     static UNMAP: Cell<*const c_void> = const { Cell::new(std::ptr::null()) };
+    /// There is a reset when pixels are read.
+    static RESETS: Cell<bool> = const { Cell::new(false) };
     /// The driver is asked for pixels of a format that there is not.
     static ASKS_WRONG: Cell<bool> = const { Cell::new(false) };
     static READ_PIXELS: Cell<*const c_void> = const { Cell::new(std::ptr::null()) };
@@ -40,6 +42,9 @@ extern "system" fn read_pixels(
 ) {
     // SAFETY: what was looked up under this function's name.
     let read = unsafe { std::mem::transmute::<*const c_void, ReadPixels>(READ_PIXELS.get()) };
+    if RESETS.get() {
+        RESET.set(GUILTY_CONTEXT_RESET);
+    }
     let format = if ASKS_WRONG.get() { 0 } else { format };
     // SAFETY: called as this function was; a wrong format is refused.
     unsafe { read(x, y, width, height, format, kind, pixels) };
@@ -82,7 +87,7 @@ fn start() -> (Application, GlContext) {
 }
 
 /// Has something set where the driver's functions are called.
-fn set(application: &Application, set: impl FnOnce() + Send + 'static) {
+pub(super) fn set(application: &Application, set: impl FnOnce() + Send + 'static) {
     let (tell, told) = channel();
     application.call(move |_| {
         set();
@@ -119,10 +124,15 @@ pub(super) fn reset_while_a_map_is_alive() {
 
 /// What was under way when it happened is told that, and not what the driver said on the way.
 pub(super) fn reset_in_the_middle_of_something() {
-    let (_application, gl) = start();
-    let refused = gl.with(|_| RESET.set(GUILTY_CONTEXT_RESET));
-    refused.unwrap();
-    assert_eq!(gone(gl.with(|_| ())), GlGone::Lost);
+    let (application, gl) = start();
+    let mut tensor = gl.options().create_from_slice(&noise(64), &[4, 4, 4]).unwrap();
+    let texture = gl.upload(&tensor).unwrap();
+    set(&application, || {
+        RESETS.set(true);
+        ASKS_WRONG.set(true);
+    });
+    assert_eq!(gone(texture.read(&mut tensor)), GlGone::Lost);
+    assert!(gl.is_gone());
     gl.close().unwrap();
 }
 
