@@ -28,20 +28,23 @@ pub(crate) struct Meter {
     missed: u64,
     /// When the last message was seen.
     last: Option<Instant>,
+    /// Nobody looked for a while: what has come meanwhile is older than it had to be when it is seen.
+    stalled: bool,
     tally: Tally,
 }
 
-/// Takes what comes, until there is nothing, or it was enough. What makes no sense counts.
+/// Takes what comes, until there is nothing, or it was enough: then false. What makes no sense counts.
 fn take_some<T>(
     mut next: impl FnMut() -> Result<Option<T>, Error>,
     mut take: impl FnMut(Result<T, Error>),
-) {
+) -> bool {
     for _ in 0..AT_ONCE {
         match next().transpose() {
             Some(found) => take(found),
-            None => return,
+            None => return true,
         }
     }
+    false
 }
 
 /// What was seen since the last reading.
@@ -90,11 +93,15 @@ pub(crate) struct Reading {
     /// Those that made no sense.
     pub(crate) garbled: u64,
     pub(crate) hz: f64,
+    /// Of those that were seen.
     pub(crate) bytes: u64,
+    /// Those that were missed are taken to be like those that were seen.
     pub(crate) bytes_per_second: f64,
     /// The time between two messages, if there were two.
     pub(crate) period_ms: Option<Period>,
-    /// From the stamp of a message until it was seen, if messages have stamps. Exact to 0.2 ms.
+    /// From the stamp of a message until it was seen, if messages have stamps: up to 0.2 ms too long, and by
+    /// as long as this program has to wait for a processor. Of those that came while nobody looked it is not
+    /// taken.
     pub(crate) latency: Option<Percentiles>,
 }
 
@@ -110,7 +117,7 @@ pub(crate) struct Period {
 impl Meter {
     pub(crate) fn new(topic: &str) -> Outcome<Meter> {
         let observer = Observer::new(topic)?;
-        Ok(Meter { observer, missed: 0, last: None, tally: Tally::default() })
+        Ok(Meter { observer, missed: 0, last: None, stalled: false, tally: Tally::default() })
     }
 
     /// How many publishers are looked at.
@@ -129,8 +136,20 @@ impl Meter {
 
     /// Looks at what is there, though not for ever.
     pub(crate) fn look(&mut self) {
-        let Meter { observer, last, tally, .. } = self;
-        take_some(|| observer.look(), |seen| tally.note(seen, last));
+        let Meter { observer, last, stalled, tally, .. } = self;
+        let took_all = take_some(
+            || observer.look(),
+            |seen| match stalled {
+                true => tally.note_late(seen, last),
+                false => tally.note(seen, last),
+            },
+        );
+        *stalled &= !took_all;
+    }
+
+    /// Nobody could look for a while. What has come meanwhile counts, but not the time until it was seen.
+    pub(crate) fn stall(&mut self) {
+        self.stalled = true;
     }
 
     /// What was seen since the last reading.
@@ -140,14 +159,16 @@ impl Meter {
         let seconds = tally.since.elapsed().as_secs_f64();
         let missed = self.observer.missed() - self.missed;
         self.missed += missed;
+        let hz = tally.messages.saturating_add(missed) as f64 / seconds;
+        let mean = tally.bytes as f64 / tally.messages.max(1) as f64;
         Reading {
             seconds,
             messages: tally.messages,
             missed,
             garbled: tally.garbled,
-            hz: (tally.messages + missed) as f64 / seconds,
+            hz,
             bytes: tally.bytes,
-            bytes_per_second: tally.bytes as f64 / seconds,
+            bytes_per_second: mean * hz,
             period_ms: tally.periods.read(),
             latency: Percentiles::of(tally.ages.into()),
         }
@@ -156,18 +177,35 @@ impl Meter {
 
 impl Tally {
     fn note(&mut self, seen: Result<Sighting, Error>, last: &mut Option<Instant>) {
-        let Ok(seen) = seen else {
-            self.garbled += 1;
-            return;
-        };
+        let Some(seen) = self.count(seen) else { return };
         let now = Instant::now();
-        self.messages += 1;
-        self.bytes += seen.nbytes as u64;
         let stamp = seen.header.map(|header| header.stamp_ns);
         self.ages.extend(stamp.and_then(clock::age_ns));
         self.ages.drain(..self.ages.len().saturating_sub(LATENCIES));
         if let Some(last) = last.replace(now) {
             self.periods.note((now - last).as_secs_f64() * 1000.0);
+        }
+    }
+
+    /// Like `note`, of what came while nobody looked: when, nobody knows.
+    fn note_late(&mut self, seen: Result<Sighting, Error>, last: &mut Option<Instant>) {
+        if self.count(seen).is_some() {
+            *last = None;
+        }
+    }
+
+    fn count(&mut self, seen: Result<Sighting, Error>) -> Option<Sighting> {
+        match seen {
+            Ok(seen) => {
+                self.messages += 1;
+                self.bytes = self.bytes.saturating_add(seen.nbytes as u64);
+                Some(seen)
+            }
+            Err(error) => {
+                // Anything else is wrong here, not with a message.
+                self.garbled += u64::from(matches!(error, Error::BadMessage { .. }));
+                None
+            }
         }
     }
 }
@@ -197,7 +235,7 @@ mod tests {
     #[test]
     fn who_sends_quicker_than_can_be_looked_at_does_not_keep_others_waiting() {
         let mut taken = 0;
-        take_some(|| Ok(Some(())), |_| taken += 1);
+        assert!(!take_some(|| Ok(Some(())), |_| taken += 1));
         assert_eq!(taken, AT_ONCE);
         let mut left = 3;
         let next = || {
@@ -205,8 +243,17 @@ mod tests {
             Ok((left > 0).then_some(()))
         };
         let mut taken = 0;
-        take_some(next, |_| taken += 1);
+        assert!(take_some(next, |_| taken += 1));
         assert_eq!(taken, 2);
+    }
+
+    #[test]
+    fn only_messages_can_make_no_sense() {
+        let (mut tally, mut last) = (Tally::default(), None);
+        tally.note(Err(Error::BadMessage { what: "it is too short" }), &mut last);
+        tally.note_late(Err(Error::BadMessage { what: "it is too short" }), &mut last);
+        tally.note(Err(Error::NoSuchPool { pool: "camera".to_owned() }), &mut last);
+        assert_eq!((tally.garbled, tally.messages), (2, 0));
     }
 
     #[test]

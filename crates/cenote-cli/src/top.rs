@@ -15,7 +15,7 @@ use crate::percentile::Percentiles;
 use crate::pool::{PoolLine, pool_table};
 use crate::screen::{Screen, Section};
 use crate::topic::{show_type, watching};
-use crate::unit;
+use crate::unit::{self, sum};
 
 /// How often topics are looked at, and keys.
 const LOOK: Duration = Duration::from_millis(20);
@@ -117,6 +117,8 @@ impl Watch {
                 }
             }
         }
+        // All that took its time, and so did the pools and the screen before it.
+        self.meters.values_mut().for_each(Meter::stall);
         Ok(())
     }
 
@@ -137,8 +139,8 @@ impl Watch {
         let topics: Vec<Topic> = topics.collect();
         let pools = pools()?;
         let stats = || pools.iter().filter_map(|pool| pool.account.as_ref()).map(|it| &it.stats);
-        let bytes_in_use = stats().map(|stats| stats.bytes_in_use as u64).sum();
-        let bytes_reserved = stats().map(|stats| stats.bytes_reserved as u64).sum();
+        let bytes_in_use = sum(stats().map(|stats| stats.bytes_in_use as u64));
+        let bytes_reserved = sum(stats().map(|stats| stats.bytes_reserved as u64));
         self.past.push(bytes_reserved);
         self.past.drain(..self.past.len().saturating_sub(PAST));
         self.first.retain(|uid, _| pools.iter().any(|pool| pool.uid == *uid));
@@ -245,8 +247,9 @@ impl Top {
     }
 
     fn memory(&self) -> String {
-        let leases: usize = self.pools.iter().map(|pool| pool.line.leases).sum();
-        let grown = growth(self.pools.iter().filter_map(|pool| pool.grown_bytes).sum());
+        let leases = sum(self.pools.iter().map(|pool| pool.line.leases as u64));
+        let grown = self.pools.iter().filter_map(|pool| pool.grown_bytes);
+        let grown = growth(grown.fold(0, i64::saturating_add));
         let (in_use, reserved) = (unit::bytes(self.bytes_in_use), unit::bytes(self.bytes_reserved));
         format!("memory: {in_use} in use of {reserved} reserved, grown by {grown}; {leases} leases")
     }

@@ -60,7 +60,12 @@ pub(crate) fn find_any(given: &str) -> Outcome<TopicInfo> {
     let topic: Topic<Tensor> = Topic::new(given)?;
     let name = topic.name();
     let found = topics()?.into_iter().find(|topic| topic.name == name);
-    found.map_or_else(|| Err(missing(name)?), Ok)
+    let found = found.map_or_else(|| Err(missing(name)?), Ok)?;
+    let mut publishers = found.publishers.iter();
+    match !found.publishers.is_empty() && publishers.all(|publisher| publisher.closed) {
+        true => Err(Failure::NoPermission(format!("`{name}` is closed to this user"))),
+        false => Ok(found),
+    }
 }
 
 fn nobody_publishes(name: &str) -> Failure {

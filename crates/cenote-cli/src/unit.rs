@@ -37,6 +37,11 @@ fn scaled(mut value: f64, units: &[&str]) -> String {
     }
 }
 
+/// The sum of what others tell, who may tell anything.
+pub(crate) fn sum(numbers: impl Iterator<Item = u64>) -> u64 {
+    numbers.fold(0, u64::saturating_add)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -73,7 +73,7 @@ impl Line {
             uid: format!("{:016x}", pool.uid),
             pid: pool.pid,
             program: pool.program.clone(),
-            leases: others.map(|process| process.slots).sum(),
+            leases: others.map(|process| process.slots).fold(0, usize::saturating_add),
             stats: pool.account.as_ref().map(|account| Numbers::new(&account.stats)),
         }
     }

@@ -10,7 +10,8 @@ use crate::unit;
 
 /// How many bytes are sent
 ///
-/// They are the bytes that subscribers get to see. What crosses the boundary between processes are
+/// They are the bytes that subscribers get to see. Messages that are gone before they are looked at are taken
+/// to be like the others. What crosses the boundary between processes are
 /// descriptors of about a hundred bytes: see `cenote why`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -35,9 +36,9 @@ struct Bandwidth {
 
 impl Report for Bandwidth {
     fn write(&self, page: &mut Page) {
-        let Reading { bytes, messages, bytes_per_second, .. } = self.reading;
+        let Reading { bytes, messages, missed, bytes_per_second, .. } = self.reading;
         let mean = bytes.checked_div(messages).unwrap_or(0);
         let (rate, mean) = (unit::bandwidth(bytes_per_second), unit::bytes(mean));
-        page.line(format!("{rate} ({messages} seen, {mean} each)"));
+        page.line(format!("{rate} ({messages} seen, {missed} missed, {mean} each)"));
     }
 }

@@ -53,14 +53,14 @@ impl Args {
                 Ok(Some(seen)) => seen,
                 nothing => {
                     // One who sends nonsense hides no other.
-                    garbled.note(nothing.err());
+                    garbled.note(nothing.err().map(Failure::from));
                     presence.note(observer.publishers());
                     self.check_patience(&name, last)?;
                     thread::sleep(NAP);
                     continue;
                 }
             };
-            output.one_of_many(&self.read(&observer, &seen)?)?;
+            output.one_of_many(&self.read(&observer, &seen, &mut garbled))?;
             left = left.map(|left| left - 1);
             last = Instant::now();
         }
@@ -76,29 +76,35 @@ impl Args {
         }
     }
 
-    fn read(&self, observer: &Observer, seen: &Sighting) -> Outcome<Echo> {
+    /// A message, without its values if they cannot be had.
+    fn read(&self, observer: &Observer, seen: &Sighting, garbled: &mut Garbled) -> Echo {
         let mut echo = Echo::new(seen);
         if self.values > 0 {
-            let content = observer.content(seen)?;
-            let first = |content: Content| {
-                // Many take their time to read, for which nobody is to wait.
-                let content = if self.values > BRIEF { content.copied_out()? } else { content };
-                first(&seen.carries, &content, self.values)
-            };
-            echo.values = content.map(first).transpose()?;
+            match self.values(observer, seen) {
+                Ok(values) => echo.values = values,
+                Err(failure) => garbled.note(Some(failure)),
+            }
         }
-        Ok(echo)
+        echo
+    }
+
+    /// The first values; `None` if they are gone.
+    fn values(&self, observer: &Observer, seen: &Sighting) -> Outcome<Option<Vec<Value>>> {
+        let Some(content) = observer.content(seen)? else { return Ok(None) };
+        // Many take their time to read, for which nobody is to wait.
+        let content = if self.values > BRIEF { content.copied_out()? } else { content };
+        first(&seen.carries, &content, self.values).map(Some)
     }
 }
 
-/// What made no sense. It is told once.
+/// What could not be read. It is told once.
 #[derive(Debug, Default)]
 struct Garbled(bool);
 
 impl Garbled {
-    fn note(&mut self, error: Option<cenote::Error>) {
-        if let Some(error) = error.filter(|_| !std::mem::replace(&mut self.0, true)) {
-            failure::say(&format!("some messages make no sense: {error}"));
+    fn note(&mut self, failure: Option<Failure>) {
+        if let Some(failure) = failure.filter(|_| !std::mem::replace(&mut self.0, true)) {
+            failure::say(&format!("some messages cannot be read: {failure}"));
         }
     }
 }
@@ -124,7 +130,7 @@ struct Echo {
     stamp_ns: Option<u64>,
     seq: Option<u64>,
     frame_id: Option<String>,
-    /// The first of them; none if they were not asked for, or gone already.
+    /// The first of them; none if they were not asked for, gone already, or not to be had.
     #[serde(skip_serializing_if = "Option::is_none")]
     values: Option<Vec<Value>>,
 }

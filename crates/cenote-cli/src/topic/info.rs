@@ -38,6 +38,7 @@ pub(crate) struct Publisher {
     pub(crate) uid: String,
     #[serde(rename = "type")]
     pub(crate) carries: Option<String>,
+    pub(crate) closed: bool,
     pub(crate) sent: u64,
     pub(crate) depth: usize,
     pub(crate) waits_for_subscribers: bool,
@@ -65,6 +66,7 @@ impl Publisher {
             program: info.program.clone(),
             uid: format!("{:016x}", info.uid),
             carries: info.carries.clone(),
+            closed: info.closed,
             sent: info.sent,
             depth: info.depth,
             waits_for_subscribers: info.waits,
@@ -86,7 +88,10 @@ impl Report for Info {
             let Publisher { pid, program, sent, depth, .. } = publisher;
             page.heading(&format!("{} from {program} (pid {pid})", self.name));
             let Some(carries) = &publisher.carries else {
-                page.warning("does not answer: it may be stopped");
+                page.warning(match publisher.closed {
+                    true => "is closed to this user",
+                    false => "does not answer: it may be stopped",
+                });
                 continue;
             };
             page.line(format!("type: {carries}"));

@@ -6,6 +6,7 @@ use serde::Serialize;
 use crate::failure::Outcome;
 use crate::ls;
 use crate::output::{Output, Page, Report, Table};
+use crate::unit;
 
 /// All topics that somebody publishes, or waits for
 #[derive(Debug, clap::Args)]
@@ -51,7 +52,7 @@ impl Line {
             carries: publishers.iter().find_map(|publisher| publisher.carries.clone()),
             publishers: publishers.len(),
             subscribers: most.unwrap_or(topic.waiting.len()),
-            sent: publishers.iter().map(|publisher| publisher.sent).sum(),
+            sent: unit::sum(publishers.iter().map(|publisher| publisher.sent)),
         }
     }
 }

@@ -95,18 +95,26 @@ impl Args {
     /// and nobody is to wait for the memory.
     fn newest(&self, name: &str) -> Outcome<(u64, Content)> {
         let mut observer = Observer::new(name)?;
+        let text = format!("nothing was to be had of `{name}` for {} s", self.timeout);
+        let mut why_not = Failure::Silence(text);
         let start = Instant::now();
         while start.elapsed().as_secs_f64() < self.timeout {
-            if let Some(seen) = observer.newest()?
-                && let Some(content) = observer.content(&seen)?
-            {
-                return Ok((seen.sequence, content.copied_out()?));
+            match try_newest(&mut observer) {
+                Ok(Some(newest)) => return Ok(newest),
+                Ok(None) => {}
+                // The next, or another's, may make sense.
+                Err(error) => why_not = error.into(),
             }
             thread::sleep(NAP);
         }
-        let text = format!("nothing was to be had of `{name}` for {} s", self.timeout);
-        Err(Failure::Silence(text))
+        Err(why_not)
     }
+}
+
+fn try_newest(observer: &mut Observer) -> cenote::Result<Option<(u64, Content)>> {
+    let Some(seen) = observer.newest()? else { return Ok(None) };
+    let Some(content) = observer.content(&seen)? else { return Ok(None) };
+    Ok(Some((seen.sequence, content.copied_out()?)))
 }
 
 #[derive(Debug, Serialize)]

@@ -17,6 +17,7 @@ pub(crate) fn play() -> bool {
         "owner" => owner(),
         "waiter" => waiter(),
         "grower" => grower(),
+        "speaker" => speaker(),
         _ => panic!("no such role: {role}"),
     }
     true
@@ -64,6 +65,17 @@ fn grower() {
     ready();
     while std::io::stdin().read_exact(&mut [0]).is_ok() {
         tensors.push(pool.alloc(&[5 << 20], DType::U8).unwrap());
+        ready();
+    }
+}
+
+/// Sends 40 messages of 100 bytes with every byte that it is sent.
+fn speaker() {
+    let topic: Topic<Tensor> = Topic::new("speech").unwrap();
+    topic.advertise().unwrap();
+    ready();
+    while std::io::stdin().read_exact(&mut [0]).is_ok() {
+        (0..40).for_each(|_| topic.send(&topic.alloc_tensor(&[100], DType::U8).unwrap()).unwrap());
         ready();
     }
 }

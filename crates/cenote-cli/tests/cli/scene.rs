@@ -86,10 +86,10 @@ impl Scene {
         Background(child)
     }
 
-    /// This program with a pool that grows when it is told to.
-    pub(crate) fn grower(&self) -> Background {
+    /// This program in a role in which it does something whenever it is told to.
+    pub(crate) fn told(&self, role: &str) -> Background {
         let mut command = self.command(std::env::current_exe().unwrap());
-        command.env(role::ROLE, "grower").stdin(Stdio::piped()).stdout(Stdio::piped());
+        command.env(role::ROLE, role).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().unwrap();
         role::await_ready(child.stdout.as_mut().unwrap());
         Background(child)
@@ -120,8 +120,8 @@ impl Background {
         self.0.id().into()
     }
 
-    /// Has a grower grow.
-    pub(crate) fn grow(&mut self) {
+    /// Has it do what it does when it is told to.
+    pub(crate) fn tell(&mut self) {
         self.0.stdin.as_mut().unwrap().write_all(b"!").unwrap();
         role::await_ready(self.0.stdout.as_mut().unwrap());
     }

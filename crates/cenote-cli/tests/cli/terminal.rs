@@ -125,10 +125,10 @@ fn demo_left_alone() {
 
 fn growth() {
     let scene = Scene::new();
-    let mut grower = scene.grower();
+    let mut grower = scene.told("grower");
     let terminal = Terminal::run(&scene, "top --interval 0.1");
     terminal.shows(&["grower", "+0 B", "grown by +0 B"]);
-    grower.grow();
+    grower.tell();
     eventually("it is seen to grow", || {
         let screen = terminal.screen();
         screen.contains("MB") && !screen.contains("grown by +0 B") && screen.contains("grown by +")

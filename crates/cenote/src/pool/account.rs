@@ -52,7 +52,7 @@ pub struct PoolAccount {
 
 /// All pools of this namespace that have an owner, those of topics' publishers included.
 ///
-/// Owners are asked all at once, and have 0.2 s to answer.
+/// Owners are asked many at once, and have 0.2 s to answer.
 ///
 /// ```
 /// # let dir = std::env::temp_dir().join(format!("cenote-pools-doc-{}", std::process::id()));
@@ -67,20 +67,31 @@ pub struct PoolAccount {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn pools() -> Result<Vec<PoolInfo>> {
-    let places = Place::all()?;
-    let mut entries = Vec::new();
-    for place in &places {
-        entries.extend(place.entries()?.into_iter().map(|entry| (place, entry)));
+    let mut found = Vec::new();
+    for kinds in Place::all_kinds()?.chunks(inquiry::PLACES_AT_ONCE) {
+        let mut places = Vec::new();
+        for kind in kinds {
+            places.extend(Place::find_one_of(kind)?);
+        }
+        let mut entries = Vec::new();
+        for place in &places {
+            entries.extend(place.entries()?.into_iter().map(|entry| (place, entry)));
+        }
+        for entries in entries.chunks(inquiry::AT_ONCE) {
+            found.extend(look_at(entries)?);
+        }
     }
-    let mut found: Vec<PoolInfo> = entries.chunks(inquiry::AT_ONCE).flat_map(look_at).collect();
     found.sort_by(|a, b| (&a.name, a.uid).cmp(&(&b.name, b.uid)));
     Ok(found)
 }
 
 /// Asks the owners of some pools. Those who are gone are left out.
-fn look_at(entries: &[(&Place, Entry)]) -> Vec<PoolInfo> {
-    let ask = |(place, entry): &(&Place, Entry)| Inquiry::begin(place, entry, Kind::Ask);
-    let asked: Vec<_> = entries.iter().map(ask).collect();
+fn look_at(entries: &[(&Place, Entry)]) -> Result<Vec<PoolInfo>> {
+    let ask = |(place, entry): &(&Place, Entry)| match Inquiry::begin(place, entry, Kind::Ask) {
+        Err(error) if inquiry::is_shortage(&error) => Err(place.io_error("connecting in", error)),
+        asked => Ok(asked),
+    };
+    let asked = entries.iter().map(ask).collect::<Result<Vec<_>>>()?;
     let answering = asked.iter().filter_map(|asked| asked.as_ref().ok()?.as_ref());
     inquiry::await_answers(answering, inquiry::ANSWER);
     let room = size_of::<Head>() + MAX_TOLD * size_of::<Line>();
@@ -96,7 +107,7 @@ fn look_at(entries: &[(&Place, Entry)]) -> Vec<PoolInfo> {
         let account = answer.and_then(|(bytes, _)| read(&bytes));
         Some(PoolInfo { name, of_topic, uid: entry.uid, pid, program, account })
     };
-    entries.iter().zip(&asked).filter_map(info).collect()
+    Ok(entries.iter().zip(&asked).filter_map(info).collect())
 }
 
 /// How many reasons for copies a packet tells of.

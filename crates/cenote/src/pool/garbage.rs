@@ -21,7 +21,8 @@ use crate::pool::place::Place;
 /// ```
 pub fn remove_dead() -> Result<Vec<PathBuf>> {
     let mut removed = Vec::new();
-    for place in Place::all()? {
+    for kind in Place::all_kinds()? {
+        let Some(place) = Place::find_one_of(&kind)? else { continue };
         let locked = place.lock()?;
         removed.extend(place.remove_hidden()?);
         removed.extend(place.remove_all_dead()?);

@@ -20,6 +20,9 @@ pub(crate) const ANSWER: Duration = Duration::from_millis(200);
 /// The most that are asked at once: each takes a file descriptor or two.
 pub(crate) const AT_ONCE: usize = 128;
 
+/// The most directories that are held open meanwhile.
+pub(crate) const PLACES_AT_ONCE: usize = 64;
+
 /// Somebody who was asked something.
 #[derive(Debug)]
 pub(crate) struct Inquiry {
@@ -62,6 +65,12 @@ impl Inquiry {
 
 fn is_gone(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound)
+}
+
+/// Whether this process or the machine has run out of something: that tells nothing of whom it asked.
+pub(crate) fn is_shortage(error: &io::Error) -> bool {
+    let shortages = [Errno::MFILE, Errno::NFILE, Errno::NOMEM, Errno::NOBUFS];
+    Errno::from_io_error(error).is_some_and(|errno| shortages.contains(&errno))
 }
 
 /// Waits until all have answered, or the time is over.

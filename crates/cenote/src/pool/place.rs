@@ -7,6 +7,7 @@
 //! lock (flock) on the directory; finding and connecting need none.
 
 use std::io;
+use std::iter;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -20,6 +21,7 @@ use crate::os::peer::Peer;
 use crate::os::unix;
 use crate::pool::access::PoolAccess;
 use crate::pool::directory::{ATTEMPTS, Directory, check_name};
+use crate::pool::inquiry;
 
 /// How long somebody may hold the lock of a directory.
 const LOCK: Duration = Duration::from_secs(5);
@@ -85,13 +87,27 @@ impl Place {
         Ok(directory.find()?.map(|dir| Place { dir, directory }))
     }
 
-    /// Every directory of sockets that is there. One of a topic that is closed to this user hides no
-    /// other.
-    pub(crate) fn all() -> Result<Vec<Place>> {
-        let topics =
-            Place::find("topics")?.map_or(Ok(Vec::new()), |topics| topics.directories())?;
-        let topic = |name: String| Place::find(&format!("topics/{name}")).ok().flatten();
-        Ok(Place::find("pools")?.into_iter().chain(topics.into_iter().filter_map(topic)).collect())
+    /// The names of the topics' directories that are there.
+    pub(crate) fn topics() -> Result<Vec<String>> {
+        Place::find("topics")?.map_or(Ok(Vec::new()), |topics| topics.directories())
+    }
+
+    /// Every directory of sockets that may be there, to be opened a few at a time: there may be more
+    /// than there are descriptors for.
+    pub(crate) fn all_kinds() -> Result<Vec<String>> {
+        let topics = Place::topics()?.into_iter().map(|name| format!("topics/{name}"));
+        Ok(iter::once("pools".to_owned()).chain(topics).collect())
+    }
+
+    /// Opens one directory of many, if it is there: one that is closed to this user hides no other. That
+    /// this process can open no more is an error.
+    pub(crate) fn find_one_of(kind: &str) -> Result<Option<Place>> {
+        match Place::find(kind) {
+            Err(Error::Directory { op, path, source }) if inquiry::is_shortage(&source) => {
+                Err(Error::Directory { op, path, source })
+            }
+            found => Ok(found.ok().flatten()),
+        }
     }
 
     /// Whether its entries are the publishers of a topic.
@@ -298,7 +314,7 @@ impl Place {
         self.io_error(op, source.into())
     }
 
-    fn io_error(&self, op: &'static str, source: io::Error) -> Error {
+    pub(crate) fn io_error(&self, op: &'static str, source: io::Error) -> Error {
         Error::Directory { op, path: self.path(), source }
     }
 }

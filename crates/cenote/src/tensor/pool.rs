@@ -184,7 +184,10 @@ impl TensorPool {
         timeout: Duration,
     ) -> Result<Tensor> {
         loop {
-            if let Some(tensor) = self.alloc_while(shape, dtype, timeout, || true)? {
+            // Nobody says no, so there is one, or an error.
+            if let Some(tensor) =
+                self.alloc_waiting("alloc_timeout", shape, dtype, timeout, || true)?
+            {
                 return Ok(tensor);
             }
         }
@@ -217,7 +220,18 @@ impl TensorPool {
         timeout: Duration,
         go_on: impl FnMut() -> bool,
     ) -> Result<Option<Tensor>> {
-        let owner = self.owner("alloc_timeout")?;
+        self.alloc_waiting("alloc_while", shape, dtype, timeout, go_on)
+    }
+
+    fn alloc_waiting(
+        &self,
+        op: &'static str,
+        shape: &[usize],
+        dtype: DType,
+        timeout: Duration,
+        go_on: impl FnMut() -> bool,
+    ) -> Result<Option<Tensor>> {
+        let owner = self.owner(op)?;
         let layout = Layout::contiguous(shape, dtype.size())?;
         let len = layout.nbytes();
         let Some(granted) = owner.alloc_timeout(len, timeout, go_on)? else { return Ok(None) };

@@ -3,6 +3,7 @@
 //! The directories say which topics and publishers there are; the publishers are asked for the rest.
 //! Nobody who looks takes part: it is one question on a connection of its own.
 
+use std::io;
 use std::os::fd::OwnedFd;
 
 use bytemuck::{Pod, Zeroable};
@@ -16,7 +17,7 @@ use crate::topic::name::TopicName;
 use crate::topic::signature::Signature;
 use crate::topic::spot::Ring;
 use crate::topic::stats::{self, REASONS, StagedCopies};
-use crate::topic::waiting;
+use crate::topic::waiting::{self, Mark};
 
 /// The most subscribers that are told of: what fits a packet.
 const MAX_TOLD: usize = 512;
@@ -38,12 +39,14 @@ pub struct TopicInfo {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PublisherInfo {
-    /// Its process id; 0 if it cannot be seen from here.
+    /// Its process id; 0 if it cannot be seen from here, or could not be asked.
     pub pid: i32,
     /// Its program.
     pub program: String,
     /// The type of its messages. `None` if it did not answer: it may be stopped.
     pub carries: Option<String>,
+    /// Whether it could not be asked, because it is closed to this user.
+    pub closed: bool,
     /// How many messages it has sent; 0 if it did not answer.
     pub sent: u64,
     /// The number that it and its pool are known by.
@@ -75,8 +78,8 @@ pub struct SubscriberInfo {
 
 /// All topics of this namespace that have a publisher, or subscribers that wait for one.
 ///
-/// Publishers are asked all at once, and have 0.2 s to answer: one that is stopped is listed without its
-/// subscribers.
+/// Publishers are asked many at once, and have 0.2 s to answer: one that is stopped is listed without its
+/// subscribers, as is one that is closed to this user.
 ///
 /// ```
 /// # let dir = std::env::temp_dir().join(format!("cenote-list-doc-{}", std::process::id()));
@@ -90,27 +93,43 @@ pub struct SubscriberInfo {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn topics() -> Result<Vec<TopicInfo>> {
-    let places = places()?;
-    let mut entries = Vec::new();
-    for (at, (_, place)) in places.iter().enumerate() {
-        entries.extend(place.entries()?.into_iter().map(|entry| (at, entry)));
+    let (mut found, mut quiet) = (Vec::new(), Vec::new());
+    for names in names()?.chunks(inquiry::PLACES_AT_ONCE) {
+        for (topic, place) in look_at(names)? {
+            if topic.publishers.is_empty() {
+                quiet.extend(Mark::of(&place).map(|mark| (found.len(), mark)));
+            }
+            found.push(topic);
+        }
     }
-    let topic = |(name, _): &(String, Place)| TopicInfo::new(name);
-    let mut found: Vec<TopicInfo> = places.iter().map(topic).collect();
-    for entries in entries.chunks(inquiry::AT_ONCE) {
-        let asked =
-            entries.iter().filter_map(|(at, entry)| Some((*at, ask(&places[*at].1, entry)?)));
-        let asked: Vec<(usize, Asked)> = asked.collect();
-        inquiry::await_answers(asked.iter().map(|(_, asked)| &asked.inquiry), inquiry::ANSWER);
-        asked.iter().for_each(|(at, asked)| found[*at].publishers.push(info(asked)));
-    }
-    let quiet = places.iter().map(|(_, place)| place).enumerate();
-    let quiet = quiet.filter(|(at, _)| found[*at].publishers.is_empty());
-    for (at, subscriber) in waiting::find(&quiet.collect::<Vec<_>>()) {
+    for (at, subscriber) in waiting::find(&quiet) {
         found[at].waiting.push(subscriber);
     }
     found.retain(|topic| !topic.publishers.is_empty() || !topic.waiting.is_empty());
     found.sort_by(|a, b| a.name.cmp(&b.name));
+    Ok(found)
+}
+
+/// Asks the publishers of some topics.
+fn look_at(names: &[String]) -> Result<Vec<(TopicInfo, Place)>> {
+    let (mut found, mut entries) = (Vec::new(), Vec::new());
+    for name in names {
+        let Some(place) = Place::find_one_of(&format!("topics/{name}"))? else { continue };
+        entries.extend(place.entries()?.into_iter().map(|entry| (found.len(), entry)));
+        found.push((TopicInfo::new(name), place));
+    }
+    for entries in entries.chunks(inquiry::AT_ONCE) {
+        let asked = entries.iter().map(|(at, entry)| ask(&found[*at].1, entry));
+        let asked = asked.collect::<Result<Vec<_>>>()?;
+        let answering = asked.iter().filter_map(|asked| asked.as_ref().ok()?.as_ref());
+        inquiry::await_answers(answering.map(|asked| &asked.inquiry), inquiry::ANSWER);
+        for ((at, entry), asked) in entries.iter().zip(&asked) {
+            found[*at].0.publishers.extend(match asked {
+                Ok(asked) => asked.as_ref().map(info),
+                Err(error) => Some(PublisherInfo::unknown(entry, error)),
+            });
+        }
+    }
     Ok(found)
 }
 
@@ -120,23 +139,37 @@ impl TopicInfo {
     }
 }
 
-/// The directories of topics. Others may make some, too: names that cannot be are left out. One that is
-/// closed to this user hides no other.
-fn places() -> Result<Vec<(String, Place)>> {
-    let Some(all) = Place::find("topics")? else { return Ok(Vec::new()) };
-    let names = all.directories()?.into_iter();
-    let names = names.filter(|name| TopicName::new(name).is_ok_and(|it| it.as_str() == *name));
-    let place = |name: String| {
-        let place = Place::find(&format!("topics/{name}")).ok().flatten()?;
-        Some((name, place))
-    };
-    Ok(names.filter_map(place).collect())
+impl PublisherInfo {
+    /// One that cannot be asked.
+    fn unknown(entry: &Entry, why: &io::Error) -> PublisherInfo {
+        PublisherInfo {
+            pid: 0,
+            program: "unknown".to_owned(),
+            carries: None,
+            closed: why.kind() == io::ErrorKind::PermissionDenied,
+            sent: 0,
+            uid: entry.uid,
+            depth: 0,
+            waits: false,
+            copies: Vec::new(),
+            subscribers: Vec::new(),
+        }
+    }
+}
+
+/// The names of topics. Others may make directories, too: names that cannot be are left out.
+fn names() -> Result<Vec<String>> {
+    let mut names = Place::topics()?;
+    names.retain(|name| TopicName::new(name).is_ok_and(|it| it.as_str() == *name));
+    Ok(names)
 }
 
 /// An error if a publisher of the topic sends something else.
 pub(crate) fn check_type(place: &Place, topic: &str, ours: &Signature) -> Result<()> {
     for entries in place.entries()?.chunks(inquiry::AT_ONCE) {
-        let asked: Vec<Asked> = entries.iter().filter_map(|entry| ask(place, entry)).collect();
+        // Of those that cannot be asked, nobody can tell.
+        let asked = entries.iter().map(|entry| ask(place, entry)).collect::<Result<Vec<_>>>()?;
+        let asked: Vec<Asked> = asked.into_iter().filter_map(|asked| asked.ok()?).collect();
         inquiry::await_answers(asked.iter().map(|asked| &asked.inquiry), inquiry::ANSWER);
         for asked in asked {
             if let Some(Some(told)) = asked.told()
@@ -156,10 +189,13 @@ pub(super) struct Asked {
     pub(super) inquiry: Inquiry,
 }
 
-/// Asks a publisher; `None` if it is not there.
-pub(super) fn ask(place: &Place, entry: &Entry) -> Option<Asked> {
-    let inquiry = Inquiry::begin(place, entry, Kind::Who).ok().flatten()?;
-    Some(Asked { uid: entry.uid, inquiry })
+/// Asks a publisher; `None` if it is not there. It may be there and not be asked, for too many did, or it is
+/// closed to this user: that is the inner error.
+pub(super) fn ask(place: &Place, entry: &Entry) -> Result<io::Result<Option<Asked>>> {
+    match Inquiry::begin(place, entry, Kind::Who) {
+        Err(error) if inquiry::is_shortage(&error) => Err(place.io_error("connecting in", error)),
+        asked => Ok(asked.map(|it| it.map(|inquiry| Asked { uid: entry.uid, inquiry }))),
+    }
 }
 
 impl Asked {
@@ -182,6 +218,7 @@ fn info(asked: &Asked) -> PublisherInfo {
         pid: peer.pid,
         program: peer.program(),
         carries: head.map(|head| head.signature.to_string()),
+        closed: false,
         sent: head.map_or(0, |head| head.sent),
         uid: asked.uid,
         depth: head.map_or(0, |head| size(head.depth)),

@@ -40,6 +40,9 @@ const LOOK_AGAIN: Duration = Duration::from_millis(50);
 /// How long a look waits for publishers that have just come. Who takes longer is heard later.
 const NEWCOMERS: Duration = Duration::from_millis(10);
 
+/// How long one whose answer made no sense is not asked again.
+const STRANGE: Duration = Duration::from_secs(1);
+
 /// How long a segment may be on its way.
 const SEGMENT: Duration = Duration::from_millis(200);
 
@@ -72,8 +75,9 @@ pub struct Observer {
     turn: usize,
     /// Those who were asked and have not answered, and whether they were there from the first.
     asked: Vec<(Asked, bool)>,
-    /// Those whose answer made no sense.
-    strangers: Vec<u64>,
+    /// Those whose answer made no sense, and when they gave it. They may make sense later: one that is
+    /// short of descriptors hangs up.
+    strangers: Vec<(u64, Instant)>,
     /// When the directory was last looked at.
     looked: Option<Instant>,
     missed: u64,
@@ -161,13 +165,14 @@ impl Observer {
 
     /// The next message, if there is one: of those that were sent since the observer was made, and of
     /// publishers that came later all that are there. Publishers take turns. Never waits for messages.
+    ///
+    /// One that makes no sense is an [`Error::BadMessage`], and is passed.
     pub fn look(&mut self) -> Result<Option<Sighting>> {
         if self.looked.is_none_or(|looked| looked.elapsed() >= LOOK_AGAIN) {
             self.find_publishers()?;
         }
         for _ in 0..self.watched.len() {
-            let at = self.turn % self.watched.len();
-            self.turn = at + 1;
+            let at = self.next_turn();
             let found = self.watched[at].next(&mut self.missed);
             if !matches!(found, Ok(None)) {
                 return found;
@@ -176,13 +181,14 @@ impl Observer {
         Ok(None)
     }
 
-    /// The newest message of some publisher, whether or not it was seen before. What that publisher sent
-    /// earlier is passed over: [`look`](Observer::look) goes on behind it.
+    /// The newest message of some publisher, whether or not it was seen before. Publishers take turns. What
+    /// that publisher sent earlier is passed over: [`look`](Observer::look) goes on behind it.
     pub fn newest(&mut self) -> Result<Option<Sighting>> {
         self.find_publishers()?;
         let mut wrong = Ok(None);
-        for watched in &mut self.watched {
-            match watched.newest() {
+        for _ in 0..self.watched.len() {
+            let at = self.next_turn();
+            match self.watched[at].newest() {
                 Ok(None) => {}
                 Ok(found) => return Ok(found),
                 // Others may make sense.
@@ -216,12 +222,13 @@ impl Observer {
         self.asked.retain(|(asked, _)| !asked.peer().has_ended());
         let Some(place) = Place::find(&self.topic.directory())? else { return Ok(()) };
         let entries = place.entries()?;
-        self.strangers.retain(|uid| entries.iter().any(|entry| entry.uid == *uid));
+        self.strangers.retain(|(_, met)| met.elapsed() < STRANGE);
         let new = entries.iter().filter(|entry| !self.knows(entry.uid));
-        let new = new.filter_map(|entry| listing::ask(&place, entry)).map(|it| (it, first_look));
+        let new =
+            new.filter_map(|entry| listing::ask(&place, entry).map(|it| it.ok()?).transpose());
         // However many there are that do not answer, they take so many descriptors and no more.
         let new = new.take(inquiry::AT_ONCE.saturating_sub(self.asked.len()));
-        let new: Vec<(Asked, bool)> = new.collect();
+        let new = new.map(|asked| Ok((asked?, first_look))).collect::<Result<Vec<_>>>()?;
         let patience = if first_look { inquiry::ANSWER } else { NEWCOMERS };
         inquiry::await_answers(new.iter().map(|(asked, _)| &asked.inquiry), patience);
         self.asked.extend(new);
@@ -229,10 +236,17 @@ impl Observer {
         Ok(())
     }
 
+    /// Whose turn it is, of at least one.
+    fn next_turn(&mut self) -> usize {
+        let at = self.turn % self.watched.len();
+        self.turn = at + 1;
+        at
+    }
+
     fn knows(&self, uid: u64) -> bool {
         self.watched.iter().any(|watched| watched.uid == uid)
             || self.asked.iter().any(|(asked, _)| asked.uid == uid)
-            || self.strangers.contains(&uid)
+            || self.strangers.iter().any(|(stranger, _)| *stranger == uid)
     }
 
     /// Takes in those who have answered. Whoever is stopped was asked once, and costs nothing more.
@@ -243,7 +257,7 @@ impl Observer {
                 Some(told) => {
                     match told.and_then(|told| Watched::meet(&asked, told, from_now_on)) {
                         Some(watched) => self.watched.push(watched),
-                        None => self.strangers.push(asked.uid),
+                        None => self.strangers.push((asked.uid, Instant::now())),
                     }
                 }
             }
@@ -346,13 +360,13 @@ impl Sighting {
     /// Reads what the words say of a tensor.
     fn unpack(&mut self) -> Result<()> {
         let mut mould = Mould::new(self.publisher);
-        let packed = mould.read(&self.words)?;
+        let packed = mould.read(&self.words).map_err(nonsense)?;
         let (dtype, layout, format) = mould.tensor();
         (self.dtype, self.format) = (Some(dtype), format);
         (self.nbytes, self.shape) = (layout.nbytes(), layout.shape().to_vec());
         if packed.kind != Tensor::KIND {
-            let meta = Meta::from_words(packed.meta)?;
-            self.header = Some(Header::read(&mut meta.reader())?);
+            let meta = Meta::from_words(packed.meta).map_err(nonsense)?;
+            self.header = Some(Header::read(&mut meta.reader()).map_err(nonsense)?);
         }
         Ok(())
     }
@@ -400,6 +414,14 @@ impl fmt::Display for Sighting {
             Some(dtype) => write!(f, " {dtype} {:?}", self.shape),
             None => write!(f, " {} bytes", self.nbytes),
         }
+    }
+}
+
+/// Whatever is wrong with a message, nobody here did it.
+fn nonsense(error: Error) -> Error {
+    match error {
+        Error::BadMessage { .. } => error,
+        _ => Error::BadMessage { what: "a tensor that cannot be" },
     }
 }
 

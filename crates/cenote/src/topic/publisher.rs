@@ -8,6 +8,7 @@
 //! not the pool's business.
 
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -19,7 +20,7 @@ use crate::os::packet;
 use crate::pool::host::{Description, Guest, Host};
 use crate::pool::wire::{Kind, Packet};
 use crate::region::Words;
-use crate::sync::{Lock, LockGuard};
+use crate::sync::{Lock, LockGuard, Ordering};
 use crate::tensor::handle::Handle;
 use crate::tensor::{Tensor, TensorPool};
 use crate::topic::bell::News;
@@ -59,6 +60,8 @@ pub(crate) struct Publisher {
     own: OnceLock<Arc<News>>,
     pub(crate) staged: Staged,
     adopted: Mutex<AdoptedTensors>,
+    /// Whether there are any. Looked at by every send; only a hint outside of the lock.
+    pub(super) has_adopted: AtomicBool,
 }
 
 #[derive(Debug)]
@@ -145,6 +148,7 @@ impl Publisher {
             own: OnceLock::new(),
             staged: Staged::default(),
             adopted: Mutex::default(),
+            has_adopted: AtomicBool::new(false),
         }))
     }
 
@@ -175,10 +179,14 @@ impl Publisher {
     #[inline]
     pub(crate) fn send<T: Message>(&self, message: &T, policy: Policy) -> Result<()> {
         self.check_process()?;
-        match message.carried() {
+        let sent = match message.carried() {
             Some(tensor) if !self.can_share(tensor) => self.send_staged(message, tensor, policy),
             tensor => self.send_shared(message, tensor, policy),
+        };
+        if self.has_adopted.load(Ordering::Relaxed) {
+            self.drop_dead_adoptions();
         }
+        sent
     }
 
     /// Sends a message whose tensor other processes cannot see.

@@ -4,6 +4,7 @@ use std::sync::Weak;
 
 use crate::error::{Error, Result};
 use crate::memory::TensorMemory;
+use crate::sync::Ordering;
 use crate::tensor::Tensor;
 use crate::topic::config::Policy;
 use crate::topic::publisher::Publisher;
@@ -89,6 +90,17 @@ impl Publisher {
         }
     }
 
+    /// Lets go of adopted memory whose tensors are gone, so that it need not wait for the next adoption.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn drop_dead_adoptions(&self) {
+        let mut adopted = self.adopted();
+        let dead = adopted.take_dead();
+        self.has_adopted.store(!adopted.0.is_empty(), Ordering::Relaxed);
+        drop(adopted);
+        drop(dead);
+    }
+
     /// Makes shared memory part of the publisher's pool, once.
     fn adopt(&self, tensor: &Tensor) -> Result<Option<Tensor>> {
         // In this order, so that they are dropped after the lock.
@@ -102,6 +114,8 @@ impl Publisher {
         if let Some(made) = &made {
             let (identity, alive) = (identity.id(), identity.weak());
             adopted.0.push(Adoption { identity, alive, adopted: made.clone() });
+            // Under the lock, as where it is taken back.
+            self.has_adopted.store(true, Ordering::Relaxed);
         }
         Ok(made)
     }

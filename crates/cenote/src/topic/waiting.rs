@@ -3,6 +3,10 @@
 //! Subscribers say so to publishers, and where there is none, to nobody. But they have their topic's directory
 //! watched (`arrivals.rs`), and the kernel tells of every process that this user may look into what it has
 //! watched (proc_pid_fdinfo(5)). So nothing is written anywhere, and nothing is left behind.
+//!
+//! It has its limits. Whoever else has the directory watched, such as a file manager, is taken for one who
+//! waits. And where the kernel's numbers of a directory are not those that stat(2) gives, as on btrfs and
+//! overlayfs, nobody is found; on tmpfs, which directories are on unless CENOTE_DIR says otherwise, they are.
 
 use std::fs;
 use std::path::Path;
@@ -13,13 +17,13 @@ use crate::topic::listing::SubscriberInfo;
 
 /// A directory, as the kernel tells that it is watched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Mark {
+pub(super) struct Mark {
     ino: u64,
     dev: u64,
 }
 
 impl Mark {
-    fn of(place: &Place) -> Option<Mark> {
+    pub(super) fn of(place: &Place) -> Option<Mark> {
         let stat = place.stat().ok()?;
         let (major, minor) = (rustix::fs::major(stat.st_dev), rustix::fs::minor(stat.st_dev));
         // The kernel's own way to put them together.
@@ -38,9 +42,7 @@ impl Mark {
 }
 
 /// Everybody who has one of these directories watched, and which.
-pub(super) fn find(places: &[(usize, &Place)]) -> Vec<(usize, SubscriberInfo)> {
-    let wanted: Vec<(usize, Mark)> =
-        places.iter().filter_map(|(at, place)| Some((*at, Mark::of(place)?))).collect();
+pub(super) fn find(wanted: &[(usize, Mark)]) -> Vec<(usize, SubscriberInfo)> {
     if wanted.is_empty() {
         return Vec::new();
     }

@@ -9,10 +9,11 @@ use rustix::fs::SealFlags;
 use super::Test;
 use crate::stranger::ring::{CLOSED, HEAD, Liar, ROW_SEALS, SEALS, pretend, signature, u64s};
 use crate::stranger::wire::{Pretender, packet};
-use crate::stranger::{Random, memfd, unique};
+use crate::stranger::{Random, eventually, memfd, unique};
 
 pub(crate) const TESTS: &[Test] = &[
     ("who_looks_believes_what_can_be", truth),
+    ("who_made_no_sense_is_heard_when_it_does", sense),
     ("who_looks_believes_no_ring_that_does_not_add_up", rings),
     ("who_looks_at_a_ring_that_changes_all_the_time_sees_no_more_than_that", restless),
     ("who_looks_at_tensors_of_nonsense_is_told_so", tensors),
@@ -70,6 +71,20 @@ fn truth() {
     liar.write(CLOSED, 1);
     assert!(observer.newest().unwrap().is_none());
     assert_eq!(observer.publishers(), 0, "it said that nothing more will come");
+}
+
+fn sense() {
+    let name = unique();
+    let (pretender, liar) = (pretend(&name, UID), Liar::honest(UID));
+    let (told, ring) = (told(&liar, &u64s()), Some(&liar.fds[0]));
+    let mut observer = while_lying(&pretender, &[], None, || Observer::new(&name).unwrap());
+    assert_eq!(observer.publishers(), 0);
+    while_lying(&pretender, &told, ring, || {
+        eventually("it is asked again", || {
+            observer.look().unwrap();
+            observer.publishers() == 1
+        });
+    });
 }
 
 fn rings() {

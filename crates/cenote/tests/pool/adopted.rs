@@ -13,6 +13,7 @@ use super::{Peer, Test, all_are, filled, hex, pool, unique};
 
 pub(crate) const TESTS: &[Test] = &[
     ("adopted_memory_is_read_where_it_is_and_goes_with_the_last_reader", read),
+    ("adopted_memory_goes_with_the_next_message_of_any_kind", goes),
     ("a_dead_reader_of_adopted_memory_keeps_it_no_longer", dead),
     ("a_reader_that_is_behind_catches_up_with_adopted_memory", behind),
     ("what_is_left_of_a_closed_pool_is_copied_when_it_is_sent", closed),
@@ -37,6 +38,22 @@ fn shared(name: &str, value: u8) -> Tensor {
 fn sent(topic: &Topic<Tensor>, tensor: &Tensor) -> String {
     topic.send(tensor).unwrap();
     hex(&topic.recv().unwrap().descriptor().unwrap())
+}
+
+fn goes() {
+    let (topic, name) = (topic(), format!("goes-{}", unique()));
+    let tensor = shared(&name, 3);
+    sent(&topic, &tensor);
+    // It may be sent again for as long as it is there.
+    sent(&topic, &topic.alloc_tensor(&[10], DType::U8).unwrap());
+    assert!(is_mapped(&name));
+    sent(&topic, &tensor);
+    assert!(topic.stats().copies.is_empty(), "{:?}", topic.stats());
+    drop(tensor);
+    assert!(is_mapped(&name), "it is the newest message");
+    sent(&topic, &topic.alloc_tensor(&[10], DType::U8).unwrap());
+    assert_eq!(topic.pool().unwrap().stats().unwrap().retired, 0);
+    assert!(!is_mapped(&name));
 }
 
 /// Whether this process has memory of a name mapped.

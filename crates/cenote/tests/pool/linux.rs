@@ -590,6 +590,11 @@ fn waits() {
     let tensor = filled(&pool, 100, 1);
     let error = pool.alloc_timeout(&[1], DType::U8, Duration::from_millis(20)).unwrap_err();
     assert!(matches!(error, Error::PoolFull { .. }));
+    let attached = TensorPool::open(pool.name()).unwrap();
+    let error = attached.alloc_timeout(&[1], DType::U8, Duration::ZERO).unwrap_err();
+    assert!(matches!(error, Error::NotOwner { op: "alloc_timeout", .. }), "{error}");
+    let error = attached.alloc_while(&[1], DType::U8, Duration::ZERO, || true).unwrap_err();
+    assert!(matches!(error, Error::NotOwner { op: "alloc_while", .. }), "{error}");
     let mut peer = Peer::start("reader");
     assert_eq!(peer.ask(&format!("import {}", hex(&tensor.descriptor().unwrap()))), "ok");
     drop(tensor);

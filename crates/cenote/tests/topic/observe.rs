@@ -1,6 +1,8 @@
 //! Looking at topics and pools without taking part.
 
+use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixListener;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use cenote::{
@@ -8,9 +10,12 @@ use cenote::{
     StagedBecause, Tensor, TensorMemory, Topic, namespace_dir, pools, topics,
 };
 
+use rustix::io::Errno;
+use rustix::net;
+
 use super::Test;
 use super::talk::{publisher, send, subscriber, topic};
-use crate::stranger::{eventually, unique};
+use crate::stranger::{eventually, topic_dir, unique};
 
 pub(crate) const TESTS: &[Test] = &[
     ("an_observer_sees_all_that_is_sent_and_nobody_sees_it", sees_all),
@@ -20,6 +25,7 @@ pub(crate) const TESTS: &[Test] = &[
     ("publishers_take_turns_at_being_looked_at", turns),
     ("what_is_copied_out_is_leased_no_more", copied_out),
     ("who_is_stopped_delays_nobody_who_looks", stopped),
+    ("who_was_asked_too_often_to_be_asked_again_is_listed", crowded),
     ("names_that_cannot_be_are_not_listed", names),
     ("an_observer_goes_on_when_publishers_come_and_die", publishers_change),
     ("subscribers_that_wait_for_a_publisher_are_listed", waiting),
@@ -196,6 +202,35 @@ fn stopped() {
         observer.newest().unwrap();
         observer.publishers() == 12
     });
+}
+
+/// So many look at a publisher that is stopped that there is no room for another to wait for it.
+fn crowded() {
+    let name = unique();
+    let stopped = publisher("tensor", &name, "");
+    let mut waits = subscriber("tensor", &name, "");
+    assert_eq!(waits.ask("recv"), "none");
+    stopped.signal(libc::SIGSTOP);
+    let socket = std::fs::read_dir(topic_dir(&name)).unwrap().next().unwrap().unwrap().path();
+    let looks: Vec<OwnedFd> = std::iter::from_fn(|| knock(&socket)).collect();
+    assert!(looks.len() > 64, "{}", looks.len());
+    let found = topics().unwrap().into_iter().find(|topic| topic.name == name).unwrap();
+    assert_eq!((found.publishers.len(), found.waiting.len()), (1, 0));
+    assert_eq!((&found.publishers[0].carries, found.publishers[0].closed), (&None, false));
+    assert!(pool_of(&name).account.is_none());
+    drop(looks);
+    stopped.signal(libc::SIGCONT);
+    assert_eq!(info(&name).pid, stopped.pid().cast_signed(), "it answers again");
+}
+
+/// A connection; `None` if too many wait already.
+fn knock(socket: &Path) -> Option<OwnedFd> {
+    let (family, kind) = (net::AddressFamily::UNIX, net::SocketType::SEQPACKET);
+    let connection = net::socket_with(family, kind, net::SocketFlags::NONBLOCK, None).unwrap();
+    match net::connect(&connection, &net::SocketAddrUnix::new(socket).unwrap()) {
+        Err(Errno::AGAIN) => None,
+        done => Some(done.map(|()| connection).unwrap()),
+    }
 }
 
 /// Whoever may write to the directory may make anything there.
