@@ -1,5 +1,6 @@
 //! The whole terminal, for commands that show things as they go on.
 
+use std::mem::ManuallyDrop;
 use std::time::Duration;
 
 use ratatui::DefaultTerminal;
@@ -16,7 +17,10 @@ use crate::output::{Table, clean};
 
 /// The terminal, until it is dropped.
 #[derive(Debug)]
-pub(crate) struct Screen(DefaultTerminal);
+pub(crate) struct Screen(
+    /// It would write to standard error, and end the program, where that is a terminal that was closed.
+    ManuallyDrop<DefaultTerminal>,
+);
 
 /// A part of what is shown.
 #[derive(Debug)]
@@ -49,7 +53,10 @@ impl Section {
 impl Screen {
     pub(crate) fn open() -> Outcome<Screen> {
         let terminal = ratatui::try_init();
-        terminal.map(Screen).map_err(|error| Failure::Failed(format!("no terminal: {error}")))
+        terminal
+            .map(ManuallyDrop::new)
+            .map(Screen)
+            .map_err(|error| Failure::Failed(format!("no terminal: {error}")))
     }
 
     /// Shows all sections, one below the other, as far as there is room.
@@ -85,7 +92,9 @@ impl Screen {
 
 impl Drop for Screen {
     fn drop(&mut self) {
-        ratatui::restore();
+        // A terminal that is gone is not there to be told of.
+        let _ = self.0.show_cursor();
+        let _ = ratatui::try_restore();
     }
 }
 
