@@ -59,7 +59,7 @@ impl Machine {
     pub(crate) fn text(&self) -> String {
         let Machine { processor, cores, memory_gib, kernel, system, rust, date } = self;
         format!(
-            "{date}; {cores} cores of {processor}, {memory_gib} GiB; Linux {kernel}, {system}; {rust}, `--release`"
+            "{date}; {cores} cores of {processor}, {memory_gib} GiB; Linux {kernel}, {system}; {rust}, optimised across packages"
         )
     }
 }
