@@ -32,7 +32,7 @@ pub(crate) fn check_namespace() -> Outcome {
     let named = env::var_os(NAMESPACE_ENV).is_some();
     match dir.try_exists() {
         Ok(false) if named => {
-            let text = format!("there is no namespace {}: {NAMESPACE_ENV} says so", dir.display());
+            let text = format!("there is no namespace {}: {NAMESPACE_ENV} names it", dir.display());
             Err(Failure::NotFound(text))
         }
         // What else may be wrong with it is found out when it is read.

@@ -48,23 +48,26 @@ struct Line {
     corrupt: Corrupt,
     bytes_moved: u64,
     bytes_copied: u64,
-    /// Of the last life.
+    /// Messages a second, over all lives and the time between them.
     hz: f64,
+    /// Of the last life.
     latency: Option<Percentiles>,
 }
 
 impl Line {
-    fn new(actor: &Actor) -> Line {
+    fn new(actor: &Actor, time: Duration) -> Line {
+        let sent = actor.total(|report| report.sent);
+        let received = actor.total(|report| report.received);
         Line {
             role: actor.role,
             lives: 1 + actor.before.len(),
-            sent: actor.total(|report| report.sent),
-            received: actor.total(|report| report.received),
+            sent,
+            received,
             missed: actor.total(|report| report.missed),
             corrupt: actor.corrupt(),
             bytes_moved: actor.total(|report| report.bytes_moved),
             bytes_copied: actor.total(|report| report.bytes_copied),
-            hz: actor.now.hz,
+            hz: sent.max(received) as f64 / time.as_secs_f64().max(f64::MIN_POSITIVE),
             latency: actor.now.latency,
         }
     }
@@ -77,7 +80,7 @@ impl Summary {
         actors: &[Actor],
         after_the_kills: Comeback,
     ) -> Summary {
-        let processes: Vec<Line> = actors.iter().map(Line::new).collect();
+        let processes: Vec<Line> = actors.iter().map(|actor| Line::new(actor, time)).collect();
         let sum = |number: fn(&Line) -> u64| processes.iter().map(number).sum();
         Summary {
             seconds: time.as_secs_f64(),

@@ -18,8 +18,9 @@ const NAP: Duration = Duration::from_millis(1);
 
 /// Writes the newest message to a file: PNG, PLY or NPY
 ///
-/// The name of the file says which: .png for images and depth images (in millimetres), .ply for point
-/// clouds and depth images that know their camera, .npy for everything.
+/// The name of the file says which: .png for images and depth images (in millimetres up to 65.5 m; what is
+/// farther is cut, what is no distance is 0), .ply for point clouds (x, y, z as floats, and colours) and depth
+/// images that know their camera, .npy for everything as it is.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The topic, as in camera.rgb or /camera/rgb
