@@ -96,7 +96,7 @@ pub(super) fn set(application: &Application, set: impl FnOnce() + Send + 'static
     told.recv().unwrap();
 }
 
-fn lost<T>(result: cenote::Result<T>) -> bool {
+fn lost<T>(result: &cenote::Result<T>) -> bool {
     matches!(result, Err(Error::Gl(GlError::ContentLost)))
 }
 
@@ -167,17 +167,17 @@ pub(super) fn bytes_that_the_driver_lost_are_an_error_until_all_are_written_agai
     let mut maps = [tensor.map_mut().unwrap(), other.map_mut().unwrap()];
     maps.iter_mut().for_each(|map| map.as_mut_bytes().unwrap().fill(5));
     set(&application, || LOSES.set(true));
-    assert!(lost(unified.device()), "the device side did not get the bytes");
+    assert!(lost(&unified.device()), "the device side did not get the bytes");
     drop(maps);
     gl.with(|_| ()).unwrap();
     set(&application, || LOSES.set(false));
     unified.device().unwrap();
     if is_fallback() {
-        assert!(lost(tensor.map()));
-        assert!(lost(gl.upload(&tensor)));
+        assert!(lost(&tensor.map()));
+        assert!(lost(&gl.upload(&tensor)));
         let mut part = other.narrow(0, 1, 2).unwrap();
         drop(other);
-        assert!(lost(part.map_mut()), "the rest would still be lost");
+        assert!(lost(&part.map_mut()), "the rest would still be lost");
         tensor.map_mut().unwrap().as_mut_bytes().unwrap().fill(5);
     }
     assert_eq!(tensor.to_vec::<u8>().unwrap(), [5; 64]);
