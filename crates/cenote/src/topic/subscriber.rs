@@ -245,6 +245,10 @@ impl Subscriber {
                 receiving.rung.push(uid);
             }
         }
+        // What is not read yet wakes other threads, too.
+        if receiving.waiters > 1 {
+            receiving.hush_rung(&self.news.bell);
+        }
         Ok(())
     }
 
