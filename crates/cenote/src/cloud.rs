@@ -18,7 +18,7 @@ pub use self::points::{Point, Points};
 use crate::domain::{Domain, sealed, tensor_accessors};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
-use crate::meta::{Header, MAX_META, Meta, header_accessors};
+use crate::meta::{Header, MAX_META, Meta, Words, header_accessors};
 #[cfg(target_os = "linux")]
 use crate::tensor::TensorPool;
 use crate::tensor::{Tensor, process_pool};
@@ -183,17 +183,14 @@ impl Domain for PointCloud {
         &self.tensor
     }
 
-    fn meta(&self) -> Meta {
-        let mut meta = Meta::new();
-        self.header.write(&mut meta);
+    fn write_meta(&self, meta: &mut Meta) {
+        self.header.write(meta);
         meta.push(self.len as u64);
         meta.push(self.columns as u64);
-        write_fields(&self.fields, &mut meta);
-        meta
+        write_fields(&self.fields, meta);
     }
 
-    fn from_parts(tensor: Tensor, meta: &Meta) -> Result<PointCloud> {
-        let mut words = meta.reader();
+    fn from_parts(tensor: Tensor, mut words: Words<'_>) -> Result<PointCloud> {
         let header = Header::read(&mut words)?;
         let number = |word| usize::try_from(word);
         let too_many = |_| Error::BadMessage { what: "too many points" };

@@ -12,7 +12,7 @@ use crate::domain::{Domain, check_size, sealed, tensor_accessors};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::format::PixelFormat;
-use crate::meta::{Header, Meta, header_accessors};
+use crate::meta::{Header, Meta, Words, header_accessors};
 #[cfg(target_os = "linux")]
 use crate::tensor::TensorPool;
 use crate::tensor::{Tensor, process_pool};
@@ -122,17 +122,14 @@ impl Domain for DepthImage {
         &self.tensor
     }
 
-    fn meta(&self) -> Meta {
-        let mut meta = Meta::new();
-        self.header.write(&mut meta);
+    fn write_meta(&self, meta: &mut Meta) {
+        self.header.write(meta);
         if let Some(intrinsics) = &self.intrinsics {
-            intrinsics.write(&mut meta);
+            intrinsics.write(meta);
         }
-        meta
     }
 
-    fn from_parts(tensor: Tensor, meta: &Meta) -> Result<DepthImage> {
-        let mut words = meta.reader();
+    fn from_parts(tensor: Tensor, mut words: Words<'_>) -> Result<DepthImage> {
         let header = Header::read(&mut words)?;
         let mut depth = DepthImage { header, ..DepthImage::from_tensor(tensor)? };
         if words.end().is_err() {

@@ -2,7 +2,7 @@
 //! travels in its descriptor.
 
 use crate::error::{Error, Result};
-use crate::meta::Meta;
+use crate::meta::{Meta, Words};
 use crate::tensor::Tensor;
 #[cfg(target_os = "linux")]
 use crate::tensor::TensorDescriptor;
@@ -43,18 +43,26 @@ pub trait Domain: sealed::Sealed + Sized + Clone + Send + 'static {
     /// The tensor that has the bytes.
     fn tensor(&self) -> &Tensor;
 
+    /// Adds what travels beside the tensor.
+    #[doc(hidden)]
+    fn write_meta(&self, meta: &mut Meta);
+
     /// What travels beside the tensor.
     #[doc(hidden)]
-    fn meta(&self) -> Meta;
+    fn meta(&self) -> Meta {
+        let mut meta = Meta::new();
+        self.write_meta(&mut meta);
+        meta
+    }
 
     /// Puts together what a peer sent. Everything is checked.
     #[doc(hidden)]
-    fn from_parts(tensor: Tensor, meta: &Meta) -> Result<Self>;
+    fn from_parts(tensor: Tensor, words: Words<'_>) -> Result<Self>;
 
     /// The same of other memory, with the metadata of this one.
     #[doc(hidden)]
     fn over(&self, tensor: Tensor) -> Result<Self> {
-        Self::from_parts(tensor, &self.meta())
+        Self::from_parts(tensor, self.meta().reader())
     }
 
     /// The words that stand for it in another process, metadata included.
@@ -74,12 +82,10 @@ impl Domain for Tensor {
         self
     }
 
-    fn meta(&self) -> Meta {
-        Meta::new()
-    }
+    fn write_meta(&self, _meta: &mut Meta) {}
 
     /// Any metadata will do: an image is a tensor, too.
-    fn from_parts(tensor: Tensor, _meta: &Meta) -> Result<Tensor> {
+    fn from_parts(tensor: Tensor, _words: Words<'_>) -> Result<Tensor> {
         Ok(tensor)
     }
 }
@@ -120,7 +126,7 @@ pub(crate) fn import<T: Domain>(descriptor: &TensorDescriptor) -> Result<T> {
         return Err(Error::WrongKind { asked: T::NAME, found: kind_name(descriptor.kind()) });
     }
     let meta = descriptor.meta()?;
-    T::from_parts(Tensor::from_descriptor(descriptor)?, &meta)
+    T::from_parts(Tensor::from_descriptor(descriptor)?, meta.reader())
 }
 
 /// The name of the type with this code.
@@ -224,8 +230,8 @@ mod tests {
 
     /// What was accepted says the same again, and can be used.
     fn check<T: Domain>(tensor: &Tensor, meta: &Meta) -> Option<T> {
-        let accepted = T::from_parts(tensor.clone(), meta).ok()?;
-        let again = T::from_parts(accepted.tensor().clone(), &accepted.meta()).unwrap();
+        let accepted = T::from_parts(tensor.clone(), meta.reader()).ok()?;
+        let again = T::from_parts(accepted.tensor().clone(), accepted.meta().reader()).unwrap();
         assert_eq!(again.meta().as_words(), accepted.meta().as_words());
         Some(accepted)
     }

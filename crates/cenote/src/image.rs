@@ -12,7 +12,7 @@ pub use self::pixel::{Pixel, PixelArray, PixelValue};
 use crate::domain::{Domain, check_size, sealed, tensor_accessors};
 use crate::error::{Error, Result};
 use crate::format::PixelFormat;
-use crate::meta::{Header, Meta, header_accessors};
+use crate::meta::{Header, Meta, Words, header_accessors};
 #[cfg(target_os = "linux")]
 use crate::tensor::TensorPool;
 use crate::tensor::{Tensor, process_pool};
@@ -77,11 +77,20 @@ impl Image {
     /// # Ok::<(), cenote::Error>(())
     /// ```
     pub fn from_tensor(tensor: Tensor) -> Result<Image> {
-        let none = Error::NoFormat { op: "Image::from_tensor" };
-        let (Some(format), Some(size)) = (tensor.format(), tensor.image_size()) else {
-            return Err(none);
-        };
-        Ok(Image { tensor, format, size, header: Header::default() })
+        match (tensor.format(), tensor.image_size()) {
+            (Some(format), Some(size)) => Ok(Image::of(tensor, (format, size), Header::default())),
+            _ => Err(Error::NoFormat { op: "Image::from_tensor" }),
+        }
+    }
+
+    /// The image of a tensor that has this format, and this size in pixels.
+    #[inline(always)]
+    pub(crate) fn of(
+        tensor: Tensor,
+        (format, size): (PixelFormat, (usize, usize)),
+        header: Header,
+    ) -> Image {
+        Image { tensor, format, size, header }
     }
 
     /// The width in pixels.
@@ -122,16 +131,13 @@ impl Domain for Image {
         &self.tensor
     }
 
-    fn meta(&self) -> Meta {
-        let mut meta = Meta::new();
-        self.header.write(&mut meta);
-        meta
+    #[inline]
+    fn write_meta(&self, meta: &mut Meta) {
+        self.header.write(meta);
     }
 
-    fn from_parts(tensor: Tensor, meta: &Meta) -> Result<Image> {
-        let mut words = meta.reader();
-        let header = Header::read(&mut words)?;
-        words.end()?;
+    fn from_parts(tensor: Tensor, words: Words<'_>) -> Result<Image> {
+        let header = Header::read_all(words)?;
         Ok(Image { header, ..Image::from_tensor(tensor)? })
     }
 }

@@ -26,11 +26,13 @@ pub struct Meta {
 }
 
 impl Meta {
+    #[inline]
     pub(crate) const fn new() -> Meta {
         Meta { len: 0, words: [0; MAX_META] }
     }
 
     /// Adds a word. There is room: the domain types limit what they have, and assert it.
+    #[inline]
     pub(crate) fn push(&mut self, word: u64) {
         debug_assert!(self.len < MAX_META);
         if let Some(place) = self.words.get_mut(self.len) {
@@ -40,6 +42,7 @@ impl Meta {
     }
 
     /// The words in use.
+    #[inline]
     pub fn as_words(&self) -> &[u64] {
         &self.words[..self.len]
     }
@@ -55,17 +58,24 @@ impl Meta {
 
     /// For reading what a peer wrote.
     pub(crate) fn reader(&self) -> Words<'_> {
-        Words { rest: self.as_words() }
+        Words::of(self.as_words())
     }
 }
 
 /// Words that are still to be read.
 #[derive(Debug)]
-pub(crate) struct Words<'a> {
+pub struct Words<'a> {
     rest: &'a [u64],
 }
 
-impl Words<'_> {
+impl<'a> Words<'a> {
+    /// What a peer wrote, read where it is.
+    #[inline]
+    pub(crate) fn of(words: &'a [u64]) -> Words<'a> {
+        Words { rest: words }
+    }
+
+    #[inline]
     pub(crate) fn next(&mut self) -> Result<u64> {
         let (&first, rest) =
             self.rest.split_first().ok_or(Error::BadMessage { what: "metadata is missing" })?;
@@ -74,6 +84,7 @@ impl Words<'_> {
     }
 
     /// An error if there is more than was read.
+    #[inline]
     pub(crate) fn end(&self) -> Result<()> {
         if self.rest.is_empty() {
             return Ok(());

@@ -50,6 +50,7 @@ impl Header {
         Ok(())
     }
 
+    #[inline]
     pub(crate) fn write(&self, meta: &mut Meta) {
         meta.push(self.stamp_ns);
         meta.push(self.seq);
@@ -57,9 +58,18 @@ impl Header {
         self.frame_id.write(meta);
     }
 
+    #[inline]
     pub(crate) fn read(words: &mut Words<'_>) -> Result<Header> {
         let (stamp_ns, seq, len) = (words.next()?, words.next()?, words.next()?);
         Ok(Header { frame_id: Text::read(len, words)?, stamp_ns, seq })
+    }
+
+    /// Of words that hold nothing else.
+    #[inline]
+    pub(crate) fn read_all(mut words: Words<'_>) -> Result<Header> {
+        let header = Header::read(&mut words)?;
+        words.end()?;
+        Ok(header)
     }
 }
 

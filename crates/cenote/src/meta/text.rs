@@ -38,6 +38,7 @@ impl<const N: usize> Text<N> {
     }
 
     /// Adds the words in use. The length goes elsewhere.
+    #[inline]
     pub(crate) fn write(&self, meta: &mut Meta) {
         for word in self.bytes[..self.len().next_multiple_of(8)].chunks_exact(8) {
             let mut bytes = [0; 8];
@@ -47,7 +48,13 @@ impl<const N: usize> Text<N> {
     }
 
     /// Text of `len` bytes, as [`write`](Self::write) wrote it.
+    #[inline]
     pub(crate) fn read(len: u64, words: &mut Words<'_>) -> Result<Self> {
+        // Most have none.
+        if len == 0 { Ok(Text::default()) } else { Text::read_some(len, words) }
+    }
+
+    fn read_some(len: u64, words: &mut Words<'_>) -> Result<Self> {
         let bad = |what| Error::BadMessage { what };
         let len =
             usize::try_from(len).ok().filter(|&len| len <= N).ok_or(bad("too long a text"))?;

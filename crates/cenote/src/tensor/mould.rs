@@ -39,6 +39,8 @@ pub struct Mould {
     format: Option<PixelFormat>,
     /// In slots of this many bytes or more, the format is known to fit.
     fits_in: usize,
+    /// In pixels, once it is known to fit.
+    size: (usize, usize),
 }
 
 impl Mould {
@@ -57,6 +59,7 @@ impl Mould {
             device: Device::cpu(),
             format: None,
             fits_in: usize::MAX,
+            size: (0, 0),
         }
     }
 
@@ -154,9 +157,16 @@ impl Mould {
         if let Some(format) = self.format {
             tensor.set_format(format)?;
         }
+        self.size = tensor.image_size().unwrap_or_default();
         self.layout = tensor.layout.clone();
         self.fits_in = buffer.storage().len();
         Ok(())
+    }
+
+    /// What the tensor that was found to [`fit`](Mould::fit) shows: its format, and its size in pixels.
+    #[inline(always)]
+    pub(crate) fn picture(&self) -> Option<(PixelFormat, (usize, usize))> {
+        Some((self.format?, self.size))
     }
 
     /// Makes a tensor in the buffer of its slot, which it was found to [`fit`](Mould::fit).

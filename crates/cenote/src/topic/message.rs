@@ -2,7 +2,9 @@
 
 use crate::domain::Domain;
 use crate::error::{Error, Result};
-use crate::meta::{MAX_META, Meta};
+use crate::format::PixelFormat;
+use crate::image::Image;
+use crate::meta::{Header, MAX_META, Meta, Words};
 use crate::tensor::Tensor;
 use crate::tensor::handle::Handle;
 use crate::tensor::mould::Mould;
@@ -152,32 +154,80 @@ impl<T: Plain> Carry for T {
     }
 }
 
-/// The types over a tensor are all alike.
-macro_rules! domain_message {
+/// What types over a tensor have in common.
+macro_rules! over_tensor {
+    () => {
+        fn signature() -> Signature {
+            Signature::tensor(Self::KIND, Self::NAME)
+        }
+
+        fn max_words() -> usize {
+            packed::max_words(MAX_META)
+        }
+
+        #[inline]
+        fn carried(&self) -> Option<&Tensor> {
+            Some(self.tensor())
+        }
+    };
+}
+
+/// And those with metadata.
+macro_rules! with_meta {
+    () => {
+        over_tensor!();
+
+        #[inline]
+        fn write(&self, shared: Option<&Tensor>, own: u64, words: &mut [u64]) -> Result<usize> {
+            let mut meta = Meta::new();
+            self.write_meta(&mut meta);
+            let tensor = shared.unwrap_or(self.tensor());
+            packed::pack(tensor, own, Self::KIND, meta.as_words(), words)
+        }
+    };
+}
+
+/// An error for a message of another kind than `T`.
+#[inline]
+fn check_kind<T: Domain>(packed: &Packed<'_>) -> Result<()> {
+    match packed.kind == T::KIND {
+        true => Ok(()),
+        false => Err(Error::BadMessage { what: "a message of another kind" }),
+    }
+}
+
+/// What is sent most: it is made in place.
+impl Carry for Image {
+    with_meta!();
+
+    /// Its buffer, what that shows, and where and when it was recorded.
+    type Taken = (Handle, (PixelFormat, (usize, usize)), Header);
+
+    #[inline(always)]
+    fn read(
+        words: &[u64],
+        mould: &mut Mould,
+        tensors: &mut impl Tensors,
+    ) -> Result<Self::Taken, Unread> {
+        let packed = mould.read(words)?;
+        check_kind::<Image>(&packed)?;
+        let header = Header::read_all(Words::of(packed.meta))?;
+        let buffer = tensors.buffer(&packed)?;
+        mould.fit(&buffer)?;
+        let none = || Error::BadMessage { what: "an image without a format" };
+        Ok((buffer, mould.picture().ok_or_else(none)?, header))
+    }
+
+    #[inline(always)]
+    fn make((buffer, picture, header): Self::Taken, mould: &Mould) -> Image {
+        Image::of(mould.cast(buffer), picture, header)
+    }
+}
+
+macro_rules! made_of_parts {
     ($($type:ty),*) => {$(
         impl Carry for $type {
-            fn signature() -> Signature {
-                Signature::tensor(Self::KIND, Self::NAME)
-            }
-
-            fn max_words() -> usize {
-                packed::max_words(MAX_META)
-            }
-
-            #[inline]
-            fn carried(&self) -> Option<&Tensor> {
-                Some(self.tensor())
-            }
-
-            fn write(
-                &self,
-                shared: Option<&Tensor>,
-                own: u64,
-                words: &mut [u64],
-            ) -> Result<usize> {
-                let tensor = shared.unwrap_or(self.tensor());
-                packed::pack(tensor, own, Self::KIND, self.meta().as_words(), words)
-            }
+            with_meta!();
 
             type Taken = Self;
 
@@ -188,13 +238,10 @@ macro_rules! domain_message {
                 tensors: &mut impl Tensors,
             ) -> Result<Self, Unread> {
                 let packed = mould.read(words)?;
-                if packed.kind != Self::KIND {
-                    return Err(Error::BadMessage { what: "a message of another kind" }.into());
-                }
-                let meta = Meta::from_words(packed.meta)?;
+                check_kind::<Self>(&packed)?;
                 let buffer = tensors.buffer(&packed)?;
                 mould.fit(&buffer)?;
-                Ok(Self::from_parts(mould.cast(buffer), &meta)?)
+                Ok(Self::from_parts(mould.cast(buffer), Words::of(packed.meta))?)
             }
 
             #[inline]
@@ -205,22 +252,11 @@ macro_rules! domain_message {
     )*};
 }
 
-domain_message!(crate::Image, crate::PointCloud, crate::DepthImage);
+made_of_parts!(crate::PointCloud, crate::DepthImage);
 
 /// Without metadata, or in spite of it: an image is a tensor, too.
 impl Carry for Tensor {
-    fn signature() -> Signature {
-        Signature::tensor(Self::KIND, Self::NAME)
-    }
-
-    fn max_words() -> usize {
-        packed::max_words(MAX_META)
-    }
-
-    #[inline]
-    fn carried(&self) -> Option<&Tensor> {
-        Some(self)
-    }
+    over_tensor!();
 
     #[inline]
     fn write(&self, shared: Option<&Tensor>, own: u64, words: &mut [u64]) -> Result<usize> {

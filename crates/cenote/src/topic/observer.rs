@@ -17,7 +17,7 @@ use crate::error::{Error, Result};
 use crate::format::PixelFormat;
 use crate::image::Image;
 use crate::memory::TensorMemory;
-use crate::meta::{Header, Meta};
+use crate::meta::{Header, Words};
 use crate::os::peer::Peer;
 use crate::pool::attach;
 use crate::pool::files;
@@ -365,8 +365,8 @@ impl Sighting {
         (self.dtype, self.format) = (Some(dtype), format);
         (self.nbytes, self.shape) = (layout.nbytes(), layout.shape().to_vec());
         if packed.kind != Tensor::KIND {
-            let meta = Meta::from_words(packed.meta).map_err(nonsense)?;
-            self.header = Some(Header::read(&mut meta.reader()).map_err(nonsense)?);
+            let header = Header::read(&mut Words::of(packed.meta));
+            self.header = Some(header.map_err(nonsense)?);
         }
         Ok(())
     }
@@ -374,11 +374,11 @@ impl Sighting {
 
 impl Content {
     fn of(tensor: Tensor, packed: &Packed<'_>) -> Result<Content> {
-        let meta = Meta::from_words(packed.meta)?;
+        let words = Words::of(packed.meta);
         Ok(match packed.kind {
-            Image::KIND => Content::Image(Image::from_parts(tensor, &meta)?),
-            PointCloud::KIND => Content::Cloud(PointCloud::from_parts(tensor, &meta)?),
-            DepthImage::KIND => Content::Depth(DepthImage::from_parts(tensor, &meta)?),
+            Image::KIND => Content::Image(Image::from_parts(tensor, words)?),
+            PointCloud::KIND => Content::Cloud(PointCloud::from_parts(tensor, words)?),
+            DepthImage::KIND => Content::Depth(DepthImage::from_parts(tensor, words)?),
             _ => Content::Tensor(tensor),
         })
     }
