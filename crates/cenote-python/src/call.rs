@@ -13,7 +13,7 @@ use std::{mem, ptr, thread};
 use pyo3::ffi::{self, PyObject};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyDict, PySlice, PyString, PyTuple};
+use pyo3::types::{PyDict, PyInt, PySlice, PyString, PyTuple};
 
 unsafe extern "C-unwind" {
     fn PyObject_Call(
@@ -28,6 +28,7 @@ unsafe extern "C-unwind" {
     fn PyImport_Import(name: *mut PyObject) -> *mut PyObject;
     fn PyNumber_Index(o: *mut PyObject) -> *mut PyObject;
     fn PyObject_Repr(o: *mut PyObject) -> *mut PyObject;
+    fn PyObject_Str(o: *mut PyObject) -> *mut PyObject;
     fn PyFloat_AsDouble(o: *mut PyObject) -> c_double;
     fn PySlice_Unpack(
         slice: *mut PyObject,
@@ -130,6 +131,9 @@ pub(crate) fn attribute<'py>(
 
 /// The number that counts as an index: an `int`, or what `__index__` gives.
 pub(crate) fn index<'py>(target: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    if target.is_exact_instance_of::<PyInt>() {
+        return Ok(target.clone());
+    }
     let what = target.as_ptr();
     // SAFETY: an object, borrowed for longer than the call.
     let result = guarded(|| unsafe { PyNumber_Index(what) });
@@ -140,8 +144,12 @@ pub(crate) fn index<'py>(target: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAn
 /// A number that counts as a float: one, or what `__float__` or `__index__` gives.
 pub(crate) fn float(target: &Bound<'_, PyAny>) -> PyResult<f64> {
     let what = target.as_ptr();
-    // SAFETY: an object, borrowed for longer than the call.
-    let found = guarded(|| unsafe { PyFloat_AsDouble(what) });
+    let found = match target.is_exact_instance_of::<PyInt>() {
+        // SAFETY: an `int`. No Python code is asked.
+        true => unsafe { ffi::PyLong_AsDouble(what) },
+        // SAFETY: an object, borrowed for longer than the call.
+        false => guarded(|| unsafe { PyFloat_AsDouble(what) }),
+    };
     // It may be that number, too.
     match if found == -1.0 { PyErr::take(target.py()) } else { None } {
         Some(error) => Err(error),
@@ -154,6 +162,15 @@ pub(crate) fn repr(target: &Bound<'_, PyAny>) -> PyResult<String> {
     let what = target.as_ptr();
     // SAFETY: an object, borrowed for longer than the call.
     let result = guarded(|| unsafe { PyObject_Repr(what) });
+    // SAFETY: that is what it gives.
+    unsafe { given(target.py(), result) }?.extract()
+}
+
+/// `str(target)`
+pub(crate) fn str(target: &Bound<'_, PyAny>) -> PyResult<String> {
+    let what = target.as_ptr();
+    // SAFETY: an object, borrowed for longer than the call.
+    let result = guarded(|| unsafe { PyObject_Str(what) });
     // SAFETY: that is what it gives.
     unsafe { given(target.py(), result) }?.extract()
 }

@@ -5,6 +5,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyType};
 
 use crate::array;
+use crate::call::float;
 use crate::cloud::PointCloud;
 use crate::domain::{Class, HeaderParts, Held, domain_class, header, parts, shown};
 use crate::dtype::DTypeArg;
@@ -41,7 +42,7 @@ impl DepthImage {
     ) -> Result<Py<DepthImage>> {
         let mut depth = cenote::DepthImage::from_tensor(tensor)?;
         depth.set_header(header);
-        depth.set_intrinsics(intrinsics.map(self::intrinsics))?;
+        depth.set_intrinsics(intrinsics.map(|camera| camera.0))?;
         Ok(DepthImage::make(py, depth)?)
     }
 
@@ -51,10 +52,19 @@ impl DepthImage {
 }
 
 /// `(fx, fy, cx, cy)`
-type Camera = (f64, f64, f64, f64);
+type Numbers<T> = (T, T, T, T);
 
-fn intrinsics((fx, fy, cx, cy): Camera) -> Intrinsics {
-    Intrinsics { fx, fy, cx, cy }
+/// The camera of an argument: four numbers as Python gives them.
+struct Camera(Intrinsics);
+
+impl<'py> FromPyObject<'_, 'py> for Camera {
+    type Error = PyErr;
+
+    fn extract(given: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
+        let (fx, fy, cx, cy) = given.extract::<Numbers<Bound<'py, PyAny>>>()?;
+        let [fx, fy, cx, cy] = [float(&fx)?, float(&fy)?, float(&cx)?, float(&cy)?];
+        Ok(Camera(Intrinsics { fx, fy, cx, cy }))
+    }
 }
 
 #[pymethods]
@@ -84,7 +94,7 @@ impl DepthImage {
             None => py.detach(|| cenote::DepthImage::new(height, width, dtype.0))?,
         };
         depth.set_header(header);
-        depth.set_intrinsics(intrinsics.map(self::intrinsics))?;
+        depth.set_intrinsics(intrinsics.map(|camera| camera.0))?;
         Ok(DepthImage::init(depth))
     }
 
@@ -142,14 +152,14 @@ impl DepthImage {
 
     /// The camera that it was taken with, `(fx, fy, cx, cy)` in pixels; None if that is not known.
     #[getter]
-    fn intrinsics(&self) -> Option<Camera> {
+    fn intrinsics(&self) -> Option<Numbers<f64>> {
         let camera = self.0.lock().intrinsics()?;
         Some((camera.fx, camera.fy, camera.cx, camera.cy))
     }
 
     #[setter]
     fn set_intrinsics(&self, intrinsics: Option<Camera>) -> Result<()> {
-        Ok(self.0.with(|depth| depth.set_intrinsics(intrinsics.map(self::intrinsics)))?)
+        Ok(self.0.with(|depth| depth.set_intrinsics(intrinsics.map(|camera| camera.0)))?)
     }
 
     /// The depth at a pixel in metres; None where nothing was measured, and to the right of or below the image.
@@ -226,4 +236,4 @@ impl DepthImage {
 }
 
 /// The arguments of `_unpickle`.
-type Pickled = (Py<Tensor>, HeaderParts, Option<Camera>);
+type Pickled = (Py<Tensor>, HeaderParts, Option<Numbers<f64>>);

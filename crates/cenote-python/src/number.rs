@@ -73,7 +73,7 @@ fn out_of_range(whole: &Bound<'_, PyAny>, most: u64) -> Raised {
 
 /// As Python prints it; what has thousands of digits it does not print.
 fn shown(whole: &Bound<'_, PyAny>) -> String {
-    whole.str().map_or_else(|_| "a number that long".to_owned(), |text| text.to_string())
+    call::str(whole).unwrap_or_else(|_| "a number that long".to_owned())
 }
 
 /// Whether it is a number that counts as an index, and not text.

@@ -18,6 +18,15 @@ def filled(pool, value=7, shape=(1000,), dtype="int64"):
     tensor = pool.alloc(shape, dtype)
     tensor[...] = value
     return tensor
+
+def synchronizing():
+    buffer = cenote.MemoryPool().acquire(32 << 20, "uint8")
+    buffer.zeros()
+    def work():
+        while True:
+            buffer.host[0] = 1
+            buffer.synchronize()
+    return buffer, work
 """
 
 
@@ -189,11 +198,15 @@ def test_the_end_of_the_interpreter_while_threads_wait():
         @property
         def dtype(self):
             return np.dtype(("float32", "uint8")[sum(range(3)) % 2])
+    class Focus:
+        def __float__(self):
+            return float(sum(1 for _ in range(50)))
     def ask():
         while True:
             tensor = cenote.Tensor(Lengths(), Kind())
             tensor.reshape(Length(), -1)[Length().__index__() - 1]
             cenote.Image(Length(), Length(), "grey")
+            cenote.DepthImage(4, 4, intrinsics=(Focus(), Focus(), Focus(), 1))
             cenote.Tensor.from_dlpack(tensor.copy())
     for target in (wait, wait, work, work, ask, ask):
         threading.Thread(target=target, daemon=True).start()
@@ -442,12 +455,7 @@ def test_the_interpreter_ends_while_threads_wait_and_send():
 
 def test_a_child_never_waits_for_a_buffer_that_was_in_use_when_it_was_forked():
     scene("""
-    buffer = cenote.MemoryPool().acquire(32 << 20, "uint8")
-    buffer.zeros()
-    def work():
-        while True:
-            buffer.host[0] = 1
-            buffer.synchronize()
+    buffer, work = synchronizing()
     threading.Thread(target=work, daemon=True).start()
     for _ in range(20):
         child = os.fork()
@@ -464,12 +472,7 @@ def test_a_child_never_waits_for_a_buffer_that_was_in_use_when_it_was_forked():
 
 def test_the_end_of_the_interpreter_while_a_thread_synchronizes():
     scene("""
-    buffer = cenote.MemoryPool().acquire(32 << 20, "uint8")
-    buffer.zeros()
-    def work():
-        while True:
-            buffer.host[0] = 1
-            buffer.synchronize()
+    buffer, work = synchronizing()
     class Last:
         def __init__(self, buffer):
             self.buffer = buffer

@@ -249,6 +249,42 @@ def test_a_depth_image():
     assert depth.intrinsics is None
 
 
+NAN, INF = float("nan"), float("inf")
+
+
+@pytest.mark.parametrize(
+    "camera",
+    [
+        (0, 1, 1, 1), (1, 0.0, 1, 1), (-1, 1, 1, 1), (1, -0.5, 1, 1), (NAN, 1, 1, 1), (1, NAN, 1, 1), (1, 1, NAN, 1),
+        (1, 1, 1, NAN), (INF, 1, 1, 1), (1, INF, 1, 1), (1, 1, INF, 1), (1, 1, 1, -INF),
+    ],
+)  # fmt: skip
+def test_what_is_no_camera_is_refused(camera):
+    tensor, array = cenote.Tensor((4, 6)), np.zeros((4, 6), "float32")
+    depth = cenote.DepthImage(4, 6, intrinsics=(1, 1, -2.5, 0))
+    for make in (
+        lambda: cenote.DepthImage(4, 6, intrinsics=camera), lambda: setattr(depth, "intrinsics", camera),
+        lambda: cenote.DepthImage.from_tensor(tensor, intrinsics=camera),
+        lambda: cenote.DepthImage.from_numpy(array, intrinsics=camera),
+    ):  # fmt: skip
+        with pytest.raises(cenote.ArgumentError):
+            make()
+    assert depth.intrinsics == (1, 1, -2.5, 0)
+
+
+def test_a_camera_is_four_numbers_of_any_kind():
+    class Focus:
+        def __float__(self):
+            return 2.5
+
+    assert cenote.DepthImage(4, 6, intrinsics=(Focus(), np.float32(2), 3, np.int8(4))).intrinsics == (2.5, 2, 3, 4)
+    for wrong in ((1, 1, 1), (1, 1, 1, 1, 1), (1, 1, 1, "1"), (1, None, 1, 1), [1, 1, 1, 1], 1, "1234"):
+        with pytest.raises((TypeError, ValueError)):
+            cenote.DepthImage(4, 6, intrinsics=wrong)
+    with pytest.raises(OverflowError):
+        cenote.DepthImage(4, 6, intrinsics=(10**400, 1, 1, 1))
+
+
 def test_a_depth_image_of_an_array():
     millimetres = np.arange(24, dtype="uint16").reshape(4, 6)
     depth = cenote.DepthImage.from_numpy(millimetres, seq=4)
@@ -273,6 +309,12 @@ def test_numbers_out_of_range_are_value_errors_of_cenote(wrong):
     with pytest.raises(cenote.ArgumentError) as raised:
         wrong()
     assert isinstance(raised.value, ValueError)
+
+
+def test_a_number_too_long_to_be_printed_is_refused_as_any_other():
+    for wrong in (lambda: cenote.Image(10**5000, 4), lambda: cenote.Image(-(10**5000), 4)):
+        with pytest.raises(cenote.ArgumentError, match="a number that long"):
+            wrong()
 
 
 def test_there_are_no_pixels_before_the_first():
