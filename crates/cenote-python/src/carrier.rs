@@ -107,6 +107,25 @@ impl<T: Class> Typed<T> {
         Ok(Arc::new(Typed { topic, policy, publishes, subscribes }))
     }
 
+    /// There is no message, or something is wrong.
+    fn nothing<M>(&self) -> Result<Option<M>> {
+        self.topic.last_error().map_or(Ok(None), |error| Err(error.into()))
+    }
+
+    /// Sends a message as `send` does: where it is, if that is quick, else without the interpreter.
+    fn sent(
+        &self,
+        py: Python<'_>,
+        object: &T::Object,
+        send: impl Fn(&T) -> cenote::Result<()> + Sync,
+    ) -> cenote::Result<()> {
+        let at_once = |message: &T| is_quick(message.tensor()).then(|| send(message));
+        T::with(object, at_once).unwrap_or_else(|| {
+            let message = T::with(object, T::clone);
+            py.detach(|| send(&message))
+        })
+    }
+
     /// Waits for slow subscribers. The last failure is what there is to tell.
     fn send_waiting(
         &self,
@@ -134,6 +153,26 @@ impl<T: Class> Typed<T> {
     }
 }
 
+/// Begins what takes a while, unless it was done.
+#[inline]
+fn once(
+    py: Python<'_>,
+    done: &AtomicBool,
+    begin: impl FnOnce() -> cenote::Result<()> + Send,
+) -> Result<()> {
+    if !done.load(Ordering::Relaxed) {
+        py.detach(begin)?;
+        done.store(true, Ordering::Relaxed);
+    }
+    Ok(())
+}
+
+/// What is behind a message; an error if it is of another class.
+#[inline]
+fn object_of<'a, T: Class>(message: &'a Bound<'_, PyAny>) -> Result<&'a T::Object> {
+    Ok(message.cast::<T::Object>().map_err(PyErr::from)?.get())
+}
+
 /// Whether sending it copies nothing, so that it takes next to no time.
 fn is_quick(tensor: &cenote::Tensor) -> bool {
     tensor.memory() == TensorMemory::Shm && !tensor.is_lent()
@@ -150,36 +189,29 @@ impl<T: Class> Carrier for Typed<T> {
 
     #[inline]
     fn advertise(&self, py: Python<'_>) -> Result<()> {
-        if !self.publishes.load(Ordering::Relaxed) {
-            py.detach(|| self.topic.advertise())?;
-            self.publishes.store(true, Ordering::Relaxed);
-        }
-        Ok(())
+        once(py, &self.publishes, || self.topic.advertise())
     }
 
     #[inline]
     fn subscribe(&self, py: Python<'_>) -> Result<()> {
-        if !self.subscribes.load(Ordering::Relaxed) {
-            py.detach(|| self.topic.subscribe())?;
-            self.subscribes.store(true, Ordering::Relaxed);
-        }
-        Ok(())
+        once(py, &self.subscribes, || self.topic.subscribe())
     }
 
     fn send(&self, py: Python<'_>, message: &Bound<'_, PyAny>, open: &Open) -> Result<()> {
-        let message = T::from_object(message)?;
+        let object = object_of::<T>(message)?;
         self.advertise(py)?;
         match self.policy {
-            Policy::Block(patience) => self.send_waiting(py, &message, patience, open),
-            _ if is_quick(message.tensor()) => Ok(self.topic.send(&message)?),
-            _ => Ok(py.detach(|| self.topic.send(&message))?),
+            Policy::Block(patience) => {
+                self.send_waiting(py, &T::with(object, T::clone), patience, open)
+            }
+            _ => Ok(self.sent(py, object, |message| self.topic.send(message))?),
         }
     }
 
     fn try_send(&self, py: Python<'_>, message: &Bound<'_, PyAny>) -> Result<bool> {
-        let message = T::from_object(message)?;
+        let object = object_of::<T>(message)?;
         self.advertise(py)?;
-        match py.detach(|| self.topic.try_send(&message)) {
+        match self.sent(py, object, |message| self.topic.try_send(message)) {
             Err(Error::SlowSubscriber { .. }) => Ok(false),
             sent => Ok(sent.map(|()| true)?),
         }
@@ -194,8 +226,7 @@ impl<T: Class> Carrier for Typed<T> {
         self.subscribe(py)?;
         let found = match self.topic.recv() {
             Some(message) => Some(message),
-            // It also tells what is wrong.
-            None if timeout == Some(Duration::ZERO) => self.topic.recv_timeout(Duration::ZERO)?,
+            None if timeout == Some(Duration::ZERO) => return self.nothing(),
             None => open.wait(py, timeout, |slice| self.topic.recv_timeout(slice))?,
         };
         Ok(found.map(|message| message.into_object(py)).transpose()?)
@@ -205,7 +236,7 @@ impl<T: Class> Carrier for Typed<T> {
         self.subscribe(py)?;
         match self.topic.latest() {
             Some(message) => Ok(Some(message.into_object(py)?)),
-            None => self.topic.last_error().map_or(Ok(None), |error| Err(error.into())),
+            None => self.nothing(),
         }
     }
 
@@ -257,7 +288,10 @@ impl Class for cenote::Tensor {
         Ok(Bound::new(py, Tensor(self))?.into_any())
     }
 
-    fn from_object(object: &Bound<'_, PyAny>) -> PyResult<Self> {
-        Ok(object.cast::<Tensor>()?.get().0.clone())
+    type Object = Tensor;
+
+    #[inline]
+    fn with<R>(object: &Tensor, f: impl FnOnce(&Self) -> R) -> R {
+        f(&object.0)
     }
 }

@@ -4,7 +4,9 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use cenote::{Domain, Header, Message};
+use pyo3::PyClass;
 use pyo3::prelude::*;
+use pyo3::pyclass::boolean_struct::True;
 
 use crate::error::Result;
 
@@ -13,8 +15,12 @@ pub(crate) trait Class: Domain + Message + Sync {
     /// A new object.
     fn into_object(self, py: Python<'_>) -> PyResult<Bound<'_, PyAny>>;
 
-    /// What is in an object; an error if it is of another class.
-    fn from_object(object: &Bound<'_, PyAny>) -> PyResult<Self>;
+    /// The class.
+    type Object: PyClass<Frozen = True> + Sync;
+
+    /// Calls `f` with what is in an object, which may be locked meanwhile: `f` runs no Python, and keeps the
+    /// interpreter.
+    fn with<R>(object: &Self::Object, f: impl FnOnce(&Self) -> R) -> R;
 }
 
 /// The value behind an object. Its header can be set, so it is locked, but never while Python runs.
@@ -92,8 +98,11 @@ macro_rules! domain_class {
                 Ok(Bound::new(py, $class::init(self))?.into_any())
             }
 
-            fn from_object(object: &Bound<'_, PyAny>) -> PyResult<Self> {
-                Ok(object.cast::<$class>()?.get().0.get())
+            type Object = $class;
+
+            #[inline]
+            fn with<R>(object: &$class, f: impl FnOnce(&Self) -> R) -> R {
+                f(&object.0.lock())
             }
         }
 
