@@ -26,11 +26,25 @@ pub(crate) fn array<'py>(
 ) -> Result<Bound<'py, PyUntypedArray>> {
     let descr = dtype::descr(py, tensor.dtype())?;
     let export = Export::new(tensor, wanted)?;
-    let (address, writable) = (export.address(), export.is_writable());
-    let place = Place { address, shape: tensor.shape(), strides: tensor.strides(), writable };
+    let place = Place::of(tensor, export.is_writable());
     // SAFETY: the layout of a tensor lies inside its buffer, which the export keeps, and has been
     // asked for whether it may be written.
     unsafe { over(descr, place, Bound::new(py, Memory(export))?.into_any()) }
+}
+
+/// The array over the memory of a tensor that [is settled](Tensor::is_settled), which the object it is in
+/// keeps.
+///
+/// # Safety
+/// `keeper` has a handle of the tensor for as long as it lives.
+pub(crate) unsafe fn settled<'py>(
+    tensor: &Tensor,
+    keeper: Bound<'py, PyAny>,
+) -> Result<Bound<'py, PyUntypedArray>> {
+    let descr = dtype::descr(keeper.py(), tensor.dtype())?;
+    // SAFETY: the layout of a tensor lies inside its buffer, which the keeper keeps, and which is at one
+    // address. It is to be read.
+    unsafe { over(descr, Place::of(tensor, false), keeper) }
 }
 
 /// Where the elements of an array are.
@@ -42,6 +56,13 @@ pub(crate) struct Place<'a> {
     /// In bytes, as many as there are dimensions.
     pub(crate) strides: &'a [isize],
     pub(crate) writable: bool,
+}
+
+impl<'a> Place<'a> {
+    fn of(tensor: &'a Tensor, writable: bool) -> Place<'a> {
+        let address = tensor.as_ptr().cast_mut();
+        Place { address, shape: tensor.shape(), strides: tensor.strides(), writable }
+    }
 }
 
 /// The array of the elements at a place, which keeps `base`.
@@ -87,7 +108,8 @@ pub(crate) unsafe fn over<'py>(
     if failed != 0 {
         return Err(PyErr::fetch(py).into());
     }
-    Ok(made.cast_into::<PyUntypedArray>().map_err(PyErr::from)?)
+    // SAFETY: of the type that was asked for.
+    Ok(unsafe { made.cast_into_unchecked() })
 }
 
 /// What `__array__` returns: the array, or one of the dtype asked for, copied as `copy` says.

@@ -1,7 +1,7 @@
 //! What keeps a tensor's memory alive, and counted, while Python has a pointer to it.
 //!
 //! Everything that hands out a pointer (arrays, buffers, capsules) keeps an [`Export`] for as long as
-//! the pointer may be used. One that can be written is a loan: as long as it is alive the tensor is
+//! the pointer may be used, or the tensor itself where nobody writes it any more. One that can be written is a loan: as long as it is alive the tensor is
 //! not published, so nobody in another process reads what is being written.
 
 use cenote::{Loan, NotWritable, Tensor, TensorMemory};
@@ -53,14 +53,6 @@ impl Export {
 pub(crate) fn may_write(tensor: &Tensor) -> bool {
     let lendable = matches!(tensor.memory(), TensorMemory::Mem | TensorMemory::Shm);
     lendable && matches!(tensor.not_writable(), None | Some(NotWritable::Shared))
-}
-
-/// Whether nobody writes a tensor any more, here or elsewhere: it was sent, or received. What belongs to
-/// another library, or to the process that this one was forked from, is up to those.
-pub(crate) fn is_settled(tensor: &Tensor) -> bool {
-    let done =
-        matches!(tensor.not_writable(), Some(NotWritable::Published | NotWritable::Received));
-    done && tensor.memory() == TensorMemory::Shm
 }
 
 /// The base of an array: what is behind its memory.

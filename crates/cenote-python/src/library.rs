@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 use crate::call;
 use crate::dlpack::{self, Request};
 use crate::error::{Raised, Result};
-use crate::export::{is_settled, may_write};
+use crate::export::may_write;
 
 /// Over the same memory while that can be written, else a copy.
 pub(crate) fn torch<'py>(
@@ -30,8 +30,8 @@ pub(crate) fn jax<'py>(
     tensor: &Tensor,
     copy: Option<bool>,
 ) -> Result<Bound<'py, PyAny>> {
-    let copied = copy.unwrap_or(!is_settled(tensor));
-    if !copied && !is_settled(tensor) {
+    let copied = copy.unwrap_or(!tensor.is_settled());
+    if !copied && !tensor.is_settled() {
         return Err(refuse("it may still be written, and jax relies on it not changing"));
     }
     let shim = Shim { tensor: tensor.clone(), copy: copied, trusted: true };

@@ -194,8 +194,13 @@ impl Tensor {
     /// >>> a[1] = 5
     /// >>> t.tolist(), t.lent
     /// ([0, 5, 0], True)
-    fn numpy<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyUntypedArray>> {
-        array(py, &self.0, Wanted::Either)
+    fn numpy<'py>(slf: &Bound<'py, Self>) -> Result<Bound<'py, PyUntypedArray>> {
+        let tensor = &slf.get().0;
+        match tensor.is_settled() && is_closed(slf) {
+            // SAFETY: the object is frozen, and has the tensor.
+            true => unsafe { array::settled(tensor, slf.clone().into_any()) },
+            false => array(slf.py(), tensor, Wanted::Either),
+        }
     }
 
     /// A torch tensor: over the same memory while that can be written, and a copy otherwise, because
@@ -436,6 +441,15 @@ impl Tensor {
 
 /// The arguments of `_unpickle`.
 type Pickled<'py> = (Bound<'py, PyUntypedArray>, String, Option<String>);
+
+/// Whether it is of a class of ours, so that it cannot refer to an array that keeps it: nobody would find such
+/// a cycle, for arrays do not tell what they keep.
+fn is_closed(tensor: &Bound<'_, Tensor>) -> bool {
+    // SAFETY: the type of an object, which lives as long as that does.
+    let flags = unsafe { ffi::PyType_GetFlags(tensor.get_type_ptr()) };
+    // Classes made in Python can be extended, those over ours cannot.
+    tensor.is_exact_instance_of::<Tensor>() || flags & ffi::Py_TPFLAGS_BASETYPE == 0
+}
 
 /// The elements in row-major order.
 fn copy_out(tensor: &cenote::Tensor, mut bytes: &mut [u8]) -> cenote::Result<()> {

@@ -97,6 +97,29 @@ impl Tensor {
         Ok(Loan { tensor: self.clone(), writable: false, _access })
     }
 
+    /// Whether the bytes stay as they are, at [one address](Tensor::as_ptr), for as long as any handle of them
+    /// lives: they are in shared memory, and were sent or received. Who reads those by pointer needs no loan.
+    ///
+    /// ```
+    /// use cenote::{DType, Tensor, TensorPool, TensorPoolConfig};
+    /// # let dir = std::env::temp_dir().join(format!("cenote-settled-{}", std::process::id()));
+    /// # unsafe { std::env::set_var("CENOTE_DIR", &dir) };
+    ///
+    /// let pool = TensorPool::new("frames", TensorPoolConfig::default())?;
+    /// let tensor = pool.alloc(&[4], DType::U8)?;
+    /// assert!(!tensor.is_settled());
+    /// let descriptor = tensor.descriptor()?; // for another process
+    /// assert!(tensor.is_settled());
+    /// # drop((tensor, pool));
+    /// # std::fs::remove_dir_all(dir).ok();
+    /// # Ok::<(), cenote::Error>(())
+    /// ```
+    pub fn is_settled(&self) -> bool {
+        let done =
+            matches!(self.not_writable(), Some(NotWritable::Published | NotWritable::Received));
+        done && self.memory() == TensorMemory::Shm && self.far_planes.is_none()
+    }
+
     /// Whether a [`Loan`] of its bytes to write is alive.
     #[inline]
     pub fn is_lent(&self) -> bool {
