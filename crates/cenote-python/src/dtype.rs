@@ -9,7 +9,7 @@ use pyo3::PyTypeInfo;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::PyString;
+use pyo3::types::{PyString, PyType};
 
 use crate::call;
 use crate::error::{Raised, Result, raise};
@@ -30,12 +30,30 @@ impl<'py> FromPyObject<'_, 'py> for DTypeArg {
         if given.is_none() {
             return Ok(DTypeArg(DType::F32));
         }
+        if let Some(dtype) = of_scalar(&given) {
+            return Ok(DTypeArg(dtype));
+        }
         from_descr(&descr_of(&given).map_err(|raised| unknown(given.py(), raised))?).map(DTypeArg)
     }
 }
 
+/// The dtype of a scalar type of numpy itself, such as `numpy.float32`, told without a call.
+fn of_scalar(given: &Bound<'_, PyAny>) -> Option<DType> {
+    static TYPES: PyOnceLock<Vec<(Py<PyType>, DType)>> = PyOnceLock::new();
+    let py = given.py();
+    let scalar = |dtype| Some((descr(py, dtype).ok()?.typeobj().unbind(), dtype));
+    // bfloat16 is of another package, which need not be there.
+    let own = |dtype: &DType| *dtype != DType::Bf16;
+    let all = || (0..=u8::MAX).map_while(DType::from_code).filter(own);
+    let types = TYPES.get_or_init(py, || all().filter_map(scalar).collect());
+    types.iter().find(|(scalar, _)| given.is(scalar)).map(|&(_, dtype)| dtype)
+}
+
 /// What numpy makes of it, which knows bfloat16 only once `ml_dtypes` has told it.
 pub(crate) fn descr_of<'py>(given: &Bound<'py, PyAny>) -> Result<Bound<'py, PyArrayDescr>> {
+    if let Ok(descr) = given.cast::<PyArrayDescr>() {
+        return Ok(descr.clone());
+    }
     let made = call::call(PyArrayDescr::type_object(given.py()).as_any(), (given,), None)?;
     Ok(made.cast_into().map_err(PyErr::from)?)
 }

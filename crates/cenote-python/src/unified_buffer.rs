@@ -93,6 +93,18 @@ impl UnifiedBuffer {
         Ok(self.detached(py, f)?)
     }
 
+    /// Does something with the host side, which is copied first if it is behind.
+    fn on_host<T: Send>(
+        &self,
+        py: Python<'_>,
+        f: impl FnOnce(&mut cenote::UnifiedBuffer) -> cenote::Result<T> + Send,
+    ) -> Result<T> {
+        match self.with(py, |buffer| is_host_behind(buffer.state()))? {
+            true => self.apart(py, f),
+            false => Ok(self.with(py, f)??),
+        }
+    }
+
     /// `None` if another thread has it.
     fn try_lock(&self) -> Result<Option<MutexGuard<'_, cenote::UnifiedBuffer>>> {
         match self.buffer.try_lock() {
@@ -131,7 +143,7 @@ impl UnifiedBuffer {
     /// The host side, to be read during a call: that is no write, unless an array is alive anyway.
     fn host_to_read<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyUntypedArray>> {
         // Whether it is lent is not for the interpreter to tell of.
-        let view = self.apart(py, |buffer| match buffer.view() {
+        let view = self.on_host(py, |buffer| match buffer.view() {
             Err(Error::Lent) => Ok(None),
             view => view.map(Some),
         })?;
@@ -184,7 +196,7 @@ impl UnifiedBuffer {
     /// ('host_dirty', array([7, 1, 1], dtype=int32))
     #[getter]
     fn host<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyUntypedArray>> {
-        let loan = self.apart(py, cenote::UnifiedBuffer::lend)?;
+        let loan = self.on_host(py, cenote::UnifiedBuffer::lend)?;
         self.array(py, Side::Lent(loan))
     }
 
@@ -439,6 +451,10 @@ pub(crate) fn acquire(
 /// `target[...] = value`
 fn assign(target: &Bound<'_, PyAny>, value: &Bound<'_, PyAny>) -> Result<()> {
     Ok(call::set_item(target, PyEllipsis::get(target.py()).as_any(), value)?)
+}
+
+fn is_host_behind(state: SyncState) -> bool {
+    matches!(state, SyncState::DeviceOnly | SyncState::DeviceDirty)
 }
 
 fn name(state: SyncState) -> &'static str {

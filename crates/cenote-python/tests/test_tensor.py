@@ -274,7 +274,45 @@ def test_what_was_sent_cannot_be_written_by_anything(pool):
         memoryview(tensor)[0, 0] = 1
     with pytest.raises((TypeError, BufferError)):
         (ctypes.c_float * 16).from_buffer(tensor)
-    assert not hasattr(type(array.base), "__buffer__")
+    # numpy asks what keeps an array's memory before it lets that be written.
+    with pytest.raises((TypeError, BufferError)):
+        (ctypes.c_float * 16).from_buffer(array.base)
+
+
+def test_arrays_of_what_was_sent_keep_it(pool):
+    tensor = pool.alloc((4,), "uint8")
+    tensor[...] = 7
+    array = sent(tensor).numpy()[1:]
+    del tensor
+    gc.collect()
+    noise = [pool.alloc((4,), "uint8") for _ in range(20)]
+    for each in noise:
+        each.fill(9)
+    assert array.tolist() == [7, 7, 7]
+
+
+def test_an_object_that_keeps_its_own_array_is_collected():
+    class Frame(cenote.Tensor):
+        pass
+
+    for make in (lambda: Frame((4,)), lambda: sent(Frame((4,)))):
+        frame = make()
+        frame.array = frame.numpy()
+        gone = weakref.ref(frame)
+        del frame
+        gc.collect()
+        assert gone() is None
+
+
+NUMBERS = "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64 complex64 complex128"
+
+
+@pytest.mark.parametrize("name", [*NUMBERS.split(), "intc", "longlong", "ulonglong", "intp"])
+def test_scalar_types_of_numpy_are_dtypes(pool, name):
+    scalar = getattr(np, name, bool)
+    for given in (scalar, np.dtype(scalar), np.zeros(1, scalar).dtype):
+        assert pool.alloc((2,), given).dtype == np.dtype(scalar)
+    assert pool.alloc((2,), ml_dtypes.bfloat16).dtype == np.dtype(ml_dtypes.bfloat16)
 
 
 class Interface:
