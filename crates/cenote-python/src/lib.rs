@@ -4,7 +4,7 @@
 //! ```text
 //!   wording, call  →  error  →  apart, copies, number, dtype, shape, timeout, index
 //!     →  export  →  buffer_protocol, dlpack, array  →  library  →  tensor, door
-//!     →  scalar, transit  →  pool  →  domain  →  image, cloud, depth  →  departure, carrier  →  topic
+//!     →  scalar, transit  →  pool  →  domain  →  image, cloud, depth  →  departure, carrier, attached  →  topic
 //!     →  unified_buffer  →  memory_pool
 //! ```
 //!
@@ -14,6 +14,7 @@
 
 mod apart;
 mod array;
+mod attached;
 mod buffer_protocol;
 mod call;
 mod carrier;

@@ -1,8 +1,8 @@
 //! `cenote.Topic`.
 
 use std::os::fd::{IntoRawFd, RawFd};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use cenote::{Policy, TopicConfig};
@@ -11,6 +11,7 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyType};
 
+use crate::attached::Attached;
 use crate::call;
 use crate::carrier::{Carrier, Open, Typed, closed};
 use crate::cloud::PointCloud;
@@ -52,21 +53,15 @@ pub(crate) struct Topic {
     open: Open,
     /// Whether somebody may await it, and has to be told when it is closed.
     awaited: AtomicBool,
-    /// Until it is closed. Locked only by who holds the interpreter, as whoever forks does: so a child never
-    /// finds it locked.
-    carrier: Mutex<Option<Arc<dyn Carrier>>>,
+    /// Until it is closed.
+    carrier: Attached<dyn Carrier>,
 }
 
 impl Topic {
-    fn lock(&self) -> MutexGuard<'_, Option<Arc<dyn Carrier>>> {
-        // Put there and taken out whole.
-        self.carrier.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// The topic, unless it was closed.
-    fn get(&self) -> Result<Arc<dyn Carrier>> {
-        let carrier = self.lock().clone();
-        carrier.ok_or_else(closed)
+    #[inline]
+    fn get(&self, py: Python<'_>) -> Result<Arc<dyn Carrier>> {
+        self.carrier.get(py).ok_or_else(closed)
     }
 
     /// The next message, for which it waits; None if there was none for so long.
@@ -75,7 +70,7 @@ impl Topic {
         py: Python<'py>,
         timeout: Option<Duration>,
     ) -> Result<Option<Bound<'py, PyAny>>> {
-        self.get()?.recv(py, timeout, &self.open)
+        self.get(py)?.recv(py, timeout, &self.open)
     }
 }
 
@@ -125,7 +120,7 @@ impl Topic {
             }
         };
         let (name, awaited) = (carrier.name().to_owned(), AtomicBool::new(false));
-        Ok(Topic { name, open: Open::new(), awaited, carrier: Mutex::new(Some(carrier)) })
+        Ok(Topic { name, open: Open::new(), awaited, carrier: Attached::new(carrier) })
     }
 
     /// The name, with dots.
@@ -145,13 +140,13 @@ impl Topic {
     /// time is over, `"reject"` at once.
     #[pyo3(signature = (message, /))]
     fn send(&self, py: Python<'_>, message: &Bound<'_, PyAny>) -> Result<()> {
-        self.get()?.send(py, message, &self.open)
+        self.get(py)?.send(py, message, &self.open)
     }
 
     /// Sends a message if no subscriber has to be waited for; tells whether it did.
     #[pyo3(signature = (message, /))]
     fn try_send(&self, py: Python<'_>, message: &Bound<'_, PyAny>) -> Result<bool> {
-        self.get()?.try_send(py, message)
+        self.get(py)?.try_send(py, message)
     }
 
     /// The next message. Waits for it: without a timeout for ever, else for so many seconds, after which
@@ -170,7 +165,7 @@ impl Topic {
     /// The newest message that was not received yet, or None. Those before it are skipped, and not
     /// counted as missed. Never waits.
     fn latest<'py>(&self, py: Python<'py>) -> Result<Option<Bound<'py, PyAny>>> {
-        self.get()?.latest(py)
+        self.get(py)?.latest(py)
     }
 
     /// The next message, to be awaited in asyncio. `async for` does so again and again.
@@ -215,22 +210,22 @@ impl Topic {
     /// A descriptor that is readable when there may be something to receive: for `select`, `selectors`
     /// and event loops. Then call `recv(timeout=0)` until it gives None. It belongs to the topic.
     fn fileno(&self, py: Python<'_>) -> Result<RawFd> {
-        self.get()?.fileno(py)
+        self.get(py)?.fileno(py)
     }
 
     /// As `fileno`, but the caller's own, whenever the topic is closed.
     fn _dup(&self, py: Python<'_>) -> Result<RawFd> {
-        Ok(self.get()?.dup(py)?.into_raw_fd())
+        Ok(self.get(py)?.dup(py)?.into_raw_fd())
     }
 
     /// Begins to publish, so that subscribers find this publisher before it sends anything.
     fn advertise(&self, py: Python<'_>) -> Result<()> {
-        self.get()?.advertise(py)
+        self.get(py)?.advertise(py)
     }
 
     /// Begins to subscribe: whatever is sent from here on is received.
     fn subscribe(&self, py: Python<'_>) -> Result<()> {
-        self.get()?.subscribe(py)
+        self.get(py)?.subscribe(py)
     }
 
     /// Waits until there are `count` subscribers, this object not counted, but not longer than `timeout`
@@ -243,13 +238,13 @@ impl Topic {
         #[pyo3(from_py_with = optional_seconds)] timeout: Option<f64>,
     ) -> Result<usize> {
         let timeout = timeout.map(duration).transpose()?;
-        self.get()?.wait_for_subscribers(py, count, timeout, &self.open)
+        self.get(py)?.wait_for_subscribers(py, count, timeout, &self.open)
     }
 
     /// How many messages were lost so far: overwritten before they were taken, or not to be had.
     #[getter]
-    fn missed(&self) -> Result<u64> {
-        Ok(self.get()?.stats().missed)
+    fn missed(&self, py: Python<'_>) -> Result<u64> {
+        Ok(self.get(py)?.stats().missed)
     }
 
     /// What this object has done so far: how many messages it has `sent`, `received` and `missed`; how many
@@ -264,7 +259,7 @@ impl Topic {
     /// ...     topic.stats()["copies"]
     /// {'Lent': (1, 4)}
     fn stats<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyDict>> {
-        let stats = self.get()?.stats();
+        let stats = self.get(py)?.stats();
         let copies = PyDict::new(py);
         for copied in &stats.copies {
             copies.set_item(format!("{:?}", copied.reason), (copied.count, copied.bytes))?;
@@ -282,7 +277,7 @@ impl Topic {
     /// Allocates a tensor from the topic's own pool. It holds whatever the memory held before.
     #[pyo3(signature = (shape, dtype=DTypeArg(cenote::DType::F32)))]
     fn alloc_tensor(&self, py: Python<'_>, shape: ShapeArg, dtype: DTypeArg) -> Result<Tensor> {
-        let topic = self.get()?;
+        let topic = self.get(py)?;
         topic.advertise(py)?;
         Ok(Tensor(topic.alloc(&shape, dtype.0)?))
     }
@@ -296,7 +291,7 @@ impl Topic {
         #[pyo3(from_py_with = size)] height: usize,
         format: &str,
     ) -> Result<Py<Image>> {
-        let (topic, format) = (self.get()?, format.parse()?);
+        let (topic, format) = (self.get(py)?, format.parse()?);
         topic.advertise(py)?;
         Ok(Py::new(py, Image::init(topic.image(width, height, format)?))?)
     }
@@ -307,7 +302,7 @@ impl Topic {
     /// `with` statement does this at its end.
     fn close(slf: &Bound<'_, Self>) -> Result<()> {
         let (py, topic) = (slf.py(), slf.get());
-        let carrier = topic.lock().take();
+        let carrier = topic.carrier.take(py);
         topic.open.close();
         py.detach(|| drop(carrier));
         if topic.awaited.load(Ordering::Relaxed) {
@@ -342,8 +337,8 @@ impl Topic {
         call::call(&alias, (cls, item), None)
     }
 
-    fn __repr__(&self) -> String {
-        match &*self.lock() {
+    fn __repr__(&self, py: Python<'_>) -> String {
+        match self.carrier.get(py) {
             None => format!("<cenote.Topic {:?}, closed>", self.name),
             Some(topic) => format!("<cenote.Topic {:?} of {}>", self.name, topic.kind()),
         }

@@ -14,6 +14,7 @@ a queue pickles them.
 import argparse
 import contextlib
 import ctypes
+import functools
 import importlib.metadata
 import json
 import multiprocessing
@@ -50,16 +51,13 @@ class Cenote:
         self.to.advertise()
         self.source.subscribe()
         self.image = self.to.image(WIDTH, HEIGHT) if here else None
-        self.poll = self.source.recv
+        self.recv = functools.partial(self.source.recv, 0)
 
     def meet(self):
         self.to.wait_for_subscribers(1)
 
     def send(self):
         self.to.send(self.image)
-
-    def recv(self):
-        return self.poll(0)
 
     def echo(self, image):
         self.to.send(image)
