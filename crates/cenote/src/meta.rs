@@ -77,8 +77,8 @@ impl<'a> Words<'a> {
 
     #[inline]
     pub(crate) fn next(&mut self) -> Result<u64> {
-        let (&first, rest) =
-            self.rest.split_first().ok_or(Error::BadMessage { what: "metadata is missing" })?;
+        let missing = || Error::BadMessage { what: "metadata is missing" };
+        let (&first, rest) = self.rest.split_first().ok_or_else(missing)?;
         self.rest = rest;
         Ok(first)
     }

@@ -3,7 +3,7 @@
 //! Whatever an attacher does, its owner never waits for it: what cannot be sent at once is not
 //! sent, and the attacher is "behind" until it asks.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
@@ -93,7 +93,7 @@ impl Attacher {
     }
 
     /// It has said hello, and is about to be sent all segments.
-    pub(crate) fn attach(&mut self, row: RowId, segments: &HashMap<SegmentId, Segment>) {
+    pub(crate) fn attach(&mut self, row: RowId, segments: &BTreeMap<SegmentId, Segment>) {
         self.row = Some(row);
         self.has = segments.keys().copied().collect();
     }
@@ -246,13 +246,12 @@ impl Attachers {
         &mut self,
         number: u64,
         first: u32,
-        segments: &HashMap<SegmentId, Segment>,
+        segments: &BTreeMap<SegmentId, Segment>,
     ) {
         let behind = |attacher: &&mut Attacher| attacher.row.is_some() && attacher.has_read_all();
         let Some(attacher) = self.all.get_mut(&number).filter(behind) else { return };
-        let mut wanted: Vec<_> = segments.iter().filter(|(id, _)| id.0 >= first).collect();
-        wanted.sort_by_key(|(id, _)| **id);
-        wanted.into_iter().for_each(|(id, segment)| attacher.push(*id, segment));
+        let wanted = segments.range(SegmentId(first)..);
+        wanted.for_each(|(id, segment)| attacher.push(*id, segment));
     }
 
     /// Tells everybody that a segment is no longer used.

@@ -3,7 +3,7 @@
 //! Everything here is short and never waits.
 
 use std::cmp::Reverse;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -34,7 +34,7 @@ pub(crate) struct State<S> {
     pub(super) adopted: Adopted,
     pub(super) retired: Retired,
     pub(crate) rows: Rows<Row>,
-    pub(crate) segments: HashMap<SegmentId, Segment>,
+    pub(crate) segments: BTreeMap<SegmentId, Segment>,
     /// Segments that nobody needs any more, to be dropped without the lock.
     gone: Vec<Segment>,
     pub(crate) attachers: Attachers,
@@ -111,7 +111,7 @@ impl<S> State<S> {
             adopted: Adopted::new(max_slots),
             retired: Retired::new(max_slots + MAX_ADOPTED),
             rows,
-            segments: HashMap::new(),
+            segments: BTreeMap::new(),
             gone: Vec::new(),
             attachers: Attachers::default(),
             lent: Lent::default(),
