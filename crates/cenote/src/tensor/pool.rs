@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::convert::Infallible;
 use std::fmt;
+use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
@@ -183,14 +184,10 @@ impl TensorPool {
         dtype: DType,
         timeout: Duration,
     ) -> Result<Tensor> {
-        loop {
-            // Nobody says no, so there is one, or an error.
-            if let Some(tensor) =
-                self.alloc_waiting("alloc_timeout", shape, dtype, timeout, || true)?
-            {
-                return Ok(tensor);
-            }
-        }
+        let go_on = || ControlFlow::<Infallible>::Continue(());
+        let ControlFlow::Continue(tensor) =
+            self.alloc_waiting("alloc_timeout", shape, dtype, timeout, go_on)?;
+        Ok(tensor)
     }
 
     /// Like [`alloc_timeout`](TensorPool::alloc_timeout), for as long as `go_on` says so, which is asked every
@@ -218,25 +215,31 @@ impl TensorPool {
         shape: &[usize],
         dtype: DType,
         timeout: Duration,
-        go_on: impl FnMut() -> bool,
+        mut go_on: impl FnMut() -> bool,
     ) -> Result<Option<Tensor>> {
-        self.alloc_waiting("alloc_while", shape, dtype, timeout, go_on)
+        let go_on = || if go_on() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) };
+        let waited = self.alloc_waiting("alloc_while", shape, dtype, timeout, go_on)?;
+        Ok(waited.continue_value())
     }
 
-    fn alloc_waiting(
+    fn alloc_waiting<B>(
         &self,
         op: &'static str,
         shape: &[usize],
         dtype: DType,
         timeout: Duration,
-        go_on: impl FnMut() -> bool,
-    ) -> Result<Option<Tensor>> {
+        go_on: impl FnMut() -> ControlFlow<B>,
+    ) -> Result<ControlFlow<B, Tensor>> {
         let owner = self.owner(op)?;
         let layout = Layout::contiguous(shape, dtype.size())?;
         let len = layout.nbytes();
-        let Some(granted) = owner.alloc_timeout(len, timeout, go_on)? else { return Ok(None) };
+        let granted = match owner.alloc_timeout(len, timeout, go_on)? {
+            ControlFlow::Continue(granted) => granted,
+            ControlFlow::Break(why) => return Ok(ControlFlow::Break(why)),
+        };
         let tensor = Tensor::over(home::allocated(owner, granted, len)?, layout, dtype)?;
-        if dtype == DType::Bool { tensor.cleared().map(Some) } else { Ok(Some(tensor)) }
+        let tensor = if dtype == DType::Bool { tensor.cleared()? } else { tensor };
+        Ok(ControlFlow::Continue(tensor))
     }
 
     /// A copy of any tensor in this pool, so that it can be sent on. Counted, in
