@@ -2,11 +2,13 @@
 
 macro_rules! camera {
     ($parts:tt $($before:tt)*) => { gather! { $parts $($before)*
-        /// A camera that cannot be opened or set up.
-        #[error("camera {}: {source}", path.display())]
+        /// A camera that cannot be opened, set up or captured from.
+        #[error("camera {}: {op} failed: {source}", path.display())]
         Camera {
             /// The device.
             path: PathBuf,
+            /// What was attempted.
+            op: &'static str,
             /// What the system said.
             source: io::Error,
         },
@@ -50,8 +52,10 @@ macro_rules! camera {
         },
 
         /// A tensor that a camera cannot capture into.
-        #[error("a camera cannot capture into this tensor: {rule}")]
+        #[error("camera {} cannot capture into the tensor it was given: {rule}", path.display())]
         CameraBuffer {
+            /// The device.
+            path: PathBuf,
             /// The rule it breaks.
             rule: &'static str,
         },
