@@ -17,6 +17,7 @@ use crate::interrupt::Interrupt;
 use crate::output::{Output, Page, Report};
 use crate::pattern;
 use crate::topic::watching;
+use crate::unit;
 
 /// How long to sleep before it is looked whether somebody has interrupted it.
 const NAP: Duration = Duration::from_millis(50);
@@ -75,11 +76,7 @@ enum Kind {
 }
 
 fn rate(given: &str) -> Result<f64, String> {
-    let rate: f64 = given.parse().map_err(|_| "not a number".to_owned())?;
-    match (0.001..=1e6).contains(&rate) {
-        true => Ok(rate),
-        false => Err("it must be from 0.001 to 1000000".to_owned()),
-    }
+    unit::within(0.001..=1e6, given)
 }
 
 impl Args {
