@@ -34,6 +34,7 @@ pub(crate) const TESTS: &[Test] = &[
     ("why_says_zero_copy_or_why_not", why),
     ("gc_removes_what_the_dead_left_and_nothing_else", gc),
     ("doctor_finds_this_machine_fit", doctor),
+    ("doctor_leaves_no_directory_that_was_not_there", doctor_leaves_nothing),
     ("top_prints_where_there_is_no_terminal", top),
     ("top_shows_how_pools_grow", growth),
     ("pub_ends_in_good_order_when_asked_to", published),
@@ -503,6 +504,26 @@ fn doctor() {
     for name in ["DMA heaps", "OpenGL", "file descriptors", "kernel"] {
         state(name);
     }
+    assert_eq!(scene.names(), [""; 0], "it leaves nothing");
+}
+
+fn doctor_leaves_nothing() {
+    let scene = Scene::new();
+    let doctor = |dir: &Path| {
+        let done = Done::of(scene.command(CENOTE).arg("doctor").env("CENOTE_DIR", dir));
+        assert!(done.code == 0 && done.stdout.contains("went through a pool"), "{done:?}");
+    };
+    let fresh = scene.0.join("fresh");
+    doctor(&fresh);
+    assert!(!fresh.exists(), "{:?}", scene.names());
+    // What was there stays.
+    let pools = scene.0.join("default/pools");
+    fs::create_dir_all(&pools).unwrap();
+    doctor(&scene.0);
+    assert!(pools.exists());
+    fs::remove_dir(&pools).unwrap();
+    doctor(&scene.0);
+    assert_eq!((pools.exists(), scene.names()), (false, vec!["default".to_owned()]));
 }
 
 fn top() {
