@@ -400,12 +400,20 @@ fn stalls() {
 fn echo() {
     let scene = Scene::new();
     let _camera = scene.publisher(CAMERA);
-    let echoed = scene.json_lines(&["topic", "echo", "camera.rgb", "-c", "3", "--values", "4"]);
+    let echoed = scene.json_lines(&["topic", "echo", "camera.rgb", "-c", "3", "--values=4"]);
     let first = echoed[0]["sequence"].as_u64().unwrap();
     for (echo, number) in echoed.iter().zip(first..) {
         assert_eq!((&echo["sequence"], &echo["seq"]), (&number.into(), &number.into()));
         assert_eq!(echo["shape"], serde_json::json!([48, 64, 3]));
         assert_eq!(echo["values"].as_array().unwrap().len(), 4);
+    }
+    // Without a number, wherever it stands.
+    for args in [
+        &["topic", "echo", "--values", "camera.rgb", "-c", "1"][..],
+        &["topic", "echo", "-c", "1", "camera.rgb", "-v"],
+    ] {
+        let echoed = scene.json_lines(args);
+        assert_eq!(echoed[0]["values"].as_array().unwrap().len(), 16, "{args:?}");
     }
     let text = scene.cenote(&["topic", "echo", "camera.rgb", "-c", "1"]).stdout;
     assert!(text.contains("Image u8 [48, 64, 3]") && text.lines().count() == 1, "{text}");
