@@ -68,6 +68,11 @@ fn publishes() {
     assert_eq!((&topic["name"], &topic["type"]), (&"camera.rgb".into(), &"Image".into()));
     assert_eq!((&topic["publishers"], &topic["subscribers"]), (&1.into(), &1.into()));
     assert_eq!(topic["published_by"][0]["pid"], camera.pid());
+    // As text: a number of 64 bits is another one to those who read numbers of JSON as f64.
+    let uid = |of: &Value| of["uid"].as_str().map(|uid| (uid.len(), u64::from_str_radix(uid, 16)));
+    assert!(matches!(uid(&topic["published_by"][0]), Some((16, Ok(_)))), "{topic}");
+    let pool = &listing["pools"][0];
+    assert!(matches!(uid(pool), Some((16, Ok(_)))), "{pool}");
     assert_eq!(topic["published_by"][0]["subscribers"][0]["pid"], holder.pid());
     let pool = &listing["pools"][0];
     assert_eq!((&pool["pid"], &pool["of_topic"]), (&camera.pid().into(), &true.into()));
@@ -150,10 +155,19 @@ fn stopped() {
         listing[what].as_array().unwrap().iter().map(|it| it["name"].clone()).collect()
     };
     assert_eq!((names("topics").len(), names("pools").len()), (2, 2), "{listing}");
-    let text = scene.cenote(&["topic", "list"]).stdout;
-    assert!(text.contains("(no answer)"), "{text}");
-    let text = scene.cenote(&["pool", "holders", "stopped"]).stdout;
-    assert!(text.contains("does not answer") && !text.contains("no pools"), "{text}");
+    for args in
+        [&["ls"][..], &["topic", "list"], &["pool", "stat"], &["top", "-c", "1", "-i", "0.3"]]
+    {
+        let text = scene.cenote(args).stdout;
+        assert!(text.contains("(no answer)"), "{args:?}: {text}");
+    }
+    for args in [["topic", "info", "stopped"], ["pool", "holders", "stopped"]] {
+        let text = scene.cenote(&args).stdout;
+        assert!(text.contains("does not answer: it may be stopped"), "{args:?}: {text}");
+        assert!(!text.contains("no pools"), "{args:?}: {text}");
+    }
+    let text = scene.cenote(&["why", "stopped"]).stdout;
+    assert!(text.contains("does not answer: it may be stopped"), "{text}");
     let top = &scene.json_lines(&["top", "-c", "2", "-i", "0.3"])[1];
     let of = |name: &str| {
         let topics = top["topics"].as_array().unwrap();
