@@ -245,10 +245,6 @@ impl Subscriber {
                 receiving.rung.push(uid);
             }
         }
-        // What is not read yet wakes other threads, too.
-        if receiving.waiters > 1 {
-            receiving.hush_rung(&self.news.bell);
-        }
         Ok(())
     }
 
