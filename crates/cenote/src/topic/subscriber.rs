@@ -64,8 +64,6 @@ struct Receiving {
     last_loss: Option<Error>,
     /// Threads that sleep.
     waiters: usize,
-    /// Who woke them, by uid, and was not read yet: the message comes first.
-    rung: Vec<u64>,
     /// The descriptor was asked for: somebody else may sleep.
     watched: bool,
     /// Goes up with every arming; 0 stands for none.
@@ -207,8 +205,6 @@ impl Subscriber {
     fn arm(&self) -> bool {
         let mut receiving = self.receiving();
         receiving.waiters += 1;
-        // Before arming: what comes in answer to that is not to be read here.
-        receiving.hush_rung(&self.news.bell);
         receiving.arm(&self.news.bell);
         !self.arrivals.any() && !receiving.sources.iter().any(Source::is_ready)
     }
@@ -238,14 +234,22 @@ impl Subscriber {
         let mut events = Vec::with_capacity(16);
         os::epoll::wait(&self.epoll, &mut events, left)
             .map_err(|source| Error::os("waiting for a message", source))?;
-        let mut receiving = self.receiving();
-        for event in &events {
-            let uid = { event.data }.u64();
-            if !receiving.rung.contains(&uid) {
-                receiving.rung.push(uid);
+        self.hush(&events);
+        Ok(())
+    }
+
+    /// Reads what woke this thread.
+    fn hush(&self, events: &[epoll::Event]) {
+        let receiving = self.receiving();
+        for event in events {
+            match { event.data }.u64() {
+                BELL => self.news.bell.hush(),
+                uid => receiving
+                    .others()
+                    .filter(|other| other.uid == uid)
+                    .for_each(|other| other.hush()),
             }
         }
-        Ok(())
     }
 
     /// Before saying "nothing" to somebody who then sleeps on the descriptor: quiet, arm, look again.
@@ -329,16 +333,6 @@ impl Receiving {
             From::Other(other) => Some(other),
             From::Own(_) => None,
         })
-    }
-
-    /// Reads what woke threads that are awake now.
-    fn hush_rung(&mut self, bell: &Bell) {
-        for uid in mem::take(&mut self.rung) {
-            match uid {
-                BELL => bell.hush(),
-                _ => self.others().filter(|other| other.uid == uid).for_each(|other| other.hush()),
-            }
-        }
     }
 
     /// Has everybody wake us. Look afterwards, before sleeping.
