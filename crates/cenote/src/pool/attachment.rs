@@ -221,7 +221,7 @@ impl<S: Spared> Attachment<S> {
 
     #[inline]
     pub(crate) fn is_gone(&self) -> bool {
-        self.gone.load(Ordering::Relaxed)
+        self.gone.load(Ordering::Acquire)
     }
 
     /// Has it stay attached although nobody uses it. Not beyond the owner's death: owners come and
@@ -488,7 +488,8 @@ impl<S: Spared> Attachment<S> {
 
     fn owner_gone(&self) {
         let _ = self.gone_since.set(Instant::now());
-        self.gone.store(true, Ordering::Relaxed);
+        // Whoever sees this sees the segments that came before.
+        self.gone.store(true, Ordering::Release);
         let watches = std::mem::take(&mut self.state().watches);
         drop(watches);
         self.arrived.notify_all();

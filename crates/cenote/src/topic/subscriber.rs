@@ -238,16 +238,15 @@ impl Subscriber {
         Ok(())
     }
 
-    /// Reads what woke this thread.
+    /// Reads what woke this thread. If there is more, it wakes again.
     fn hush(&self, events: &[epoll::Event]) {
         let receiving = self.receiving();
         for event in events {
-            match { event.data }.u64() {
-                BELL => self.news.bell.hush(),
-                uid => receiving
-                    .others()
-                    .filter(|other| other.uid == uid)
-                    .for_each(|other| other.hush()),
+            let uid = { event.data }.u64();
+            if uid == BELL {
+                self.news.bell.hush();
+            } else if let Some(other) = receiving.others().find(|other| other.uid == uid) {
+                other.hush();
             }
         }
     }
@@ -256,7 +255,7 @@ impl Subscriber {
     #[cold]
     fn rearm<T: Message>(&self, mut receiving: LockGuard<'_, Receiving>) -> Option<T> {
         self.news.bell.hush();
-        receiving.others().for_each(|other| other.hush());
+        receiving.others().for_each(Other::hush_all);
         receiving.arm(&self.news.bell);
         if self.arrivals.any() {
             self.take_in(&mut receiving);
@@ -315,13 +314,14 @@ impl Subscriber {
         self.receiving().last_loss.take()
     }
 
-    /// How many publishers there are, this object's own not counted.
+    /// How many publishers there are, this object's own not counted. One that is gone counts while
+    /// something that it sent is left to take.
     pub(crate) fn publishers(&self) -> usize {
         let mut receiving = self.receiving();
         if self.arrivals.any() && !self.inherited() {
             self.take_in(&mut receiving);
         }
-        receiving.others().filter(|other| !other.gone.is_true()).count()
+        receiving.sources.iter().filter(|source| !source.is_own() && !source.is_over()).count()
     }
 }
 
@@ -461,13 +461,15 @@ impl Tensors for Lender<'_> {
             *self.awaits_segment = true;
             return Err(Unread::Later);
         }
+        // Asked first: what its owner sent last may come in while this looks for it.
+        let alive = pool.is_alive();
         let trusted = pool.is_of(&other.peer).then_some(other.uid);
         let reader = self.spot.ring.reader();
         let leased = pool::lease_packed(pool, packed, trusted, || reader.has(cursor));
         leased.map_err(|error| match error {
             Error::Stale { .. } if !reader.has(cursor) => Unread::Passed,
             // On its way.
-            Error::NoSuchSegment { .. } if pool.is_alive() => {
+            Error::NoSuchSegment { .. } if alive => {
                 *self.awaits_segment = true;
                 Unread::Later
             }
