@@ -146,7 +146,7 @@ impl Source {
     }
 
     /// Looks for the next message. It is not taken yet.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn next(&mut self, words: &mut [u64]) -> Next {
         match self.reader().read::<Shipped>(self.cursor(), words) {
             Found::Message(len) => Next::Message(len),
@@ -183,7 +183,7 @@ impl Source {
     }
 
     /// Passes `count` messages.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn advance(&mut self, count: u64) {
         self.spot.set_cursor(self.cursor().wrapping_add(count));
         self.passed = self.passed.wrapping_add(count);

@@ -129,6 +129,8 @@ impl Subscriber {
 
     fn add(&self, receiving: &mut Receiving, source: Source) {
         self.spots.add(&source.spot);
+        let payload = receiving.words.len().max(source.payload());
+        receiving.words.resize(payload, 0);
         receiving.sources.push(source);
     }
 
@@ -359,20 +361,23 @@ impl Receiving {
         let mut looked = 0;
         self.awaits_segment = false;
         while looked < self.sources.len() {
-            let mut at = self.turn + looked;
-            while at >= self.sources.len() {
-                at -= self.sources.len();
+            if self.turn >= self.sources.len() {
+                self.turn = 0;
             }
+            let at = self.turn;
             match self.take_from::<T>(at, news) {
                 Took::Message(taken) => {
-                    self.turn = at + 1;
+                    self.turn += 1;
                     self.received += 1;
                     if self.sources[at].is_gone() {
                         news.set(); // its end is to be noticed
                     }
                     return Some((at, taken));
                 }
-                Took::Nothing => looked += 1,
+                Took::Nothing => {
+                    self.turn += 1;
+                    looked += 1;
+                }
                 Took::End => {
                     let ended = self.sources.swap_remove(at);
                     self.pools.forget(&ended);
@@ -387,9 +392,6 @@ impl Receiving {
         let Receiving { sources, words, pools, missed, last_loss, awaits_segment, .. } = self;
         let source = &mut sources[at];
         source.stuck = false;
-        if words.len() < source.payload() {
-            words.resize(source.payload(), 0);
-        }
         for _ in 0..TRIES {
             let len = match source.next(words) {
                 Next::Message(len) => len,
@@ -465,16 +467,28 @@ impl Tensors for Lender<'_> {
         let alive = pool.is_alive();
         let trusted = pool.is_of(&other.peer).then_some(other.uid);
         let reader = self.spot.ring.reader();
-        let leased = pool::lease_packed(pool, packed, trusted, || reader.has(cursor));
-        leased.map_err(|error| match error {
-            Error::Stale { .. } if !reader.has(cursor) => Unread::Passed,
+        match pool::lease_packed(pool, packed, trusted, || reader.has(cursor)) {
+            Ok(leased) => Ok(leased),
+            Err(error) => Err(self.unread(error, alive)),
+        }
+    }
+}
+
+impl Lender<'_> {
+    /// Why a message was not read whose tensor could not be leased.
+    #[cold]
+    fn unread(&mut self, error: Error, alive: bool) -> Unread {
+        match error {
+            Error::Stale { .. } if !self.spot.ring.reader().has(self.spot.cursor()) => {
+                Unread::Passed
+            }
             // On its way.
             Error::NoSuchSegment { .. } if alive => {
                 *self.awaits_segment = true;
                 Unread::Later
             }
             error => error.into(),
-        })
+        }
     }
 }
 
