@@ -438,19 +438,34 @@ impl Tensor {
 
 /// The buffer that words from a topic name, of a pool that this process has to do with. `unchanged`
 /// tells whether they are still in the ring: that suffices if the pool is the `ring`'s own.
-#[inline]
+#[inline(always)]
 pub(crate) fn lease_packed(
     pool: &Known,
     packed: &Packed<'_>,
     ring: Option<u64>,
     unchanged: impl Fn() -> bool,
 ) -> Result<Handle> {
-    let &Packed { slot, serial, .. } = packed;
+    if let (Known::Attached(attachment), true) = (pool, ring == Some(packed.pool)) {
+        attachment.fetch(packed.slot);
+        if let Some(spare) = attachment.lease_entry_again(packed.slot, &unchanged) {
+            return Ok(home::leased_again(spare, packed.serial));
+        }
+    }
+    lease_anew(pool, packed, ring, unchanged)
+}
+
+/// The same, the long way.
+#[cold]
+fn lease_anew(
+    pool: &Known,
+    &Packed { slot, serial, pool: uid, .. }: &Packed<'_>,
+    ring: Option<u64>,
+    unchanged: impl Fn() -> bool,
+) -> Result<Handle> {
     match pool {
         Known::Owned(owner) => home::leased_own(owner, owner.lease(slot, serial)?, serial),
         Known::Attached(attachment) => {
-            attachment.fetch(slot);
-            let leased = match ring == Some(packed.pool) {
+            let leased = match ring == Some(uid) {
                 true => attachment.try_lease_entry(slot, unchanged)?,
                 false => attachment.try_lease(slot, serial)?,
             };
