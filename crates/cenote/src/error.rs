@@ -26,7 +26,6 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[non_exhaustive]
 pub enum Error {
     // Shapes, strides and views.
-
     /// More dimensions than a layout can hold.
     #[error("a layout has at most {max} dimensions, this one asks for {found}")]
     TooManyDims {
@@ -220,7 +219,6 @@ pub enum Error {
     },
 
     // Elements.
-
     /// A slice was asked for in a type that the elements do not have.
     #[error("the elements are {found}, not {asked}")]
     WrongDType {
@@ -276,7 +274,6 @@ pub enum Error {
     },
 
     // Memory, and who may write it.
-
     /// An alignment that is not a power of two, or too large.
     #[error("alignment {given} is not a power of two between 1 and {max}")]
     BadAlignment {
@@ -335,7 +332,6 @@ pub enum Error {
     Lent,
 
     // File descriptors, and tensors sent over a socket.
-
     /// A file descriptor was asked of memory that has none.
     #[error("{memory} memory has no {wanted}; allocate the tensor in {instead}")]
     NoFd {
@@ -401,7 +397,6 @@ pub enum Error {
     },
 
     // Pixel formats and images.
-
     /// A name or code that is no pixel format.
     #[error("unknown pixel format `{given}`")]
     UnknownFormat {
@@ -598,7 +593,6 @@ pub enum Error {
     },
 
     // Point clouds.
-
     /// A point that the cloud does not have.
     #[error("there is no point {point} in a cloud of {len} points; the first is point 0")]
     NoSuchPoint {
@@ -668,7 +662,6 @@ pub enum Error {
     },
 
     // Depth images.
-
     /// A depth that cannot be stored.
     #[error("a depth of {metres} m cannot be stored as {dtype}: {rule}")]
     DepthRange {
@@ -705,7 +698,6 @@ pub enum Error {
     NoIntrinsics,
 
     // The directory that processes meet in.
-
     /// A directory that processes meet in cannot be used.
     #[error("{op} {} failed: {source}", path.display())]
     Directory {
@@ -753,7 +745,6 @@ pub enum Error {
     },
 
     // Pools of tensors, and attaching to them.
-
     /// A pool of this name has an owner already.
     #[error("pool `{pool}` belongs to {program} (pid {pid}), which is running")]
     PoolExists {
@@ -880,7 +871,6 @@ pub enum Error {
     },
 
     // Descriptors.
-
     /// A descriptor whose tensor is gone.
     #[error("the tensor that the descriptor names is gone: pool `{pool}` has reused its memory")]
     Stale {
@@ -922,7 +912,6 @@ pub enum Error {
     },
 
     // Topics.
-
     /// A topic was used in a forked child.
     #[error("topic `{topic}` was inherited through fork; make it again in this process to use it")]
     ForkedTopic {
@@ -962,7 +951,6 @@ pub enum Error {
     },
 
     // Buffers of one process.
-
     /// More elements than a buffer has room for.
     #[error("the buffer has room for {capacity} elements, {needed} are needed")]
     BufferFull {
@@ -1008,7 +996,6 @@ pub enum Error {
     },
 
     // Cameras.
-
     /// A camera that cannot be opened, set up or captured from.
     #[error("camera {}: {op} failed: {source}", path.display())]
     Camera {
@@ -1068,7 +1055,6 @@ pub enum Error {
     },
 
     // Everything else.
-
     /// A name that cannot be used.
     #[error("the name {given:?} cannot be used: {rule}")]
     BadName {
