@@ -168,6 +168,18 @@ fn stopped() {
     }
     let text = scene.cenote(&["why", "stopped"]).stdout;
     assert!(text.contains("does not answer: it may be stopped"), "{text}");
+    let file = scene.path("x.png");
+    for args in [
+        &["topic", "hz", "stopped", "-c", "1", "-i", "0.3"][..],
+        &["topic", "bw", "stopped", "-c", "1", "-i", "0.3"],
+        &["topic", "echo", "stopped", "-t", "0.3"],
+        &["topic", "snap", "stopped", &file, "-t", "0.3"],
+    ] {
+        let done = scene.cenote(args);
+        assert_eq!((done.code, done.stderr.lines().count()), (4, 2), "{args:?}: {done:?}");
+        let told = "which does not answer: it may be stopped";
+        assert!(done.stderr.contains(told), "{args:?}: {done:?}");
+    }
     let top = &scene.json_lines(&["top", "-c", "2", "-i", "0.3"])[1];
     let of = |name: &str| {
         let topics = top["topics"].as_array().unwrap();
