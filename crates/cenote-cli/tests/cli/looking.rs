@@ -403,13 +403,14 @@ fn all() {
     }
 }
 
-/// While it waits for the answer of one that is stopped, the ring of the other fills.
+/// While it waits for the answer of one that is stopped, which takes all of the interval, the ring of the
+/// other fills.
 fn stalls() {
     let scene = Scene::new();
     let stopped = scene.publisher(&["stopped", "--size", "16x16"]);
     let _camera = scene.publisher(CAMERA);
     stopped.signal(Signal::STOP);
-    let mut looks = going_on(&scene, &["top", "-i", "0.5", "--json"]);
+    let mut looks = going_on(&scene, &["top", "-i", "0.2", "--json"]);
     let mut lines = BufReader::new(looks.0.stdout.take().unwrap()).lines();
     // The first knows of nothing that came before it; then, whenever the machine is not too busy, all that
     // it tells of was seen at once.
