@@ -10,8 +10,7 @@ use serde_json::Value;
 use crate::failure::{self, Failure, Outcome};
 use crate::files::values;
 use crate::output::{Output, Page, Report};
-use crate::topic::watching::Presence;
-use crate::topic::{self, watching};
+use crate::topic::watching;
 
 /// So many values are read at once.
 const BRIEF: usize = 4096;
@@ -22,7 +21,7 @@ const NAP: Duration = Duration::from_millis(1);
 /// What is sent, message by message
 ///
 /// With --values the first elements are shown, too. For that each message is leased while it is read, one
-/// at a time; without, none is.
+/// at a time; without, none is. In JSON, what is no number there is text: "NaN", "Infinity", "-Infinity".
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The topic, as in camera.rgb or /camera/rgb
@@ -36,16 +35,18 @@ pub(crate) struct Args {
     #[arg(short, long, value_parser = watching::seconds)]
     timeout: Option<f64>,
 
-    /// Show so many elements of each message
-    #[arg(short, long, default_value_t = 0, default_missing_value = "16", num_args = 0..=1)]
+    /// Show so many elements of each message, as in --values=8; 16, if it is not said how many
+    // With an equals sign, so that a topic that follows is not taken for their number.
+    #[arg(short, long, value_name = "COUNT", default_value_t = 0, hide_default_value = true)]
+    #[arg(default_missing_value = "16", num_args = 0..=1, require_equals = true)]
     values: usize,
 }
 
 impl Args {
     pub(crate) fn run(&self, output: &Output) -> Outcome {
-        let name = topic::find(&self.topic)?.name;
+        let (name, mut presence) = watching::find(&self.topic)?;
         let mut observer = Observer::new(&name)?;
-        let (mut presence, mut garbled) = (Presence::new(&name), Garbled::default());
+        let mut garbled = Garbled::default();
         let mut left = self.count;
         let mut last = Instant::now();
         while left != Some(0) {
@@ -172,7 +173,7 @@ impl Report for Echo {
         }
         page.line(line);
         if let Some(values) = &self.values {
-            let values: Vec<String> = values.iter().map(Value::to_string).collect();
+            let values: Vec<String> = values.iter().map(values::show).collect();
             page.aside(&format!("  {}", values.join(" ")));
         }
     }
