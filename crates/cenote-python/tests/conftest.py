@@ -1,5 +1,7 @@
 """Every run has a directory of its own, so that nothing is found but what the tests made."""
 
+import atexit
+import glob
 import itertools
 import os
 import shutil
@@ -8,8 +10,9 @@ import tempfile
 
 import pytest
 
-# Before cenote is imported, and for the children too.
-_dir = tempfile.mkdtemp(prefix="cenote-test-")
+# Before cenote is imported, and for the children too. The name tells whose it is.
+_PREFIX = "cenote-test-"
+_dir = tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-")
 os.environ["CENOTE_DIR"] = _dir
 _owner = os.getpid()
 _numbers = itertools.count()
@@ -18,9 +21,17 @@ _numbers = itertools.count()
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-def pytest_sessionfinish():
+@atexit.register
+def _remove():
     if os.getpid() == _owner:
         shutil.rmtree(_dir, ignore_errors=True)
+
+
+# Those who were killed could not.
+for _left in glob.glob(os.path.join(tempfile.gettempdir(), f"{_PREFIX}*-*")):
+    _pid = os.path.basename(_left).removeprefix(_PREFIX).split("-")[0]
+    if _pid.isdigit() and not os.path.exists(f"/proc/{_pid}"):
+        shutil.rmtree(_left, ignore_errors=True)
 
 
 def pytest_collection_modifyitems(items):

@@ -23,7 +23,7 @@ def context(request):
     return multiprocessing.get_context(request.param)
 
 
-def eventually(true, seconds=20):
+def eventually(true, seconds=60):
     """Whether it becomes true: another process has its own time."""
     end = time.monotonic() + seconds
     while not true() and time.monotonic() < end:
@@ -62,7 +62,7 @@ def test_through_queues_and_back(context, pool):
         assert not answer.writable
     # Nothing was copied on the way out; the child has let go of it all.
     assert cenote.copies() == copied
-    assert cenote.in_transit() == 0
+    assert eventually(lambda: cenote.in_transit() == 0)
     inbox.put(None)
     finish(process)
     del answer

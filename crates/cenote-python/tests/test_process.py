@@ -40,7 +40,7 @@ class Child:
             self.kill()
 
 
-def eventually(true, seconds=20):
+def eventually(true, seconds=60):
     end = time.monotonic() + seconds
     while not true() and time.monotonic() < end:
         time.sleep(0.002)
@@ -155,8 +155,8 @@ INTERRUPTED = """
 import sys, cenote
 pool = cenote.TensorPool(sys.argv[1], size_mb=64, max_slots=1)
 held = pool.alloc((4,))
-print("waiting")
 try:
+    print("waiting")
     pool.alloc((4,), timeout=600)
 except KeyboardInterrupt:
     print("interrupted")

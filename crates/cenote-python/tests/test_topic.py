@@ -342,18 +342,22 @@ def test_closing_wakes_whoever_waits(name, wait):
 
 
 def test_closing_ends_every_asynchronous_iteration(topic):
+    seen = []
+
     async def count():
-        return len([image async for image in topic])
+        mine = [seen.append(image) async for image in topic]
+        return len(mine)
 
     async def both():
         tasks = [asyncio.create_task(count()) for _ in range(3)]
         await asyncio.sleep(0.1)
         topic.send(an_image())
-        await asyncio.sleep(0.1)
+        while not seen:
+            await asyncio.sleep(0.001)
         await asyncio.to_thread(topic.close)  # by another thread
         return await asyncio.wait_for(asyncio.gather(*tasks), LONG)
 
-    assert sorted(asyncio.run(both())) == [0, 0, 1]
+    assert sorted(asyncio.run(asyncio.wait_for(both(), LONG))) == [0, 0, 1]
 
 
 def test_a_closed_topic_tells_loops_that_are_gone_nothing(topic):
@@ -573,8 +577,8 @@ wait = {
     "send": lambda: topic.send(cenote.Image(4, 4)),
     "wait": lambda: topic.wait_for_subscribers(1),
 }[sys.argv[2]]
-print("waiting")
 try:
+    print("waiting")
     wait()
 except KeyboardInterrupt:
     print("interrupted")

@@ -363,10 +363,11 @@ pub(super) fn work_that_was_begun_is_waited_for() {
     let gl = application.context().unwrap();
     // Not blocked, but as impatient.
     application.shared.stuck.store(true, Ordering::Relaxed);
-    let begun = AtomicBool::new(false);
+    let begun = Arc::new(AtomicBool::new(false));
     let slow = || {
-        gl.with(|_| {
-            begun.store(true, Ordering::Relaxed);
+        let begins = Arc::clone(&begun);
+        gl.with(move |_| {
+            begins.store(true, Ordering::Relaxed);
             thread::sleep(Duration::from_millis(500));
             7
         })

@@ -1,8 +1,7 @@
 //! Nothing is left behind: descriptors, mappings, threads, objects. Looked at in a process of its own,
 //! for other tests have theirs.
 
-use std::time::{Duration, Instant};
-use std::{fs, thread};
+use std::fs;
 
 use cenote::{DType, Error, GlContext, GlError, GlStats, PixelFormat, UnifiedBuffer};
 
@@ -11,6 +10,9 @@ use super::wrong::child;
 /// What allocators may keep for themselves: two rounds of what is used here. A leak of one frame a round
 /// would exceed it.
 const SLACK: usize = 96 << 20;
+
+/// A flag of the kernel's (PF_EXITING): one that was joined is listed for a moment yet.
+const EXITING: u32 = 4;
 
 #[derive(Debug, Clone, Copy)]
 struct Residue {
@@ -34,29 +36,19 @@ fn now() -> Residue {
     Residue { fds, threads: threads(), memory: kilobytes << 10 }
 }
 
-/// As it is once there are so many threads: one that was joined is listed for a moment yet.
-fn settled(threads: usize) -> Residue {
-    let start = Instant::now();
-    loop {
-        let now = now();
-        if now.threads == threads || start.elapsed() > Duration::from_secs(60) {
-            return now;
-        }
-        thread::sleep(Duration::from_millis(1));
-    }
-}
-
 #[track_caller]
 fn assert_as(before: Residue, when: &str) {
-    let now = settled(before.threads);
+    let now = now();
     assert_eq!((now.fds, now.threads), (before.fds, before.threads), "{when}");
     assert!(now.memory < before.memory + SLACK, "{when}: {before:?}, now {now:?}");
 }
 
 fn threads() -> usize {
     let named = |task: std::io::Result<fs::DirEntry>| {
-        let name = fs::read_to_string(task.ok()?.path().join("comm")).ok()?;
-        (name.trim() == "cenote-gl").then_some(())
+        let stat = fs::read_to_string(task.ok()?.path().join("stat")).ok()?;
+        let (name, rest) = stat.split_once('(')?.1.rsplit_once(')')?;
+        let flags: u32 = rest.split_whitespace().nth(6)?.parse().ok()?;
+        (name == "cenote-gl" && flags & EXITING == 0).then_some(())
     };
     fs::read_dir("/proc/self/task").unwrap().filter_map(named).count()
 }
@@ -67,7 +59,7 @@ fn warm_up() -> Residue {
     use_all(&gl);
     gl.close().unwrap();
     drop(gl);
-    settled(0)
+    now()
 }
 
 /// Everything there is: 9 MB each, so that a leak is seen.
