@@ -18,6 +18,7 @@ use crate::os::fork::{self, GuardedSocket};
 use crate::os::memfd;
 use crate::os::packet;
 use crate::pool::host::{Description, Guest, Host};
+use crate::pool::place::Place;
 use crate::pool::wire::{Kind, Packet};
 use crate::region::Words;
 use crate::sync::{Lock, LockGuard, Ordering};
@@ -452,18 +453,17 @@ impl Publisher {
     }
 
     /// Says that nothing more will come. Whatever is queued can still be taken: subscribers have it
-    /// mapped, and this stays until they have drained the ring or are gone.
-    pub(crate) fn close(self: &Arc<Self>) {
-        if self.check_process().is_err() {
-            return;
-        }
+    /// mapped, and this stays until they have drained the ring or are gone. Gives the directory it was in.
+    pub(crate) fn close(self: &Arc<Self>) -> Option<Arc<Place>> {
+        self.check_process().ok()?;
         self.writer().close();
-        self.pool.close();
+        let place = self.pool.close();
         let mut state = self.state();
         if !state.subscribers.is_empty() {
             state.lingers = Some(self.clone());
         }
         state.subscribers.iter_mut().for_each(Subscriber::wake);
+        place
     }
 }
 

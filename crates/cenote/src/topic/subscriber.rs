@@ -14,6 +14,7 @@ use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 
 use crate::error::{Error, Result};
 use crate::os::{self, fork};
+use crate::pool::place::Place;
 use crate::sync::{Lock, LockGuard};
 use crate::tensor::attaching::{Attaching, Progress};
 use crate::tensor::handle::Handle;
@@ -105,9 +106,9 @@ impl Subscriber {
         }
     }
 
-    /// Nothing is received any more.
-    pub(crate) fn leave(&self) {
-        self.arrivals.leave();
+    /// Nothing is received any more. Gives the directory that was looked into.
+    pub(crate) fn leave(&self) -> Option<Arc<Place>> {
+        self.arrivals.leave()
     }
 
     #[inline]
@@ -474,16 +475,31 @@ impl Tensors for Lender<'_> {
         let trusted = pool.is_of(&other.peer).then_some(other.uid);
         let reader = self.spot.ring.reader();
         let leased = pool::lease_packed(pool, packed, trusted, || reader.has(cursor));
-        leased.map_err(|error| match error {
-            Error::Stale { .. } if !reader.has(cursor) => Unread::Passed,
+        leased.or_else(|error| match error {
+            Error::Stale { .. } if !reader.has(cursor) => Err(Unread::Passed),
             // On its way.
             Error::NoSuchSegment { .. } if pool.is_alive() => {
                 *self.awaits_segment = true;
-                Unread::Later
+                Err(Unread::Later)
             }
-            error => error.into(),
+            Error::NoSuchSegment { .. } => {
+                lease_of_the_dead(pool, packed, trusted, || reader.has(cursor))
+            }
+            error => Err(error.into()),
         })
     }
+}
+
+/// Looks once more for a segment whose owner is gone: it may have come, and its owner gone, since it was looked
+/// for. All that was sent was heard before it was noticed that nothing more will come.
+#[cold]
+fn lease_of_the_dead(
+    pool: &Known,
+    packed: &Packed<'_>,
+    trusted: Option<u64>,
+    unchanged: impl Fn() -> bool,
+) -> Result<Handle, Unread> {
+    Ok(pool::lease_packed(pool, packed, trusted, unchanged)?)
 }
 
 impl Pools {
