@@ -36,11 +36,7 @@ pub(crate) struct Args {
 }
 
 fn seconds(given: &str) -> Result<f64, String> {
-    let seconds: f64 = given.parse().map_err(|_| "not a number".to_owned())?;
-    match (0.5..=600.0).contains(&seconds) {
-        true => Ok(seconds),
-        false => Err("it must be from 0.5 to 600".to_owned()),
-    }
+    unit::within(0.5..=600.0, given)
 }
 
 /// What a process does.

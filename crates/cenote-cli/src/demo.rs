@@ -26,6 +26,7 @@ use std::time::Duration;
 use crate::failure::Outcome;
 use crate::output::Output;
 use crate::pattern::Size;
+use crate::unit;
 
 use role::Role;
 
@@ -55,11 +56,7 @@ pub(crate) struct Args {
 }
 
 fn seconds(given: &str) -> Result<f64, String> {
-    let seconds: f64 = given.parse().map_err(|_| "not a number".to_owned())?;
-    match (3.0..=3600.0).contains(&seconds) {
-        true => Ok(seconds),
-        false => Err("it must be from 3 to 3600".to_owned()),
-    }
+    unit::within(3.0..=3600.0, given)
 }
 
 impl Args {

@@ -85,6 +85,19 @@ impl Failure {
         }
     }
 
+    /// The same, of a file.
+    pub(crate) fn about(self, path: &Path) -> Failure {
+        let about = |text: String| format!("{}: {text}", path.display());
+        match self {
+            Failure::Failed(text) => Failure::Failed(about(text)),
+            Failure::Nonsense(text) => Failure::Nonsense(about(text)),
+            Failure::NotFound(text) => Failure::NotFound(about(text)),
+            Failure::Silence(text) => Failure::Silence(about(text)),
+            Failure::NoPermission(text) => Failure::NoPermission(about(text)),
+            wordless => wordless,
+        }
+    }
+
     /// It failed, in the words of somebody else.
     pub(crate) fn from_text(text: impl fmt::Display) -> Failure {
         Failure::Failed(text.to_string())
@@ -147,5 +160,8 @@ mod tests {
         assert_eq!(file(io::ErrorKind::PermissionDenied), 5);
         assert_eq!((file(io::ErrorKind::NotFound), file(io::ErrorKind::IsADirectory)), (3, 1));
         assert_eq!(Failure::Interrupted(15).code(), 143);
+        let about = Failure::Silence("nothing came".to_owned()).about(Path::new("x.npy"));
+        assert_eq!((about.code(), about.to_string()), (4, "x.npy: nothing came".to_owned()));
+        assert_eq!(Failure::Interrupted(2).about(Path::new("x.npy")).code(), 130);
     }
 }

@@ -1,11 +1,12 @@
 //! `cenote ls`
 
 use std::env;
+use std::path::Path;
 
-use cenote::{NAMESPACE_ENV, PoolInfo, TopicInfo, namespace_dir, pools, topics};
+use cenote::{DIR_ENV, NAMESPACE_ENV, PoolInfo, TopicInfo, namespace_dir, pools, topics};
 use serde::Serialize;
 
-use crate::failure::{Failure, Outcome};
+use crate::failure::{self, Failure, Outcome};
 use crate::output::{Output, Page, Report, Table};
 use crate::pool::{Attached, PoolLine, pool_table};
 use crate::topic::{Publisher, Subscriber, TopicLine, topic_table};
@@ -26,7 +27,8 @@ impl Args {
     }
 }
 
-/// An error if a namespace was named that is not there.
+/// An error if a namespace was named that is not there. A directory that was named and is not there is no
+/// error, for whoever comes first makes it; but it may have been meant to be another.
 pub(crate) fn check_namespace() -> Outcome {
     let dir = namespace_dir()?;
     let named = env::var_os(NAMESPACE_ENV).is_some();
@@ -35,8 +37,20 @@ pub(crate) fn check_namespace() -> Outcome {
             let text = format!("there is no namespace {}: {NAMESPACE_ENV} names it", dir.display());
             Err(Failure::NotFound(text))
         }
+        Ok(false) => {
+            warn_of_missing_root(&dir);
+            Ok(())
+        }
         // What else may be wrong with it is found out when it is read.
         _ => Ok(()),
+    }
+}
+
+fn warn_of_missing_root(namespace: &Path) {
+    let named = env::var_os(DIR_ENV).is_some();
+    let root = namespace.parent().filter(|root| matches!(root.try_exists(), Ok(false)));
+    if let Some(root) = root.filter(|_| named) {
+        failure::say(&format!("there is no directory {}: {DIR_ENV} names it", root.display()));
     }
 }
 

@@ -26,6 +26,7 @@ mod meter;
 mod namespace;
 mod output;
 mod pattern;
+mod pause;
 mod percentile;
 mod pool;
 mod screen;

@@ -75,8 +75,8 @@ fn root() -> Outcome<PathBuf> {
     Ok(dir.parent().map_or_else(|| dir.clone(), Path::to_path_buf))
 }
 
-/// The lock of a namespace, which children inherit; `None` if somebody has it, or the namespace is gone.
-fn lock(path: &Path) -> io::Result<Option<OwnedFd>> {
+/// The lock of a directory, which children inherit; `None` if somebody has it, or the directory is gone.
+pub(crate) fn lock(path: &Path) -> io::Result<Option<OwnedFd>> {
     let opened = open(path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW, Mode::empty());
     let dir = match opened.map_err(io::Error::from) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),

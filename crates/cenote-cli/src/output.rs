@@ -14,6 +14,10 @@ pub(crate) use table::Table;
 
 use crate::failure::{Failure, Outcome};
 
+/// What is said of a process that does not answer: in a sentence, and in a table.
+pub(crate) const NO_ANSWER: &str = "does not answer: it may be stopped";
+pub(crate) const NO_ANSWER_CELL: &str = "(no answer)";
+
 /// Something that can be told either way.
 pub(crate) trait Report: Serialize {
     /// Tells it to people.

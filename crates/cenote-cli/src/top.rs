@@ -45,7 +45,7 @@ impl Args {
         let mut watch = Watch::default();
         let mut left = self.count;
         while left != Some(0) {
-            if !self.watch_a_while(&mut watch, screen.as_ref(), &interrupt)? {
+            if !self.watch_a_while(&mut watch, screen.as_mut(), &interrupt)? {
                 break;
             }
             let reading = watch.read()?;
@@ -62,7 +62,7 @@ impl Args {
     fn watch_a_while(
         &self,
         watch: &mut Watch,
-        screen: Option<&Screen>,
+        mut screen: Option<&mut Screen>,
         interrupt: &Interrupt,
     ) -> Outcome<bool> {
         let (start, interval) = (Instant::now(), Duration::from_secs_f64(self.interval));
@@ -70,7 +70,7 @@ impl Args {
         while let Some(left) = interval.checked_sub(start.elapsed()) {
             watch.look(left.min(LOOK));
             interrupt.check()?;
-            if screen.map_or(Ok(false), Screen::is_quit)? {
+            if screen.as_deref_mut().map_or(Ok(false), Screen::is_quit)? {
                 return Ok(false);
             }
         }

@@ -1,4 +1,15 @@
-//! Numbers as people read them.
+//! Numbers as people read and give them.
+
+use std::ops::RangeInclusive;
+
+/// A number that somebody gave as an argument, if it is within bounds.
+pub(crate) fn within(bounds: RangeInclusive<f64>, given: &str) -> Result<f64, String> {
+    let number: f64 = given.parse().map_err(|_| "not a number".to_owned())?;
+    match bounds.contains(&number) {
+        true => Ok(number),
+        false => Err(format!("it must be from {} to {}", bounds.start(), bounds.end())),
+    }
+}
 
 /// `6.2 MB`.
 #[allow(clippy::cast_precision_loss, reason = "three digits are shown")]
@@ -55,5 +66,16 @@ mod tests {
         assert_eq!(rate(59.94), "59.9 Hz");
         assert_eq!(nanos(41_234.0), "41.2 µs");
         assert_eq!(nanos(5e12), "5000 s");
+    }
+
+    #[test]
+    fn numbers_out_of_bounds_are_refused_with_the_bounds() {
+        assert_eq!(within(0.5..=600.0, "0.5"), Ok(0.5));
+        assert_eq!(within(0.5..=600.0, "600"), Ok(600.0));
+        for bad in ["0.4", "601", "-1", "inf", "nan"] {
+            let refused = Err("it must be from 0.5 to 600".to_owned());
+            assert_eq!(within(0.5..=600.0, bad), refused, "{bad}");
+        }
+        assert_eq!(within(0.5..=600.0, "ten"), Err("not a number".to_owned()));
     }
 }

@@ -4,7 +4,7 @@ use cenote::{CopyReason, PoolInfo, PublisherInfo, StagedBecause, StagedCopies, p
 use serde::Serialize;
 
 use crate::failure::Outcome;
-use crate::output::{Output, Page, Report};
+use crate::output::{NO_ANSWER, Output, Page, Report};
 use crate::pool::Attached;
 use crate::topic;
 use crate::unit;
@@ -167,7 +167,7 @@ impl Publisher {
         let Publisher { pid, program, sent, .. } = self;
         if !self.answers {
             page.heading(&format!("{program} (pid {pid})"));
-            return page.warning("it does not answer: it may be stopped");
+            return page.warning(&format!("it {NO_ANSWER}"));
         }
         page.heading(&format!("{program} (pid {pid}) sent {sent} messages"));
         for copied in &self.copies {

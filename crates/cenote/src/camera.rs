@@ -12,7 +12,7 @@ mod given;
 mod lent;
 
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -38,16 +38,17 @@ const LOOK: Duration = Duration::from_millis(5);
 /// use cenote::{Camera, CameraConfig, Image, Topic, TopicConfig};
 /// use std::time::Duration;
 ///
-/// let mut camera = Camera::open("/dev/video0", CameraConfig::default())?;
-/// let config = TopicConfig { depth: 2, ..TopicConfig::default() };
-/// let topic: Topic<Image> = Topic::with_config("camera.front", config)?;
-/// while let Some(frame) = camera.capture(Duration::from_secs(1))? {
-///     topic.send(&frame)?; // no pixel is copied
+/// fn main() -> Result<(), Box<dyn std::error::Error>> {
+///     let mut camera = Camera::open("/dev/video0", CameraConfig::default())?;
+///     let config = TopicConfig { depth: 2, ..TopicConfig::default() };
+///     let topic: Topic<Image> = Topic::with_config("camera.front", config)?;
+///     while let Some(frame) = camera.capture(Duration::from_secs(1))? {
+///         topic.send(&frame)?; // no pixel is copied
+///     }
+///     Err("the camera has delivered nothing for a second".into())
 /// }
-/// # Ok::<(), cenote::Error>(())
 /// ```
 pub struct Camera {
-    path: PathBuf,
     shape: Shape,
     buffers: Buffers,
     stats: CameraStats,
@@ -81,10 +82,9 @@ impl Camera {
     /// ([`TopicConfig::depth`](crate::TopicConfig::depth)) than there are
     /// [`buffers`](CameraConfig::buffers), or no more are captured.
     pub fn open(path: impl AsRef<Path>, config: CameraConfig) -> Result<Camera> {
-        let path = path.as_ref();
-        let (device, shape) = config.apply(path, Whose::Drivers)?;
+        let (device, shape) = config.apply(path.as_ref(), Whose::Drivers)?;
         let buffers = Buffers::Lent(Lent::start(device, &config, &shape.parts)?);
-        Ok(Camera { path: path.into(), shape, buffers, stats: CameraStats::default() })
+        Ok(Camera { shape, buffers, stats: CameraStats::default() })
     }
 
     /// Starts to capture into buffers that `alloc` gives (`V4L2_MEMORY_DMABUF`): tensors of DMA-BUF
@@ -112,16 +112,15 @@ impl Camera {
         config: CameraConfig,
         alloc: impl FnMut(usize) -> Result<Tensor> + Send + 'static,
     ) -> Result<Camera> {
-        let path = path.as_ref();
-        let (device, shape) = config.apply(path, Whose::Callers)?;
+        let (device, shape) = config.apply(path.as_ref(), Whose::Callers)?;
         let bytes = shape.parts.iter().map(|part| part.bytes).sum();
         let buffers = Buffers::Given(Given::start(device, &config, bytes, Box::new(alloc))?);
-        Ok(Camera { path: path.into(), shape, buffers, stats: CameraStats::default() })
+        Ok(Camera { shape, buffers, stats: CameraStats::default() })
     }
 
     /// The device.
     pub fn path(&self) -> &Path {
-        &self.path
+        self.buffers.device().path()
     }
 
     /// The width of its images, in pixels.
@@ -152,7 +151,7 @@ impl Camera {
     /// Frames that are damaged, or not all there, are passed over, and [counted](Camera::stats).
     pub fn capture(&mut self, timeout: Duration) -> Result<Option<Image>> {
         if self.buffers.device().inherited() {
-            return Err(Error::CameraForked { path: self.path.clone() });
+            return Err(Error::CameraForked { path: self.path().into() });
         }
         let start = Instant::now();
         loop {
@@ -177,7 +176,7 @@ impl Camera {
             Buffers::Given(given) => given.why_starved(),
         };
         let buffers = self.buffers.count();
-        why.unwrap_or_else(|| Error::CameraStarved { path: self.path.clone(), buffers })
+        why.unwrap_or_else(|| Error::CameraStarved { path: self.path().into(), buffers })
     }
 
     /// A frame that is there, and whole.
@@ -195,19 +194,20 @@ impl Camera {
 
     /// Sleeps until a frame is there, or for so long.
     fn look(&self, patience: Duration, queued: usize) -> Result<()> {
+        let device = self.buffers.device();
         if queued == 0 {
             // The driver would say at once that it has nothing to wait for.
             std::thread::sleep(patience);
             return Ok(());
         }
         let patience = Timespec::try_from(patience).ok();
-        let mut fds = [PollFd::new(self.buffers.device(), PollFlags::IN)];
+        let mut fds = [PollFd::new(device, PollFlags::IN)];
         match poll(&mut fds, patience.as_ref()) {
             Ok(_) if fds[0].revents().contains(PollFlags::ERR) => {
-                Err(Error::os("capturing", Errno::IO))
+                Err(device.error("capturing", Errno::IO))
             }
             Ok(_) | Err(Errno::INTR) => Ok(()),
-            Err(source) => Err(Error::os("waiting for a camera", source)),
+            Err(source) => Err(device.error("waiting for a frame", source)),
         }
     }
 
@@ -251,7 +251,7 @@ impl Buffers {
             Buffers::Lent(lent) => lent.dequeue(),
             Buffers::Given(given) => given.dequeue(),
         };
-        filled.map_err(|source| Error::os("capturing", source))
+        filled.map_err(|source| self.device().error("capturing", source))
     }
 
     /// Gives a buffer back whose content is of no use.
@@ -274,7 +274,7 @@ impl Buffers {
 impl fmt::Debug for Camera {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Camera")
-            .field("path", &self.path)
+            .field("path", &self.path())
             .field("width", &self.width())
             .field("height", &self.height())
             .field("format", &self.format())

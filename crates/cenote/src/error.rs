@@ -25,6 +25,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
+    // Shapes, strides and views.
     /// More dimensions than a layout can hold.
     #[error("a layout has at most {max} dimensions, this one asks for {found}")]
     TooManyDims {
@@ -156,24 +157,6 @@ pub enum Error {
         len: usize,
     },
 
-    /// A slice was asked for in a type that the elements do not have.
-    #[error("the elements are {found}, not {asked}")]
-    WrongDType {
-        /// The dtype asked for.
-        asked: &'static str,
-        /// The dtype of the elements.
-        found: &'static str,
-    },
-
-    /// A name or code that is no dtype.
-    #[error(
-        "unknown dtype `{given}`; known are f32 f64 f16 bf16 i8..i64 u8..u64 bool complex64 complex128"
-    )]
-    UnknownDType {
-        /// What was given.
-        given: Box<str>,
-    },
-
     /// A slice of elements was asked for where they do not lie side by side.
     #[error(
         "shape {shape:?} with byte strides {strides:?} is not contiguous; \
@@ -184,15 +167,6 @@ pub enum Error {
         shape: Dims,
         /// The byte strides.
         strides: Box<[isize]>,
-    },
-
-    /// Elements that do not start at a multiple of their alignment.
-    #[error("the elements of this view are not aligned to {align} bytes, as {dtype} needs")]
-    Misaligned {
-        /// The dtype.
-        dtype: &'static str,
-        /// The alignment it needs.
-        align: usize,
     },
 
     /// An index that the tensor does not have.
@@ -213,23 +187,6 @@ pub enum Error {
         dtype: &'static str,
         /// Bytes of an element of the dtype.
         size: usize,
-    },
-
-    /// Bytes that are not valid values of the dtype (a `bool` that is neither 0 nor 1).
-    #[error("the bytes are not all valid values of {dtype}")]
-    InvalidValue {
-        /// The dtype.
-        dtype: &'static str,
-    },
-
-    /// Memory that another process can write, asked for as elements that not every byte is.
-    #[error(
-        "the memory of this tensor can still be written by another process, so its bytes cannot \
-         be looked at as {dtype}; copy them out (`to_vec`), or have it sealed against writing"
-    )]
-    Changeable {
-        /// The dtype.
-        dtype: &'static str,
     },
 
     /// Byte strides that are no multiples of the element's size.
@@ -261,6 +218,62 @@ pub enum Error {
         given: usize,
     },
 
+    // Elements.
+    /// A slice was asked for in a type that the elements do not have.
+    #[error("the elements are {found}, not {asked}")]
+    WrongDType {
+        /// The dtype asked for.
+        asked: &'static str,
+        /// The dtype of the elements.
+        found: &'static str,
+    },
+
+    /// A name or code that is no dtype.
+    #[error(
+        "unknown dtype `{given}`; known are f32 f64 f16 bf16 i8..i64 u8..u64 bool \
+         complex64 complex128"
+    )]
+    UnknownDType {
+        /// What was given.
+        given: Box<str>,
+    },
+
+    /// Elements that do not start at a multiple of their alignment.
+    #[error("the elements of this view are not aligned to {align} bytes, as {dtype} needs")]
+    Misaligned {
+        /// The dtype.
+        dtype: &'static str,
+        /// The alignment it needs.
+        align: usize,
+    },
+
+    /// Bytes that are not valid values of the dtype (a `bool` that is neither 0 nor 1).
+    #[error("the bytes are not all valid values of {dtype}")]
+    InvalidValue {
+        /// The dtype.
+        dtype: &'static str,
+    },
+
+    /// Memory that another process can write, asked for as elements that not every byte is.
+    #[error(
+        "the memory of this tensor can still be written by another process, so its bytes \
+         cannot be looked at as {dtype}; copy them out (`to_vec`), or have it sealed against writing"
+    )]
+    Changeable {
+        /// The dtype.
+        dtype: &'static str,
+    },
+
+    /// A number that cannot be stored.
+    #[error("{value} cannot be stored as {dtype}")]
+    ValueRange {
+        /// The number.
+        value: f64,
+        /// The dtype.
+        dtype: &'static str,
+    },
+
+    // Memory, and who may write it.
     /// An alignment that is not a power of two, or too large.
     #[error("alignment {given} is not a power of two between 1 and {max}")]
     BadAlignment {
@@ -270,18 +283,16 @@ pub enum Error {
         max: usize,
     },
 
-    /// A name that cannot be used.
-    #[error("the name {given:?} cannot be used: {rule}")]
-    BadName {
-        /// The name.
-        given: Box<str>,
-        /// The rule it breaks.
-        rule: &'static str,
-    },
-
     /// A name or code that is no memory kind.
     #[error("unknown memory kind `{given}`; known are mem, dma, shm, pbo")]
     UnknownMemory {
+        /// What was given.
+        given: Box<str>,
+    },
+
+    /// A name that is no device.
+    #[error("unknown device `{given}`; known are cpu, cuda and cuda:N")]
+    UnknownDevice {
         /// What was given.
         given: Box<str>,
     },
@@ -293,17 +304,6 @@ pub enum Error {
         memory: &'static str,
         /// The reason.
         why: Unavailable,
-    },
-
-    /// An environment variable with a value that means nothing.
-    #[error("environment variable {name}={value:?} is not understood; use {expected}")]
-    BadEnv {
-        /// The variable.
-        name: &'static str,
-        /// Its value.
-        value: Box<str>,
-        /// What would be understood.
-        expected: &'static str,
     },
 
     /// Memory that is not there.
@@ -326,10 +326,12 @@ pub enum Error {
 
     /// A tensor was to be shared with another process while somebody has borrowed it to write.
     #[error(
-        "the bytes are lent to somebody who may write them (a writable array, say); drop that, or send a copy"
+        "the bytes are lent to somebody who may write them (a writable array, say); drop \
+         that, or send a copy"
     )]
     Lent,
 
+    // File descriptors, and tensors sent over a socket.
     /// A file descriptor was asked of memory that has none.
     #[error("{memory} memory has no {wanted}; allocate the tensor in {instead}")]
     NoFd {
@@ -385,12 +387,16 @@ pub enum Error {
     },
 
     /// The peer closed the connection.
-    #[error("the peer closed the connection{}", if *.mid_message { " in the middle of a tensor" } else { "" })]
+    #[error(
+        "the peer closed the connection{}",
+        if *.mid_message { " in the middle of a tensor" } else { "" }
+    )]
     Disconnected {
         /// Whether part of a message had arrived.
         mid_message: bool,
     },
 
+    // Pixel formats and images.
     /// A name or code that is no pixel format.
     #[error("unknown pixel format `{given}`")]
     UnknownFormat {
@@ -503,22 +509,195 @@ pub enum Error {
         given: usize,
     },
 
-    /// A name that is no device.
-    #[error("unknown device `{given}`; known are cpu, cuda and cuda:N")]
-    UnknownDevice {
-        /// What was given.
+    /// An image, or part of one, without pixels.
+    #[error("an image of {width}x{height} has no pixels")]
+    EmptyImage {
+        /// The width asked for.
+        width: usize,
+        /// The height asked for.
+        height: usize,
+    },
+
+    /// A rectangle that the image does not have.
+    #[error(
+        "the {width}x{height} pixels from ({x}, {y}) on are not all in an image of {}x{}",
+        image.0,
+        image.1
+    )]
+    NoSuchRoi {
+        /// The first column asked for.
+        x: usize,
+        /// The first row asked for.
+        y: usize,
+        /// The width asked for.
+        width: usize,
+        /// The height asked for.
+        height: usize,
+        /// Width and height of the image.
+        image: (usize, usize),
+    },
+
+    /// A pixel that the image does not have.
+    #[error("pixel ({x}, {y}) is outside an image of {width}x{height}")]
+    NoSuchPixel {
+        /// The column asked for.
+        x: usize,
+        /// The row asked for.
+        y: usize,
+        /// The width of the image.
+        width: usize,
+        /// The height of the image.
+        height: usize,
+    },
+
+    /// More or fewer values than a pixel has.
+    #[error("a pixel of {format} has {expected} values, not {given}")]
+    PixelLen {
+        /// The format.
+        format: &'static str,
+        /// The values of a pixel.
+        expected: usize,
+        /// The values given.
+        given: usize,
+    },
+
+    /// Two images that ought to be alike.
+    #[error("the image is {expected}, the one to copy is {given}")]
+    OtherImage {
+        /// Format and size of the image.
+        expected: Box<str>,
+        /// Format and size of the other.
         given: Box<str>,
     },
 
-    /// A configuration that cannot be.
-    #[error("bad configuration: {field}: {rule}")]
-    BadConfig {
-        /// The field.
-        field: &'static str,
-        /// The rule it breaks.
+    /// Not the bytes of an image.
+    #[error("an image with rows {step} bytes apart has {expected} bytes, not {given}")]
+    ImageBytes {
+        /// The bytes of the image.
+        expected: usize,
+        /// The bytes given.
+        given: usize,
+        /// The distance of the rows.
+        step: usize,
+    },
+
+    /// A file with an image that could not be read or written.
+    #[error("{op} {path:?} failed: {source}")]
+    ImageFile {
+        /// What was attempted.
+        op: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// What went wrong.
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+
+    // Point clouds.
+    /// A point that the cloud does not have.
+    #[error("there is no point {point} in a cloud of {len} points; the first is point 0")]
+    NoSuchPoint {
+        /// The point asked for.
+        point: usize,
+        /// The number of points.
+        len: usize,
+    },
+
+    /// Rows and columns that do not make the points of a cloud.
+    #[error("{len} points cannot be in {height} rows of {width} columns")]
+    NotOrganized {
+        /// The columns asked for.
+        width: usize,
+        /// The rows asked for.
+        height: usize,
+        /// The number of points.
+        len: usize,
+    },
+
+    /// A tensor that is no point cloud.
+    #[error(
+        "a tensor of shape {shape:?} with byte strides {strides:?} is no point cloud, which is \
+         [points, values] with the values of a point side by side"
+    )]
+    CloudLayout {
+        /// The shape.
+        shape: Dims,
+        /// The byte strides.
+        strides: Box<[isize]>,
+    },
+
+    /// Fields that a point cloud cannot have.
+    #[error("field `{field}` of a point cloud: {rule}")]
+    BadField {
+        /// The name of the field.
+        field: Box<str>,
+        /// What it must be.
         rule: &'static str,
     },
 
+    /// More or fewer fields than a point cloud can have.
+    #[error("a point cloud has 1 to {max} fields, not {given}")]
+    FieldCount {
+        /// The fields given.
+        given: usize,
+        /// The most there can be.
+        max: usize,
+    },
+
+    /// A field that a point cloud does not have.
+    #[error("the point cloud has no field `{field}`; it has {}", .known.join(", "))]
+    NoSuchField {
+        /// The name asked for.
+        field: Box<str>,
+        /// The names there are.
+        known: Vec<String>,
+    },
+
+    /// More points than there is room for.
+    #[error("the point cloud has room for {capacity} points, not for {asked}")]
+    CloudFull {
+        /// The points asked for.
+        asked: usize,
+        /// The most that fit.
+        capacity: usize,
+    },
+
+    // Depth images.
+    /// A depth that cannot be stored.
+    #[error("a depth of {metres} m cannot be stored as {dtype}: {rule}")]
+    DepthRange {
+        /// The depth, in metres.
+        metres: f32,
+        /// What the image stores.
+        dtype: &'static str,
+        /// What can be.
+        rule: &'static str,
+    },
+
+    /// Elements that cannot be depths.
+    #[error("a depth image is f32 (metres) or u16 (millimetres), not {found}")]
+    DepthDType {
+        /// The dtype given.
+        found: &'static str,
+    },
+
+    /// Numbers that are no pinhole camera.
+    #[error("fx {fx}, fy {fy}, cx {cx}, cy {cy}: all must be finite, fx and fy above 0")]
+    BadIntrinsics {
+        /// Focal length in pixels, across.
+        fx: f64,
+        /// Focal length in pixels, down.
+        fy: f64,
+        /// Column of the optical centre.
+        cx: f64,
+        /// Row of the optical centre.
+        cy: f64,
+    },
+
+    /// A depth image without intrinsics cannot be seen in space.
+    #[error("the depth image has no intrinsics; set them first (`set_intrinsics`)")]
+    NoIntrinsics,
+
+    // The directory that processes meet in.
     /// A directory that processes meet in cannot be used.
     #[error("{op} {} failed: {source}", path.display())]
     Directory {
@@ -551,8 +730,8 @@ pub enum Error {
 
     /// A directory that those whom a pool is for cannot look into.
     #[error(
-        "{} (group {group}, mode {mode:o}) is closed to some of those whom the pool is for. Give it \
-         to their group and let that look into it (chgrp, chmod g+rx), or use another \
+        "{} (group {group}, mode {mode:o}) is closed to some of those whom the pool is for. \
+         Give it to their group and let that look into it (chgrp, chmod g+rx), or use another \
          CENOTE_NAMESPACE or CENOTE_DIR",
         path.display()
     )]
@@ -565,6 +744,7 @@ pub enum Error {
         mode: u32,
     },
 
+    // Pools of tensors, and attaching to them.
     /// A pool of this name has an owner already.
     #[error("pool `{pool}` belongs to {program} (pid {pid}), which is running")]
     PoolExists {
@@ -653,6 +833,44 @@ pub enum Error {
         holders: Vec<Holder>,
     },
 
+    /// This process holds as many slots of a pool as it may.
+    #[error("this process holds {max} slots of pool `{pool}`, all that its `max_leases` allows")]
+    TooManyLeases {
+        /// The pool.
+        pool: String,
+        /// The limit.
+        max: u32,
+    },
+
+    /// The owner of a pool has disconnected this process, because it held too much.
+    #[error(
+        "the owner of pool `{pool}` has disconnected this process, which held {held} slots \
+         that the owner had let go of; its `max_leases` allows {max}"
+    )]
+    Expelled {
+        /// The pool.
+        pool: String,
+        /// What this process held.
+        held: u32,
+        /// What it may hold.
+        max: u32,
+    },
+
+    /// A file descriptor was asked of a tensor that shares its memory with others.
+    #[error("a tensor of a pool has no {wanted} of its own; send its `descriptor` instead")]
+    PooledFd {
+        /// What was asked for.
+        wanted: &'static str,
+    },
+
+    /// A pool, or a tensor of one, was used in a forked child.
+    #[error("pool `{pool}` was inherited through fork; open it again in this process to use it")]
+    Forked {
+        /// The pool.
+        pool: String,
+    },
+
+    // Descriptors.
     /// A descriptor whose tensor is gone.
     #[error("the tensor that the descriptor names is gone: pool `{pool}` has reused its memory")]
     Stale {
@@ -680,52 +898,9 @@ pub enum Error {
         segment: u32,
     },
 
-    /// This process holds as many slots of a pool as it may.
-    #[error("this process holds {max} slots of pool `{pool}`, all that its `max_leases` allows")]
-    TooManyLeases {
-        /// The pool.
-        pool: String,
-        /// The limit.
-        max: u32,
-    },
-
-    /// The owner of a pool has disconnected this process, because it held too much.
-    #[error(
-        "the owner of pool `{pool}` has disconnected this process, which held {held} slots that \
-         the owner had let go of; its `max_leases` allows {max}"
-    )]
-    Expelled {
-        /// The pool.
-        pool: String,
-        /// What this process held.
-        held: u32,
-        /// What it may hold.
-        max: u32,
-    },
-
-    /// A file descriptor was asked of a tensor that shares its memory with others.
-    #[error("a tensor of a pool has no {wanted} of its own; send its `descriptor` instead")]
-    PooledFd {
-        /// What was asked for.
-        wanted: &'static str,
-    },
-
     /// A descriptor was asked of a tensor that is in no pool.
     #[error("the tensor is in no pool, so it has no descriptor")]
     NoDescriptor,
-
-    /// Text that must be short and is not.
-    #[error("{what} `{given}` has {len} bytes; there is room for {max}")]
-    TextTooLong {
-        /// What it was to be.
-        what: &'static str,
-        /// The text.
-        given: Box<str>,
-        /// Its bytes.
-        len: usize,
-        /// The most that fit.
-        max: usize,
-    },
 
     /// A descriptor of something else than was asked for.
     #[error("`{asked}` was asked for, but the descriptor is for {found}")]
@@ -736,204 +911,7 @@ pub enum Error {
         found: &'static str,
     },
 
-    /// An image, or part of one, without pixels.
-    #[error("an image of {width}x{height} has no pixels")]
-    EmptyImage {
-        /// The width asked for.
-        width: usize,
-        /// The height asked for.
-        height: usize,
-    },
-
-    /// A rectangle that the image does not have.
-    #[error("the {width}x{height} pixels from ({x}, {y}) on are not all in an image of {}x{}", image.0, image.1)]
-    NoSuchRoi {
-        /// The first column asked for.
-        x: usize,
-        /// The first row asked for.
-        y: usize,
-        /// The width asked for.
-        width: usize,
-        /// The height asked for.
-        height: usize,
-        /// Width and height of the image.
-        image: (usize, usize),
-    },
-
-    /// A point that the cloud does not have.
-    #[error("there is no point {point} in a cloud of {len} points; the first is point 0")]
-    NoSuchPoint {
-        /// The point asked for.
-        point: usize,
-        /// The number of points.
-        len: usize,
-    },
-
-    /// Rows and columns that do not make the points of a cloud.
-    #[error("{len} points cannot be in {height} rows of {width} columns")]
-    NotOrganized {
-        /// The columns asked for.
-        width: usize,
-        /// The rows asked for.
-        height: usize,
-        /// The number of points.
-        len: usize,
-    },
-
-    /// A depth that cannot be stored.
-    #[error("a depth of {metres} m cannot be stored as {dtype}: {rule}")]
-    DepthRange {
-        /// The depth, in metres.
-        metres: f32,
-        /// What the image stores.
-        dtype: &'static str,
-        /// What can be.
-        rule: &'static str,
-    },
-
-    /// A pixel that the image does not have.
-    #[error("pixel ({x}, {y}) is outside an image of {width}x{height}")]
-    NoSuchPixel {
-        /// The column asked for.
-        x: usize,
-        /// The row asked for.
-        y: usize,
-        /// The width of the image.
-        width: usize,
-        /// The height of the image.
-        height: usize,
-    },
-
-    /// More or fewer values than a pixel has.
-    #[error("a pixel of {format} has {expected} values, not {given}")]
-    PixelLen {
-        /// The format.
-        format: &'static str,
-        /// The values of a pixel.
-        expected: usize,
-        /// The values given.
-        given: usize,
-    },
-
-    /// A number that cannot be stored.
-    #[error("{value} cannot be stored as {dtype}")]
-    ValueRange {
-        /// The number.
-        value: f64,
-        /// The dtype.
-        dtype: &'static str,
-    },
-
-    /// Two images that ought to be alike.
-    #[error("the image is {expected}, the one to copy is {given}")]
-    OtherImage {
-        /// Format and size of the image.
-        expected: Box<str>,
-        /// Format and size of the other.
-        given: Box<str>,
-    },
-
-    /// Not the bytes of an image.
-    #[error("an image with rows {step} bytes apart has {expected} bytes, not {given}")]
-    ImageBytes {
-        /// The bytes of the image.
-        expected: usize,
-        /// The bytes given.
-        given: usize,
-        /// The distance of the rows.
-        step: usize,
-    },
-
-    /// A file with an image that could not be read or written.
-    #[error("{op} {path:?} failed: {source}")]
-    ImageFile {
-        /// What was attempted.
-        op: &'static str,
-        /// The file.
-        path: PathBuf,
-        /// What went wrong.
-        source: Box<dyn std::error::Error + Send + Sync>,
-    },
-
-    /// A tensor that is no point cloud.
-    #[error(
-        "a tensor of shape {shape:?} with byte strides {strides:?} is no point cloud, which is \
-         [points, values] with the values of a point side by side"
-    )]
-    CloudLayout {
-        /// The shape.
-        shape: Dims,
-        /// The byte strides.
-        strides: Box<[isize]>,
-    },
-
-    /// Fields that a point cloud cannot have.
-    #[error("field `{field}` of a point cloud: {rule}")]
-    BadField {
-        /// The name of the field.
-        field: Box<str>,
-        /// What it must be.
-        rule: &'static str,
-    },
-
-    /// More or fewer fields than a point cloud can have.
-    #[error("a point cloud has 1 to {max} fields, not {given}")]
-    FieldCount {
-        /// The fields given.
-        given: usize,
-        /// The most there can be.
-        max: usize,
-    },
-
-    /// A field that a point cloud does not have.
-    #[error("the point cloud has no field `{field}`; it has {}", .known.join(", "))]
-    NoSuchField {
-        /// The name asked for.
-        field: Box<str>,
-        /// The names there are.
-        known: Vec<String>,
-    },
-
-    /// More points than there is room for.
-    #[error("the point cloud has room for {capacity} points, not for {asked}")]
-    CloudFull {
-        /// The points asked for.
-        asked: usize,
-        /// The most that fit.
-        capacity: usize,
-    },
-
-    /// Elements that cannot be depths.
-    #[error("a depth image is f32 (metres) or u16 (millimetres), not {found}")]
-    DepthDType {
-        /// The dtype given.
-        found: &'static str,
-    },
-
-    /// Numbers that are no pinhole camera.
-    #[error("fx {fx}, fy {fy}, cx {cx}, cy {cy}: all must be finite, fx and fy above 0")]
-    BadIntrinsics {
-        /// Focal length in pixels, across.
-        fx: f64,
-        /// Focal length in pixels, down.
-        fy: f64,
-        /// Column of the optical centre.
-        cx: f64,
-        /// Row of the optical centre.
-        cy: f64,
-    },
-
-    /// A depth image without intrinsics cannot be seen in space.
-    #[error("the depth image has no intrinsics; set them first (`set_intrinsics`)")]
-    NoIntrinsics,
-
-    /// A pool, or a tensor of one, was used in a forked child.
-    #[error("pool `{pool}` was inherited through fork; open it again in this process to use it")]
-    Forked {
-        /// The pool.
-        pool: String,
-    },
-
+    // Topics.
     /// A topic was used in a forked child.
     #[error("topic `{topic}` was inherited through fork; make it again in this process to use it")]
     ForkedTopic {
@@ -972,6 +950,7 @@ pub enum Error {
         program: String,
     },
 
+    // Buffers of one process.
     /// More elements than a buffer has room for.
     #[error("the buffer has room for {capacity} elements, {needed} are needed")]
     BufferFull {
@@ -991,8 +970,8 @@ pub enum Error {
 
     /// The host side of a unified buffer, which somebody still looks at.
     #[error(
-        "the host side of the unified buffer can be neither written nor released while {views} views \
-         of it are alive; drop them first"
+        "the host side of the unified buffer can be neither written nor released while {views} \
+         views of it are alive; drop them first"
     )]
     ViewsAlive {
         /// Views that are alive.
@@ -1016,11 +995,14 @@ pub enum Error {
         host: usize,
     },
 
-    /// A camera that cannot be opened or set up.
-    #[error("camera {}: {source}", path.display())]
+    // Cameras.
+    /// A camera that cannot be opened, set up or captured from.
+    #[error("camera {}: {op} failed: {source}", path.display())]
     Camera {
         /// The device.
         path: PathBuf,
+        /// What was attempted.
+        op: &'static str,
         /// What the system said.
         source: io::Error,
     },
@@ -1045,8 +1027,8 @@ pub enum Error {
 
     /// A camera has nothing left to capture into.
     #[error(
-        "camera {} captures nothing: all of its {buffers} buffers are held by those who have frames; \
-         have them hold fewer, or ask for more buffers",
+        "camera {} captures nothing: all of its {buffers} buffers are held by those who \
+         have frames; have them hold fewer, or ask for more buffers",
         path.display()
     )]
     CameraStarved {
@@ -1064,10 +1046,55 @@ pub enum Error {
     },
 
     /// A tensor that a camera cannot capture into.
-    #[error("a camera cannot capture into this tensor: {rule}")]
+    #[error("camera {} cannot capture into the tensor it was given: {rule}", path.display())]
     CameraBuffer {
+        /// The device.
+        path: PathBuf,
         /// The rule it breaks.
         rule: &'static str,
+    },
+
+    // Everything else.
+    /// A name that cannot be used.
+    #[error("the name {given:?} cannot be used: {rule}")]
+    BadName {
+        /// The name.
+        given: Box<str>,
+        /// The rule it breaks.
+        rule: &'static str,
+    },
+
+    /// Text that must be short and is not.
+    #[error("{what} `{given}` has {len} bytes; there is room for {max}")]
+    TextTooLong {
+        /// What it was to be.
+        what: &'static str,
+        /// The text.
+        given: Box<str>,
+        /// Its bytes.
+        len: usize,
+        /// The most that fit.
+        max: usize,
+    },
+
+    /// A configuration that cannot be.
+    #[error("bad configuration: {field}: {rule}")]
+    BadConfig {
+        /// The field.
+        field: &'static str,
+        /// The rule it breaks.
+        rule: &'static str,
+    },
+
+    /// An environment variable with a value that means nothing.
+    #[error("environment variable {name}={value:?} is not understood; use {expected}")]
+    BadEnv {
+        /// The variable.
+        name: &'static str,
+        /// Its value.
+        value: Box<str>,
+        /// What would be understood.
+        expected: &'static str,
     },
 
     /// Something about OpenGL.

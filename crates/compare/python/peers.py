@@ -20,6 +20,7 @@ import multiprocessing
 import multiprocessing.shared_memory
 import os
 import platform
+import signal
 import subprocess
 import sys
 import time
@@ -30,6 +31,7 @@ SHAPE = HEIGHT, WIDTH, CHANNELS = (1080, 1920, 3)
 LENGTH = HEIGHT * WIDTH * CHANNELS
 MOST = 20_000
 NANOSECONDS = time.perf_counter_ns
+PR_SET_PDEATHSIG = 1  # linux/prctl.h
 # Forking a process with threads is no good habit.
 PROCESSES = multiprocessing.get_context("spawn")
 
@@ -161,7 +163,7 @@ class Echo:
     """This side of it, with the other one running."""
 
     def __init__(self, who, name):
-        command = [sys.executable, __file__, "--other", who, name]
+        command = [sys.executable, __file__, "--other", str(os.getpid()), who, name]
         self.link = POLLING[who](name, True)
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self.expect("ready")
@@ -193,7 +195,15 @@ class Echo:
         self.process.wait(10)
 
 
+def die_with(parent):
+    """Has the kernel end this process when that one ends, its parent, which may have ended already."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        sys.exit("the parent has ended")
+
+
 def memory_side(name, inbox, outbox):
+    die_with(multiprocessing.parent_process().pid)
     memory = multiprocessing.shared_memory.SharedMemory(name)
     while (shape := inbox.get()) is not None:
         np.ndarray(shape, "uint8", memory.buf)
@@ -230,6 +240,7 @@ class SharedMemory:
 
 
 def queue_side(inbox, outbox):
+    die_with(multiprocessing.parent_process().pid)
     while (array := inbox.get()) is not None:
         outbox.put(array)
 
@@ -389,9 +400,12 @@ def clock_cost():
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--compare", required=True)
+    parser.add_argument("--parent", type=int, required=True, help="the process that this one dies with")
     parser.add_argument("--rounds", type=int, required=True)
     parser.add_argument("--take", type=float, required=True, help="milliseconds")
-    rounds = Rounds(parser.parse_args())
+    options = parser.parse_args()
+    die_with(options.parent)
+    rounds = Rounds(options)
     rounds.echoes()
     rounds.alone()
     packages = ["numpy", "iceoryx2", "horus-robotics"]
@@ -402,6 +416,7 @@ def main():
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--other"]:
-        other(*sys.argv[2:])
+        die_with(int(sys.argv[2]))
+        other(*sys.argv[3:])
     else:
         main()

@@ -69,10 +69,16 @@ fn main() -> ExitCode {
 
 fn start(args: &Args) -> Result<u8> {
     match &args.part {
-        None => whole(args),
+        None if run::dir().is_err() => {
+            groups::chosen(args)?;
+            Run::start()?.measure()
+        }
+        None => {
+            die_with_parent()?;
+            whole(args)
+        }
         Some(Part::Other { role, page }) => {
-            // So that nobody has to clean up after a parent that was killed.
-            set_parent_process_death_signal(Some(Signal::KILL))?;
+            die_with_parent()?;
             groups::other(role, &Page::inherited(*page)?)?;
             Ok(0)
         }
@@ -83,13 +89,18 @@ fn start(args: &Args) -> Result<u8> {
     }
 }
 
+/// So that nobody has to clean up after a parent that was killed.
+fn die_with_parent() -> Result<()> {
+    Ok(set_parent_process_death_signal(Some(Signal::KILL))?)
+}
+
+/// Measures, as part of a run.
 fn whole(args: &Args) -> Result<u8> {
     let bars = match &args.bars {
         Some(path) => Bars::parse(&std::fs::read_to_string(path)?)?,
         None => Bars::parse(BARS)?,
     };
     let groups = groups::chosen(args)?;
-    let _run = Run::start()?;
     let mut found = Found::default();
     for group in &groups {
         let began = Instant::now();

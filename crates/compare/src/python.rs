@@ -23,6 +23,7 @@ pub(crate) fn run(args: &Args) -> Result<Found> {
         .arg(&script)
         .arg("--compare")
         .arg(std::env::current_exe()?)
+        .args(["--parent", &std::process::id().to_string()])
         .args(["--rounds", &pace.rounds.to_string()])
         .args(["--take", &pace.take.as_millis().to_string()])
         .stderr(Stdio::inherit())

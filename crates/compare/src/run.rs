@@ -1,49 +1,157 @@
-//! Where this run keeps its things: a directory of its own, gone when it ends.
+//! Where a run keeps its things: a directory of its own, gone when it ends, however it ends.
+//!
+//! Whoever is to tidy up must not be killed by what it tidies up after. So a run is two processes: the one
+//! that was started, which waits, and the same program again, which measures. Whatever ends the second, the
+//! first removes the directory; whatever ends the first ends the second, too, and the next run removes what
+//! was left. A directory belongs to whoever holds its lock.
 
+use std::fs;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, id as pid};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::fs::{FlockOperation, Mode, OFlags, flock, fstat, open};
+use rustix::process::{WaitOptions, set_child_subreaper, wait};
+use signal_hook::consts::{SIGCHLD, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
 
 use crate::Result;
 
 const VARIABLE: &str = "COMPARE_RUN";
 
-/// The parent's directory.
+/// What directories are called, before the number of the process.
+const NAME: &str = "compare-";
+
+/// How often a directory is made that another run takes for one that was left: it may not be locked yet.
+const ATTEMPTS: usize = 16;
+
+/// How long those may take to be gone who die with the process that measures.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// The directory of this run.
 #[derive(Debug)]
 pub(crate) struct Run {
     dir: PathBuf,
+    _lock: OwnedFd,
 }
 
 impl Run {
-    /// Makes it, and tells cenote and all children. Called before there is a second thread.
-    #[allow(unsafe_code, reason = "sets variables")]
+    /// Makes it, and removes those of runs that were killed.
     pub(crate) fn start() -> Result<Run> {
-        let dir = std::env::temp_dir().join(format!("compare-{}", std::process::id()));
-        std::fs::create_dir_all(&dir)?;
-        // SAFETY: no other thread runs yet.
-        unsafe { std::env::set_var(VARIABLE, &dir) };
-        // SAFETY: as above.
-        unsafe { std::env::set_var("CENOTE_DIR", dir.join("cenote")) };
-        std::fs::create_dir_all(dir.join("cenote"))?;
-        Ok(Run { dir })
+        remove_leftovers(&std::env::temp_dir());
+        let dir = std::env::temp_dir().join(format!("{NAME}{}", pid()));
+        for _ in 0..ATTEMPTS {
+            fs::create_dir_all(dir.join("cenote"))?;
+            if let Some(lock) = lock(&dir)? {
+                return Ok(Run { dir, _lock: lock });
+            }
+        }
+        Err(format!("{} is somebody else's", dir.display()).into())
+    }
+
+    /// Measures, in a process of its own, and tells what that ended with; what a shell would say where a
+    /// signal ended it.
+    pub(crate) fn measure(&self) -> Result<u8> {
+        let mut signals = Signals::new([SIGCHLD, SIGINT, SIGTERM])?;
+        // Children of a process that was killed are waited for here.
+        set_child_subreaper(Some(rustix::process::getpid()))?;
+        let mut child = Command::new(std::env::current_exe()?)
+            .args(std::env::args_os().skip(1))
+            .env(VARIABLE, &self.dir)
+            .env("CENOTE_DIR", self.dir.join("cenote"))
+            .spawn()?;
+        let code = end(&mut child, &mut signals)?;
+        await_all();
+        Ok(code)
     }
 }
 
-impl Drop for Run {
-    fn drop(&mut self) {
-        if let Err(error) = std::fs::remove_dir_all(&self.dir) {
-            eprintln!("{}: {error}", self.dir.display());
-        }
-        // iceoryx2 keeps a segment for nodes to come.
-        let Ok(left) = std::fs::read_dir("/dev/shm") else { return };
-        let prefix = format!("compare{}_", std::process::id());
-        for file in left.flatten() {
-            if file.file_name().to_string_lossy().starts_with(&prefix) {
-                _ = std::fs::remove_file(file.path());
+/// Waits for the end of a process, or ends it if this one is to end.
+fn end(child: &mut Child, signals: &mut Signals) -> Result<u8> {
+    loop {
+        for signal in signals.wait() {
+            if signal != SIGCHLD {
+                child.kill()?;
+                child.wait()?;
+                return Ok(u8::try_from(128 + signal)?);
+            }
+            if let Some(status) = child.try_wait()? {
+                return Ok(code(status)?);
             }
         }
     }
 }
 
-/// The directory, in the parent and in its children.
+fn code(status: ExitStatus) -> std::result::Result<u8, std::num::TryFromIntError> {
+    let killed = status.signal().map(|signal| 128 + signal);
+    u8::try_from(status.code().or(killed).unwrap_or(2))
+}
+
+/// Waits until all are gone who were started by somebody who is gone.
+fn await_all() {
+    let since = Instant::now();
+    while since.elapsed() < PATIENCE {
+        match wait(WaitOptions::NOHANG) {
+            Ok(Some(_)) => {}
+            Ok(None) => thread::sleep(Duration::from_millis(1)),
+            Err(_) => return,
+        }
+    }
+}
+
+impl Drop for Run {
+    fn drop(&mut self) {
+        if let Err(error) = remove(&self.dir) {
+            eprintln!("{}: {error}", self.dir.display());
+        }
+    }
+}
+
+/// The lock of a directory; `None` if somebody has it, or the directory is gone.
+fn lock(dir: &Path) -> io::Result<Option<OwnedFd>> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let opened = match open(dir, flags, Mode::empty()).map_err(io::Error::from) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        opened => opened?,
+    };
+    let locked = flock(&opened, FlockOperation::NonBlockingLockExclusive).is_ok();
+    let is_there = fstat(&opened)?.st_nlink > 0;
+    Ok((locked && is_there).then_some(opened))
+}
+
+/// Removes what runs have left that were killed.
+fn remove_leftovers(temp: &Path) {
+    let Ok(listing) = fs::read_dir(temp) else { return };
+    for entry in listing.flatten().filter(|entry| number(&entry.path()).is_some()) {
+        // Those of other users stay.
+        if let Ok(Some(_lock)) = lock(&entry.path()) {
+            let _ = remove(&entry.path());
+        }
+    }
+}
+
+/// The process that a directory is called after.
+fn number(dir: &Path) -> Option<u32> {
+    dir.file_name()?.to_str()?.strip_prefix(NAME)?.parse().ok()
+}
+
+/// Removes the directory of a run, and what iceoryx2 keeps elsewhere for nodes to come.
+fn remove(dir: &Path) -> io::Result<()> {
+    if let (Some(number), Ok(listing)) = (number(dir), fs::read_dir("/dev/shm")) {
+        let prefix = format!("compare{number}_");
+        let files = listing.flatten();
+        for file in files.filter(|file| file.file_name().to_string_lossy().starts_with(&prefix)) {
+            let _ = fs::remove_file(file.path());
+        }
+    }
+    fs::remove_dir_all(dir)
+}
+
+/// The directory, in the process that measures and in its children.
 pub(crate) fn dir() -> Result<PathBuf> {
     let dir = std::env::var_os(VARIABLE).ok_or("not part of a run")?;
     Ok(Path::new(&dir).to_path_buf())
@@ -52,7 +160,31 @@ pub(crate) fn dir() -> Result<PathBuf> {
 /// A number that only this run has.
 #[cfg(feature = "peers")]
 pub(crate) fn id() -> Result<String> {
-    let dir = dir()?;
-    let name = dir.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-    Ok(name.trim_start_matches("compare-").into())
+    Ok(number(&dir()?).ok_or("the directory of this run is called otherwise")?.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_directories_of_runs_are_theirs() {
+        assert_eq!(number(Path::new("/tmp/compare-17")), Some(17));
+        for other in ["compare", "compare-", "compare-x", "compare-bars-17.toml", "17"] {
+            assert_eq!(number(&Path::new("/tmp").join(other)), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn what_the_dead_left_is_removed_and_what_is_locked_stays() {
+        let temp = std::env::temp_dir().join(format!("compare-test-{}", pid()));
+        let names = ["compare-1", "compare-2", "compare-x"];
+        names.iter().for_each(|name| fs::create_dir_all(temp.join(name).join("below")).unwrap());
+        let held = lock(&temp.join("compare-2")).unwrap();
+        assert!(held.is_some() && lock(&temp.join("compare-2")).unwrap().is_none());
+        remove_leftovers(&temp);
+        let left = names.map(|name| temp.join(name).exists());
+        fs::remove_dir_all(&temp).unwrap();
+        assert_eq!(left, [false, true, true]);
+    }
 }

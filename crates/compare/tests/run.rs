@@ -1,9 +1,13 @@
 //! The program as it is run, but for how long: whatever the times are, what it prints must be whole.
 
 use std::collections::BTreeSet;
-use std::process::{Command, Output};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 use serde_json::Value;
 
 /// One at a time: they keep two cores busy.
@@ -44,6 +48,161 @@ fn a_quick_run_has_all_core_groups_and_a_verdict_on_every_bar() {
     };
     assert_eq!(output.status.code(), Some(code), "{verdicts:?}");
     assert!(verdicts.contains("left"), "Python was not run, and that must be said");
+    let rows = found["rows"].as_array().expect("rows");
+    assert_eq!(unknown_keys(BARS, rows), [""; 0], "a bar that nothing can be measured for");
+    for (right, wrong) in [
+        ("memory/map, shm/cenote", "memory/map, shn/cenote"),
+        ("memory/map, shm/edgefirst-tensor", "memory/map, shm/edgefirst"),
+        ("hand-off/round trip, 1080p/iceoryx2", "hands-off/round trip, 1080p/iceoryx2"),
+        ("of = \"pool/alloc + drop, 64 B/cenote\"", "of = \"pool/alloc + drop, 64 B/cenotes\""),
+        ("python/image echo, 1080p/horus-robotics", "python/image echo, 1080p/horus"),
+        ("to = \"floor\"", "to = \"flor\""),
+    ] {
+        assert!(BARS.contains(right), "{right}");
+        assert_eq!(unknown_keys(&BARS.replace(right, wrong), rows).len(), 1, "{wrong}");
+    }
+}
+
+const BARS: &str = include_str!("../bars.toml");
+
+/// What a group may call those that are not built in, or are not run, here: its text has the names.
+const SOURCES: [(&str, &str); 8] = [
+    ("hand-off", include_str!("../src/hand_off.rs")),
+    ("hand-off", include_str!("../src/hand_off/iceoryx2.rs")),
+    ("fan-out", include_str!("../src/fan_out.rs")),
+    ("set-up", include_str!("../src/set_up.rs")),
+    ("pool", include_str!("../src/pool.rs")),
+    ("memory", include_str!("../src/memory.rs")),
+    ("buffers", include_str!("../src/buffers.rs")),
+    ("python", include_str!("../python/peers.py")),
+];
+
+/// The keys of bars that no run produces, by the rows of a quick one.
+fn unknown_keys(bars: &str, rows: &[Value]) -> Vec<String> {
+    let bars: toml::Table = bars.parse().expect("bars");
+    let bars = bars["bar"].as_array().expect("a list of bars");
+    let keys = bars.iter().flat_map(|bar| [&bar["of"], &bar["to"]]);
+    let keys: BTreeSet<&str> = keys.filter_map(toml::Value::as_str).collect();
+    let unknown = keys.into_iter().filter(|key| *key != "floor" && !is_known(key, rows));
+    unknown.map(str::to_owned).collect()
+}
+
+/// Whether a run produces this key: this one did, or one with more peers would.
+fn is_known(key: &str, rows: &[Value]) -> bool {
+    let mut parts = key.split('/');
+    let (Some(group), Some(work), Some(who), None) =
+        (parts.next(), parts.next(), parts.next(), parts.next())
+    else {
+        return false;
+    };
+    let says = |word: &str| {
+        let quoted = format!("\"{word}\"");
+        SOURCES.iter().any(|(of, text)| *of == group && text.contains(&quoted))
+    };
+    let mut of_work = rows.iter().filter(|row| row["group"] == group && row["work"] == work);
+    match group {
+        "python" => says(work) && says(who),
+        _ if who == "cenote" => of_work.any(|row| row["who"] == who),
+        _ => of_work.next().is_some() && says(who),
+    }
+}
+
+/// A run that takes long, in a directory for temporary files that is its own.
+struct Long {
+    child: Child,
+    temp: PathBuf,
+}
+
+impl Long {
+    /// Returns when it measures, with those who do.
+    fn start(name: &str) -> (Long, Vec<Pid>) {
+        let temp = std::env::temp_dir().join(format!("compare-test-{}-{name}", std::process::id()));
+        fs::create_dir_all(&temp).expect("a directory");
+        let child = run_in(&temp).args(["--only", "hand-off", "--rounds", "60000"]).spawn();
+        let long = Long { child: child.expect("it runs"), temp };
+        let mut family = Vec::new();
+        // The one that measures, and the one that answers it.
+        eventually("two processes are at it", || {
+            family = descendants(Pid::from_child(&long.child));
+            family.len() == 2 && long.dir().join("cenote/default").exists()
+        });
+        (long, family)
+    }
+
+    fn dir(&self) -> PathBuf {
+        self.temp.join(format!("compare-{}", self.child.id()))
+    }
+
+    fn ends(&mut self, signal: Signal) -> ExitStatus {
+        kill_process(Pid::from_child(&self.child), signal).expect("it is there");
+        self.child.wait().expect("it has ended")
+    }
+}
+
+impl Drop for Long {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        let _ = fs::remove_dir_all(&self.temp);
+    }
+}
+
+fn run_in(temp: &Path) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_compare"));
+    command.env("TMPDIR", temp).stdout(Stdio::null()).stderr(Stdio::null());
+    command
+}
+
+fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !holds() {
+        assert!(start.elapsed() < Duration::from_secs(60), "not after a minute: {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Children, and theirs.
+fn descendants(of: Pid) -> Vec<Pid> {
+    let tasks = fs::read_dir(format!("/proc/{of}/task")).into_iter().flatten().flatten();
+    let lists = tasks.filter_map(|task| fs::read_to_string(task.path().join("children")).ok());
+    let lists: Vec<String> = lists.collect();
+    let numbers = lists.iter().flat_map(|list| list.split_whitespace());
+    let children = numbers.filter_map(|number| Pid::from_raw(number.parse().ok()?));
+    children.flat_map(|child| std::iter::once(child).chain(descendants(child))).collect()
+}
+
+fn are_gone(family: &[Pid]) -> bool {
+    family.iter().all(|pid| test_kill_process(*pid).is_err())
+}
+
+#[test]
+fn a_run_that_is_ended_by_a_signal_leaves_nothing() {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    for (signal, code) in [(Signal::TERM, 143), (Signal::INT, 130)] {
+        let (mut long, family) = Long::start("ended");
+        assert_eq!(long.ends(signal).code(), Some(code));
+        assert!(are_gone(&family), "{family:?}");
+        assert_eq!(fs::read_dir(&long.temp).expect("a directory").count(), 0);
+    }
+}
+
+#[test]
+fn what_a_run_that_was_killed_left_is_removed_by_the_next() {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let (mut long, family) = Long::start("killed");
+    long.ends(Signal::KILL);
+    eventually("all die with it", || are_gone(&family));
+    assert!(long.dir().exists(), "nobody could remove it");
+    // What iceoryx2 would have left.
+    let segment = PathBuf::from(format!("/dev/shm/compare{}_test", long.child.id()));
+    fs::write(&segment, "").expect("a file");
+    let next =
+        run_in(&long.temp).args(["--only", "memory", "--rounds", "1", "--take", "1"]).status();
+    let segment_left = segment.exists();
+    let _ = fs::remove_file(&segment);
+    assert!(next.expect("it runs").code().is_some());
+    assert!(!segment_left);
+    assert_eq!(fs::read_dir(&long.temp).expect("a directory").count(), 0);
 }
 
 #[test]
@@ -66,12 +225,12 @@ fn bars_of_the_user_decide_the_exit_code() {
             "[[bar]]\nname = \"x\"\nof = \"memory/clone a handle/cenote\"\n\
              to = \"memory/map_mut, shm/cenote\"\nmax = {max}\nwhen = \"one\"\n"
         );
-        std::fs::write(&file, bar).expect("a file");
+        fs::write(&file, bar).expect("a file");
         let path = file.to_str().expect("a path");
         compare(&["--only", "memory", "--rounds", "1", "--take", "1", "--bars", path])
     };
     let (held, missed) = (run("1e9"), run("1e-9"));
-    std::fs::remove_file(&file).expect("it is there");
+    fs::remove_file(&file).expect("it is there");
     assert_eq!((held.status.code(), missed.status.code()), (Some(0), Some(1)));
     assert!(String::from_utf8_lossy(&held.stdout).contains("held"));
     assert!(String::from_utf8_lossy(&missed.stdout).contains("MISSED"));

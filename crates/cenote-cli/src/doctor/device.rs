@@ -1,6 +1,6 @@
 //! Memory of devices: DMA-BUF heaps, OpenGL and CUDA.
 
-use std::fs::{self, File};
+use std::fs::{self, OpenOptions};
 use std::path::{Path, PathBuf};
 
 use cenote::cuda_device_count;
@@ -32,21 +32,26 @@ fn entries(dir: &str, prefix: &str) -> Vec<PathBuf> {
     found
 }
 
+/// Whether this user may use a device: allocating from one and drawing with one take both rights.
+fn is_usable(path: &Path) -> bool {
+    OpenOptions::new().read(true).write(true).open(path).is_ok()
+}
+
 /// Whether this user may use any of these.
 fn of_devices(name: &'static str, devices: &[PathBuf], none: &str) -> Check {
     let shown = |path: &PathBuf| path.display().to_string();
     let all = devices.iter().map(shown).collect::<Vec<_>>().join(", ");
-    match devices.iter().find(|path| File::open(path).is_ok()) {
-        Some(_) => Check::works(name, all),
-        None if devices.is_empty() => Check::new(name, State::Missing, none),
-        None => Check::new(name, State::Missing, format!("{all}: not for this user")),
+    match devices.iter().any(|path| is_usable(path)) {
+        true => Check::works(name, all),
+        false if devices.is_empty() => Check::new(name, State::Missing, none),
+        false => Check::new(name, State::Missing, format!("{all}: not for this user")),
     }
 }
 
 fn dma_heaps() -> Check {
     of_devices("DMA heaps", &entries("/dev/dma_heap", ""), "there is no /dev/dma_heap").advise(
         "only buffers that cameras and accelerators share need them: \
-         CONFIG_DMABUF_HEAPS_SYSTEM, and read access for your group",
+         CONFIG_DMABUF_HEAPS_SYSTEM, and read and write access for your group",
     )
 }
 
@@ -75,5 +80,21 @@ fn cuda() -> Check {
             Check::new("CUDA", State::Missing, "no device").advise("only tensors of CUDA need one")
         }
         count => Check::works("CUDA", format!("{count} devices")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_can_only_be_read_is_not_for_this_user() {
+        // A directory is refused to be written even to those who may do anything.
+        let check = of_devices("GPU", &[PathBuf::from("/")], "there is none");
+        assert_eq!((check.state, check.found.as_str()), (State::Missing, "/: not for this user"));
+        let check = of_devices("GPU", &["/".into(), "/dev/null".into()], "there is none");
+        assert_eq!((check.state, check.found.as_str()), (State::Works, "/, /dev/null"));
+        let check = of_devices("GPU", &[], "there is none");
+        assert_eq!((check.state, check.found.as_str()), (State::Missing, "there is none"));
     }
 }

@@ -22,7 +22,8 @@ pub(crate) struct Array {
 
 /// Writes a tensor.
 pub(crate) fn save(tensor: &Tensor, path: &Path) -> Outcome {
-    let mut file = header(tensor.dtype(), tensor.shape())?;
+    let header = header(tensor.dtype(), tensor.shape());
+    let mut file = header.map_err(|failure| failure.about(path))?;
     let map = tensor.map()?;
     map.runs().for_each(|run| file.extend_from_slice(run));
     fs::write(path, file).map_err(|error| Failure::of_file("writing", path, &error))

@@ -16,7 +16,7 @@ pub(crate) fn load(path: &Path) -> Outcome<Image> {
 
 /// Writes an image.
 pub(crate) fn save(image: &Image, path: &Path) -> Outcome {
-    let png = image.to_png()?;
+    let png = image.to_png().map_err(|error| Failure::from(error).about(path))?;
     fs::write(path, png).map_err(|error| Failure::of_file("writing", path, &error))
 }
 

@@ -1,7 +1,7 @@
 //! The elements of a tensor as values to look at.
 
 use cenote::{DType, Tensor, bf16, f16};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::failure::Outcome;
 
@@ -22,13 +22,43 @@ pub(crate) fn plain(carries: &str, bytes: &[u8], count: usize) -> Vec<Value> {
     bytes.chunks_exact(dtype.size()).take(count).map(|element| value(dtype, element)).collect()
 }
 
-/// One element. What JSON has no number for, such as infinity, becomes null.
+/// What JSON has no number for is text: these are the names that JavaScript and Python's `float` know.
+const NAN: &str = "NaN";
+const INFINITY: &str = "Infinity";
+const NEG_INFINITY: &str = "-Infinity";
+
+/// A value as people read it.
+pub(crate) fn show(value: &Value) -> String {
+    match value {
+        Value::String(text) => match text.as_str() {
+            INFINITY => "inf".to_owned(),
+            NEG_INFINITY => "-inf".to_owned(),
+            text => text.to_owned(),
+        },
+        Value::Array(parts) => {
+            let parts: Vec<String> = parts.iter().map(show).collect();
+            format!("[{}]", parts.join(","))
+        }
+        number => number.to_string(),
+    }
+}
+
+fn float<F: Copy + Into<f64> + Into<Value>>(number: F) -> Value {
+    match number.into() {
+        f64::INFINITY => INFINITY.into(),
+        f64::NEG_INFINITY => NEG_INFINITY.into(),
+        nan if f64::is_nan(nan) => NAN.into(),
+        _ => number.into(),
+    }
+}
+
+/// One element.
 fn value(dtype: DType, bytes: &[u8]) -> Value {
     match dtype {
-        DType::F32 => f32::from_ne_bytes(exact(bytes)).into(),
-        DType::F64 => f64::from_ne_bytes(exact(bytes)).into(),
-        DType::F16 => f16::from_ne_bytes(exact(bytes)).to_f32().into(),
-        DType::Bf16 => bf16::from_ne_bytes(exact(bytes)).to_f32().into(),
+        DType::F32 => float(f32::from_ne_bytes(exact(bytes))),
+        DType::F64 => float(f64::from_ne_bytes(exact(bytes))),
+        DType::F16 => float(f16::from_ne_bytes(exact(bytes)).to_f32()),
+        DType::Bf16 => float(bf16::from_ne_bytes(exact(bytes)).to_f32()),
         DType::I8 => i8::from_ne_bytes(exact(bytes)).into(),
         DType::I16 => i16::from_ne_bytes(exact(bytes)).into(),
         DType::I32 => i32::from_ne_bytes(exact(bytes)).into(),
@@ -40,11 +70,11 @@ fn value(dtype: DType, bytes: &[u8]) -> Value {
         DType::Bool => (bytes != [0]).into(),
         DType::Complex64 => {
             let parts: [f32; 2] = bytemuck::cast(exact::<8>(bytes));
-            json!(parts)
+            parts.map(float).to_vec().into()
         }
         DType::Complex128 => {
             let parts: [f64; 2] = bytemuck::cast(exact::<16>(bytes));
-            json!(parts)
+            parts.map(float).to_vec().into()
         }
         _ => Value::Null,
     }
@@ -70,6 +100,27 @@ mod tests {
         let first = format!("[{},{}]", bytes[0], bytes[1]);
         assert_eq!(shown("Pose (8 bytes, aligned to 4)"), first);
         assert_eq!(shown(""), first);
+    }
+
+    #[test]
+    fn what_is_no_number_of_json_is_told_by_name() {
+        let all = [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, -0.5];
+        let of = |tensor: &Tensor| {
+            let values = first(tensor, 4).unwrap();
+            let shown: Vec<String> = values.iter().map(show).collect();
+            (serde_json::to_string(&values).unwrap(), shown.join(" "))
+        };
+        let expected =
+            || (r#"["NaN","Infinity","-Infinity",-0.5]"#.into(), "NaN inf -inf -0.5".into());
+        assert_eq!(of(&Tensor::from_slice(&all, &[4]).unwrap()), expected());
+        #[allow(clippy::cast_possible_truncation, reason = "all of them are numbers of it")]
+        let narrow = all.map(|number| number as f32);
+        assert_eq!(of(&Tensor::from_slice(&narrow, &[4]).unwrap()), expected());
+        assert_eq!(of(&Tensor::from_slice(&all.map(f16::from_f64), &[4]).unwrap()), expected());
+        assert_eq!(of(&Tensor::from_slice(&all.map(bf16::from_f64), &[4]).unwrap()), expected());
+        let complex = [cenote::Complex { re: f64::NAN, im: f64::NEG_INFINITY }];
+        let complex = of(&Tensor::from_slice(&complex, &[1]).unwrap());
+        assert_eq!(complex, (r#"[["NaN","-Infinity"]]"#.into(), "[NaN,-inf]".into()));
     }
 
     #[test]

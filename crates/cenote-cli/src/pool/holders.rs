@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use crate::failure::Outcome;
 use crate::ls;
-use crate::output::{Output, Page, Report, Table};
+use crate::output::{NO_ANSWER, Output, Page, Report, Table};
 use crate::pool;
 use crate::unit;
 
@@ -100,7 +100,8 @@ impl Report for Holders {
             page.table(&table, "");
         }
         for pool in self.pools.iter().filter(|pool| !pool.answers) {
-            page.warning(&format!("{}: its owner (pid {}) does not answer", pool.name, pool.owner));
+            let Held { name, owner, .. } = pool;
+            page.warning(&format!("{name}: its owner (pid {owner}) {NO_ANSWER}"));
         }
     }
 }

@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use crate::failure::Outcome;
 use crate::ls;
-use crate::output::{Output, Page, Report, Table};
+use crate::output::{NO_ANSWER_CELL, Output, Page, Report, Table};
 use crate::pool;
 use crate::unit;
 
@@ -130,7 +130,7 @@ pub(crate) fn table<'a>(pools: impl IntoIterator<Item = &'a Line>) -> Table {
         let (pid, program) = (pool.pid.to_string(), pool.program.clone());
         let bytes = |bytes: usize| unit::bytes(bytes as u64);
         let numbers = match &pool.stats {
-            None => ["(no answer)", "", "", "", "", "", ""].map(str::to_owned),
+            None => [NO_ANSWER_CELL, "", "", "", "", "", ""].map(str::to_owned),
             Some(stats) => [
                 format!("{}/{}", stats.slots_in_use, stats.max_slots),
                 stats.retired.to_string(),

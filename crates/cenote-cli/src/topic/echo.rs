@@ -22,7 +22,7 @@ const NAP: Duration = Duration::from_millis(1);
 /// What is sent, message by message
 ///
 /// With --values the first elements are shown, too. For that each message is leased while it is read, one
-/// at a time; without, none is.
+/// at a time; without, none is. In JSON, what is no number there is text: "NaN", "Infinity", "-Infinity".
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The topic, as in camera.rgb or /camera/rgb
@@ -36,8 +36,10 @@ pub(crate) struct Args {
     #[arg(short, long, value_parser = watching::seconds)]
     timeout: Option<f64>,
 
-    /// Show so many elements of each message
-    #[arg(short, long, default_value_t = 0, default_missing_value = "16", num_args = 0..=1)]
+    /// Show so many elements of each message, as in --values=8; 16, if it is not said how many
+    // With an equals sign, so that a topic that follows is not taken for their number.
+    #[arg(short, long, value_name = "COUNT", default_value_t = 0, hide_default_value = true)]
+    #[arg(default_missing_value = "16", num_args = 0..=1, require_equals = true)]
     values: usize,
 }
 
@@ -172,7 +174,7 @@ impl Report for Echo {
         }
         page.line(line);
         if let Some(values) = &self.values {
-            let values: Vec<String> = values.iter().map(Value::to_string).collect();
+            let values: Vec<String> = values.iter().map(values::show).collect();
             page.aside(&format!("  {}", values.join(" ")));
         }
     }

@@ -4,7 +4,7 @@ use cenote::{PublisherInfo, SubscriberInfo};
 use serde::Serialize;
 
 use crate::failure::Outcome;
-use crate::output::{Output, Page, Report, Table};
+use crate::output::{NO_ANSWER, Output, Page, Report, Table};
 use crate::topic;
 
 /// Who publishes a topic and who subscribes
@@ -88,9 +88,9 @@ impl Report for Info {
             let Publisher { pid, program, sent, depth, .. } = publisher;
             page.heading(&format!("{} from {program} (pid {pid})", self.name));
             let Some(carries) = &publisher.carries else {
-                page.warning(match publisher.closed {
-                    true => "is closed to this user",
-                    false => "does not answer: it may be stopped",
+                page.warning(&match publisher.closed {
+                    true => "it is closed to this user".to_owned(),
+                    false => format!("it {NO_ANSWER}"),
                 });
                 continue;
             };

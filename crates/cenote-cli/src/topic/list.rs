@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use crate::failure::Outcome;
 use crate::ls;
-use crate::output::{Output, Page, Report, Table};
+use crate::output::{NO_ANSWER_CELL, Output, Page, Report, Table};
 use crate::unit;
 
 /// All topics that somebody publishes, or waits for
@@ -62,7 +62,7 @@ pub(crate) fn show_type(carries: Option<&String>, publishers: usize) -> String {
     match (carries, publishers) {
         (Some(carries), _) => carries.clone(),
         (None, 0) => "(no publisher)".to_owned(),
-        (None, _) => "(no answer)".to_owned(),
+        (None, _) => NO_ANSWER_CELL.to_owned(),
     }
 }
 

@@ -17,6 +17,7 @@ use crate::interrupt::Interrupt;
 use crate::output::{Output, Page, Report};
 use crate::pattern;
 use crate::topic::watching;
+use crate::unit;
 
 /// How long to sleep before it is looked whether somebody has interrupted it.
 const NAP: Duration = Duration::from_millis(50);
@@ -75,11 +76,7 @@ enum Kind {
 }
 
 fn rate(given: &str) -> Result<f64, String> {
-    let rate: f64 = given.parse().map_err(|_| "not a number".to_owned())?;
-    match (0.001..=1e6).contains(&rate) {
-        true => Ok(rate),
-        false => Err("it must be from 0.001 to 1000000".to_owned()),
-    }
+    unit::within(0.001..=1e6, given)
 }
 
 impl Args {
@@ -87,7 +84,7 @@ impl Args {
         let stats = match &self.file {
             None => self.send_pattern()?,
             Some(path) if has_extension(path, "png") => self.send_picture(path)?,
-            Some(path) if has_extension(path, "npy") => self.send_array(&npy::load(path)?)?,
+            Some(path) if has_extension(path, "npy") => self.send_array(path)?,
             Some(path) => {
                 let text = format!("{}: it ends in none of .png and .npy", path.display());
                 return Err(Failure::Nonsense(text));
@@ -122,27 +119,34 @@ impl Args {
         })
     }
 
-    fn send_array(&self, array: &npy::Array) -> Outcome<TopicStats> {
+    fn send_array(&self, path: &Path) -> Outcome<TopicStats> {
+        let array = npy::load(path)?;
+        let about = |failure: Failure| failure.about(path);
         match self.kind.unwrap_or(Kind::Tensor) {
             Kind::Tensor => {
                 let topic: Topic<Tensor> = Topic::new(&self.topic)?;
-                self.send(&topic, |_| {
-                    array.copy_into(topic.alloc_tensor(&array.shape, array.dtype)?)
-                })
+                let make = || array.copy_into(topic.alloc_tensor(&array.shape, array.dtype)?);
+                self.send(&topic, |_| make().map_err(about))
             }
             Kind::Depth => {
                 let topic: Topic<DepthImage> = Topic::new(&self.topic)?;
-                self.send(&topic, |number| {
+                let make = || {
                     let tensor = topic.pool()?.alloc(&array.shape, array.dtype)?;
-                    let mut depth = DepthImage::from_tensor(array.copy_into(tensor)?)?;
+                    Ok(DepthImage::from_tensor(array.copy_into(tensor)?)?)
+                };
+                self.send(&topic, |number| {
+                    let mut depth = make().map_err(about)?;
                     stamp!(depth, number)
                 })
             }
             Kind::Cloud => {
                 let topic: Topic<PointCloud> = Topic::new(&self.topic)?;
-                self.send(&topic, |number| {
+                let make = || {
                     let tensor = topic.pool()?.alloc(&array.shape, array.dtype)?;
-                    let mut cloud = PointCloud::from_tensor(array.copy_into(tensor)?)?;
+                    Ok(PointCloud::from_tensor(array.copy_into(tensor)?)?)
+                };
+                self.send(&topic, |number| {
+                    let mut cloud = make().map_err(about)?;
                     stamp!(cloud, number)
                 })
             }

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use cenote::{Content, DType, Observer, Tensor};
+use cenote::{Content, DType, DepthImage, Error, Observer, PointCloud, Tensor};
 use serde::Serialize;
 
 use crate::failure::{Failure, Outcome};
@@ -62,7 +62,7 @@ impl Format {
             (Format::Png, Content::Image(image)) => picture::save(image, path),
             (Format::Png, Content::Depth(depth)) => picture::save_depth(depth, path),
             (Format::Ply, Content::Cloud(cloud)) => ply::save(cloud, path),
-            (Format::Ply, Content::Depth(depth)) => ply::save(&depth.to_point_cloud()?, path),
+            (Format::Ply, Content::Depth(depth)) => ply::save(&points(depth, path)?, path),
             (Format::Npy, Content::Plain(bytes)) => npy::save(&as_tensor(bytes)?, path),
             (Format::Npy, other) => other.tensor().map_or(Ok(()), |tensor| npy::save(tensor, path)),
             _ => Err(Failure::Failed(format!(
@@ -71,6 +71,18 @@ impl Format {
             ))),
         }
     }
+}
+
+/// The points of a depth image, which only one has that tells of its camera.
+fn points(depth: &DepthImage, path: &Path) -> Outcome<PointCloud> {
+    depth.to_point_cloud().map_err(|error| match error {
+        Error::NoIntrinsics => Failure::Failed(format!(
+            "{}: what is sent has no intrinsics of its camera, so no points can be had; save it as .png \
+             or .npy, or have its publisher set them",
+            path.display()
+        )),
+        other => Failure::from(other).about(path),
+    })
 }
 
 /// Bytes as an array. (A tensor has no dimension of length 0.)

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use crate::failure::{self, Failure, Outcome};
 use crate::meter::{Meter, Reading};
 use crate::topic;
+use crate::unit;
 
 /// How long, and how often
 #[derive(Debug, clap::Args)]
@@ -27,11 +28,7 @@ pub(crate) struct Watching {
 
 /// Seconds that a person may want to wait.
 pub(crate) fn seconds(given: &str) -> Result<f64, String> {
-    let seconds: f64 = given.parse().map_err(|_| "not a number".to_owned())?;
-    match (0.01..=86_400.0).contains(&seconds) {
-        true => Ok(seconds),
-        false => Err("it must be from 0.01 to 86400".to_owned()),
-    }
+    unit::within(0.01..=86_400.0, given)
 }
 
 impl Watching {

@@ -12,6 +12,7 @@ use crate::scene::{Background, CENOTE, Done, Scene, eventually};
 
 pub(crate) const TESTS: &[Test] = &[
     ("what_is_not_there_is_said_so", missing),
+    ("a_directory_that_was_named_and_is_not_there_is_said_so", no_directory),
     ("what_is_not_understood_is_said_so", nonsense),
     ("where_there_is_no_permission_it_is_said_so", permission),
     ("files_that_cannot_be_are_refused", files),
@@ -41,6 +42,22 @@ fn missing() {
         let done = Done::of(scene.command(CENOTE).args(args).env("CENOTE_NAMESPACE", "robot7"));
         one_line(&done, 3, &["robot7"]);
     }
+}
+
+fn no_directory() {
+    let scene = Scene::new();
+    let nowhere = scene.path("nowhere");
+    let run =
+        |args: &[&str]| Done::of(scene.command(CENOTE).args(args).env("CENOTE_DIR", &nowhere));
+    for args in [&["ls"][..], &["topic", "list"], &["pool", "stat"], &["pool", "holders"], &["gc"]]
+    {
+        one_line(&run(args), 0, &["CENOTE_DIR", &nowhere]);
+        let done = run(&[args, &["--json"]].concat());
+        one_line(&done, 0, &[&nowhere]);
+        assert!(serde_json::from_str::<serde_json::Value>(&done.stdout).is_ok(), "{done:?}");
+    }
+    one_line(&run(&["top", "-c", "1", "-i", "0.05"]), 0, &["CENOTE_DIR", &nowhere]);
+    assert_eq!(scene.names(), [""; 0], "whoever looks makes nothing");
 }
 
 fn nonsense() {

@@ -11,6 +11,7 @@ pub(crate) const TESTS: &[Test] = &[
     ("a_picture_is_sent_and_saved_as_it_was", picture),
     ("an_array_is_sent_and_saved_as_it_was", array),
     ("depth_is_saved_as_a_picture_and_clouds_as_points", depth_and_cloud),
+    ("an_array_that_cannot_be_what_it_is_to_be_is_named", arrays_that_do_not_fit),
     ("pub_ends_when_it_has_sent_enough", count),
 ];
 
@@ -68,6 +69,9 @@ fn depth_and_cloud() {
     // It does not know its camera.
     let done = scene.cenote(&["topic", "snap", "depth", &scene.path("depth.ply")]);
     assert_eq!((done.code, done.stderr.lines().count()), (1, 1));
+    let words = ["depth.ply", "save it as .png or .npy"];
+    assert!(words.iter().all(|word| done.stderr.contains(word)), "{done:?}");
+    assert!(!done.stderr.contains("set_intrinsics"), "{done:?}");
     drop(depth);
 
     let points: Vec<u8> = [1.0_f32, 2.0, 3.0].iter().flat_map(|m| m.to_ne_bytes()).collect();
@@ -78,6 +82,29 @@ fn depth_and_cloud() {
     assert!(saved.starts_with(b"ply\n") && saved.ends_with(&points));
     let done = scene.cenote(&["topic", "snap", "cloud", &scene.path("cloud.png")]);
     assert!(done.code == 1 && done.stderr.contains(".npy always works"), "{done:?}");
+}
+
+fn arrays_that_do_not_fit() {
+    let scene = Scene::new();
+    let file = scene.path("wrong.npy");
+    for (descr, shape, elements, kind) in [
+        ("<i4", "(1, 2)", &[0; 8][..], "depth"),
+        ("<f4", "(2,)", &[0; 8], "depth"),
+        ("<f4", "(0, 3)", &[], "cloud"),
+        ("<f4", "(0, 3)", &[], "tensor"),
+    ] {
+        fs::write(&file, npy(descr, shape, elements)).unwrap();
+        let done = scene.cenote(&["topic", "pub", "x", &file, "--as", kind, "-c", "1"]);
+        assert_eq!((done.code, done.stderr.lines().count()), (1, 1), "{kind}: {done:?}");
+        assert!(done.stderr.starts_with(&format!("cenote: {file}: ")), "{kind}: {done:?}");
+    }
+    // What NPY has no type for.
+    let _publisher = scene.role("bf16 publisher");
+    let done = scene.cenote(&["topic", "snap", "bf16", &file]);
+    assert!(
+        done.code == 1 && done.stderr.contains(&format!("{file}: NPY has no bf16")),
+        "{done:?}"
+    );
 }
 
 fn count() {

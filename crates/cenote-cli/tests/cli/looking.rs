@@ -34,6 +34,7 @@ pub(crate) const TESTS: &[Test] = &[
     ("why_says_zero_copy_or_why_not", why),
     ("gc_removes_what_the_dead_left_and_nothing_else", gc),
     ("doctor_finds_this_machine_fit", doctor),
+    ("doctor_leaves_no_directory_that_was_not_there", doctor_leaves_nothing),
     ("top_prints_where_there_is_no_terminal", top),
     ("top_shows_how_pools_grow", growth),
     ("pub_ends_in_good_order_when_asked_to", published),
@@ -67,6 +68,11 @@ fn publishes() {
     assert_eq!((&topic["name"], &topic["type"]), (&"camera.rgb".into(), &"Image".into()));
     assert_eq!((&topic["publishers"], &topic["subscribers"]), (&1.into(), &1.into()));
     assert_eq!(topic["published_by"][0]["pid"], camera.pid());
+    // As text: a number of 64 bits is another one to those who read numbers of JSON as f64.
+    let uid = |of: &Value| of["uid"].as_str().map(|uid| (uid.len(), u64::from_str_radix(uid, 16)));
+    assert!(matches!(uid(&topic["published_by"][0]), Some((16, Ok(_)))), "{topic}");
+    let pool = &listing["pools"][0];
+    assert!(matches!(uid(pool), Some((16, Ok(_)))), "{pool}");
     assert_eq!(topic["published_by"][0]["subscribers"][0]["pid"], holder.pid());
     let pool = &listing["pools"][0];
     assert_eq!((&pool["pid"], &pool["of_topic"]), (&camera.pid().into(), &true.into()));
@@ -149,10 +155,19 @@ fn stopped() {
         listing[what].as_array().unwrap().iter().map(|it| it["name"].clone()).collect()
     };
     assert_eq!((names("topics").len(), names("pools").len()), (2, 2), "{listing}");
-    let text = scene.cenote(&["topic", "list"]).stdout;
-    assert!(text.contains("(no answer)"), "{text}");
-    let text = scene.cenote(&["pool", "holders", "stopped"]).stdout;
-    assert!(text.contains("does not answer") && !text.contains("no pools"), "{text}");
+    for args in
+        [&["ls"][..], &["topic", "list"], &["pool", "stat"], &["top", "-c", "1", "-i", "0.3"]]
+    {
+        let text = scene.cenote(args).stdout;
+        assert!(text.contains("(no answer)"), "{args:?}: {text}");
+    }
+    for args in [["topic", "info", "stopped"], ["pool", "holders", "stopped"]] {
+        let text = scene.cenote(&args).stdout;
+        assert!(text.contains("does not answer: it may be stopped"), "{args:?}: {text}");
+        assert!(!text.contains("no pools"), "{args:?}: {text}");
+    }
+    let text = scene.cenote(&["why", "stopped"]).stdout;
+    assert!(text.contains("does not answer: it may be stopped"), "{text}");
     let top = &scene.json_lines(&["top", "-c", "2", "-i", "0.3"])[1];
     let of = |name: &str| {
         let topics = top["topics"].as_array().unwrap();
@@ -399,12 +414,20 @@ fn stalls() {
 fn echo() {
     let scene = Scene::new();
     let _camera = scene.publisher(CAMERA);
-    let echoed = scene.json_lines(&["topic", "echo", "camera.rgb", "-c", "3", "--values", "4"]);
+    let echoed = scene.json_lines(&["topic", "echo", "camera.rgb", "-c", "3", "--values=4"]);
     let first = echoed[0]["sequence"].as_u64().unwrap();
     for (echo, number) in echoed.iter().zip(first..) {
         assert_eq!((&echo["sequence"], &echo["seq"]), (&number.into(), &number.into()));
         assert_eq!(echo["shape"], serde_json::json!([48, 64, 3]));
         assert_eq!(echo["values"].as_array().unwrap().len(), 4);
+    }
+    // Without a number, wherever it stands.
+    for args in [
+        &["topic", "echo", "--values", "camera.rgb", "-c", "1"][..],
+        &["topic", "echo", "-c", "1", "camera.rgb", "-v"],
+    ] {
+        let echoed = scene.json_lines(args);
+        assert_eq!(echoed[0]["values"].as_array().unwrap().len(), 16, "{args:?}");
     }
     let text = scene.cenote(&["topic", "echo", "camera.rgb", "-c", "1"]).stdout;
     assert!(text.contains("Image u8 [48, 64, 3]") && text.lines().count() == 1, "{text}");
@@ -503,6 +526,26 @@ fn doctor() {
     for name in ["DMA heaps", "OpenGL", "file descriptors", "kernel"] {
         state(name);
     }
+    assert_eq!(scene.names(), [""; 0], "it leaves nothing");
+}
+
+fn doctor_leaves_nothing() {
+    let scene = Scene::new();
+    let doctor = |dir: &Path| {
+        let done = Done::of(scene.command(CENOTE).arg("doctor").env("CENOTE_DIR", dir));
+        assert!(done.code == 0 && done.stdout.contains("went through a pool"), "{done:?}");
+    };
+    let fresh = scene.0.join("fresh");
+    doctor(&fresh);
+    assert!(!fresh.exists(), "{:?}", scene.names());
+    // What was there stays.
+    let pools = scene.0.join("default/pools");
+    fs::create_dir_all(&pools).unwrap();
+    doctor(&scene.0);
+    assert!(pools.exists());
+    fs::remove_dir(&pools).unwrap();
+    doctor(&scene.0);
+    assert_eq!((pools.exists(), scene.names()), (false, vec!["default".to_owned()]));
 }
 
 fn top() {

@@ -13,6 +13,7 @@ pub(crate) fn play() -> bool {
     let Ok(role) = std::env::var(ROLE) else { return false };
     match role.as_str() {
         "heap publisher" => heap_publisher(),
+        "bf16 publisher" => bf16_publisher(),
         "holder" => holder(),
         "owner" => owner(),
         "waiter" => waiter(),
@@ -44,6 +45,14 @@ fn heap_publisher() {
     let topic: Topic<Tensor> = Topic::new("heap").unwrap();
     let heap = Tensor::options().memory(TensorMemory::Mem).create(&[100], DType::U8).unwrap();
     (0..3).for_each(|_| topic.send(&heap).unwrap());
+    ready();
+    for_ever();
+}
+
+/// Sends a tensor of a type that NPY does not have.
+fn bf16_publisher() {
+    let topic: Topic<Tensor> = Topic::new("bf16").unwrap();
+    topic.send(&topic.alloc_tensor(&[4], DType::Bf16).unwrap()).unwrap();
     ready();
     for_ever();
 }

@@ -10,6 +10,7 @@ use crate::scene::{CENOTE, Done, Scene, eventually};
 pub(crate) const TESTS: &[Test] = &[
     ("top_shows_topics_on_a_terminal_and_ends_with_q", top),
     ("top_that_is_ended_by_a_signal_leaves_the_terminal_as_it_was", top_ended),
+    ("top_that_is_stopped_hands_the_terminal_over_and_takes_it_back", top_stopped),
     ("top_ends_with_its_terminal", top_left_alone),
     ("the_demo_ends_with_its_terminal_and_leaves_nothing", demo_left_alone),
     ("top_shows_how_memory_grows", growth),
@@ -26,13 +27,40 @@ struct Terminal<'a> {
 impl<'a> Terminal<'a> {
     /// Runs a command, and then waits, so that what is left on the screen can be looked at.
     fn run(scene: &'a Scene, args: &str) -> Terminal<'a> {
-        let terminal = Terminal { scene };
         let dir = scene.0.display();
-        let script =
-            format!("env CENOTE_DIR='{dir}' '{CENOTE}' {args}; echo \"exit code $?\"; sleep 600");
-        let done = terminal.tmux(&["new-session", "-d", "-x", "140", "-y", "40", &script]);
+        Terminal::start(
+            scene,
+            &format!("env CENOTE_DIR='{dir}' '{CENOTE}' {args}; echo \"exit code $?\"; sleep 600"),
+        )
+    }
+
+    /// A shell that stops jobs and has them go on; `$CENOTE` is the command.
+    fn shell(scene: &'a Scene) -> Terminal<'a> {
+        let dir = scene.0.display();
+        let names = format!("CENOTE_DIR='{dir}' CENOTE='{CENOTE}' PS1='ready> '");
+        Terminal::start(scene, &format!("exec env {names} HISTFILE= bash --norc --noprofile -i"))
+    }
+
+    fn start(scene: &'a Scene, script: &str) -> Terminal<'a> {
+        let terminal = Terminal { scene };
+        let done = terminal.tmux(&["new-session", "-d", "-x", "140", "-y", "40", script]);
         assert_eq!(done.code, 0, "tmux is needed: {done:?}");
         terminal
+    }
+
+    /// Types a line.
+    fn line(&self, line: &str) {
+        self.tmux(&["send-keys", "-l", line]);
+        self.tmux(&["send-keys", "Enter"]);
+    }
+
+    /// Whether it shows the screen of a command that has all of it, or what was there before.
+    fn is_taken(&self, taken: bool) {
+        let state = if taken { "1 0" } else { "0 1" };
+        eventually("the screen is taken, or left", || {
+            let ask = ["display-message", "-p", "#{alternate_on} #{cursor_flag}"];
+            self.tmux(&ask).stdout.trim() == state
+        });
     }
 
     fn tmux(&self, args: &[&str]) -> Done {
@@ -99,6 +127,42 @@ fn top_ended() {
     rustix::process::kill_process(terminal.pid(), Signal::TERM).unwrap();
     terminal.ended(143);
     assert!(!terminal.screen().contains("cenote top"));
+}
+
+fn top_stopped() {
+    let scene = Scene::new();
+    let _camera = scene.publisher(&["camera.rgb", "--size", "64x48", "--rate", "100"]);
+    let terminal = Terminal::shell(&scene);
+    terminal.shows(&["ready>"]);
+    // A reading is far off: what it shows when it goes on is what it has shown.
+    terminal.line("$CENOTE top --interval 3");
+    terminal.shows(&["cenote top", "camera.rgb"]);
+    let pid = terminal.pid();
+    let by_key = || drop(terminal.tmux(&["send-keys", "C-z"]));
+    let by_signal = || rustix::process::kill_process(pid, Signal::TSTP).unwrap();
+    for (stop, word) in [(&by_key as &dyn Fn(), "one"), (&by_signal, "two")] {
+        stop();
+        terminal.shows(&["Stopped"]);
+        terminal.is_taken(false);
+        assert!(!terminal.screen().contains("q ends it"), "{}", terminal.screen());
+        // What is typed is echoed, and nothing is painted over it.
+        terminal.line(&format!("echo said-$((1))-{word}"));
+        terminal.shows(&[&format!("said-1-{word}")]);
+        terminal.line("clear; fg");
+        terminal.is_taken(true);
+        terminal.shows(&["cenote top   q ends it", "camera.rgb", "memory:"]);
+    }
+    // It cannot know before that it is stopped this way; the shell has the terminal then.
+    rustix::process::kill_process(pid, Signal::STOP).unwrap();
+    terminal.shows(&["Stopped"]);
+    terminal.line("fg");
+    terminal.is_taken(true);
+    terminal.shows(&["cenote top   q ends it", "camera.rgb"]);
+    eventually("nothing of the shell is left", || !terminal.screen().contains("Stopped"));
+    terminal.tmux(&["send-keys", "q"]);
+    terminal.is_taken(false);
+    terminal.line("echo code-$?-$((1))");
+    terminal.shows(&["code-0-1"]);
 }
 
 /// Closes the terminal of a command, which ends.

@@ -84,12 +84,12 @@ impl CameraConfig {
     /// Opens a camera and sets it up. It does as it is told, or this is an error.
     pub(super) fn apply(&self, path: &Path, whose: Whose) -> Result<(Device, Shape)> {
         let ways = self.ways(whose)?;
-        let failed = |source| Error::Camera { path: path.into(), source };
-        let device = Device::open(path).map_err(failed)?;
+        let failed = |op| move |source| Error::Camera { path: path.into(), op, source };
+        let device = Device::open(path).map_err(failed("opening it"))?;
         let mut device = device.ok_or_else(|| Error::NotACamera { path: path.into() })?;
         let mut refused = None;
         for wanted in ways {
-            let found = device.set_format(wanted).map_err(failed)?;
+            let found = device.set_format(wanted).map_err(failed("setting its format"))?;
             if !answers(&found, &wanted) {
                 let (asked, found) = (describe(&wanted), describe(&found));
                 let path = path.into();

@@ -39,11 +39,11 @@ impl Given {
         let wanted = u32::try_from(config.buffers).unwrap_or(u32::MAX);
         let count = device
             .request(wanted, Memory::DmaBuf)
-            .map_err(|source| Error::os("asking a camera to use DMA-BUFs", source))?;
+            .map_err(|source| device.error("asking it to use DMA-BUFs", source))?;
         let places = (0..count).map(|_| Place::Empty).collect();
         let mut given = Given { device, places, bytes, alloc, full: None };
         given.refill()?;
-        given.device.start().map_err(|source| Error::os("starting a camera", source))?;
+        given.device.start().map_err(|source| given.device.error("starting it", source))?;
         Ok(given)
     }
 
@@ -72,7 +72,7 @@ impl Given {
         }
         let queued = self.places.iter().filter(|place| matches!(place, Place::Queued(_))).count();
         match (queued, refused) {
-            (0, Some(source)) => Err(Error::os("giving a camera a DMA-BUF", source)),
+            (0, Some(source)) => Err(self.device.error("giving it a DMA-BUF", source)),
             _ => Ok(queued),
         }
     }
@@ -109,7 +109,7 @@ impl Given {
     /// A buffer that a driver can fill.
     fn fresh(&mut self) -> Result<Tensor> {
         let buffer = (self.alloc)(self.bytes)?;
-        let refuse = |rule| Err(Error::CameraBuffer { rule });
+        let refuse = |rule| Err(Error::CameraBuffer { path: self.device.path().into(), rule });
         if buffer.dmabuf_offset()? != 0 {
             return refuse("it must start where its DMA-BUF does");
         }
@@ -136,11 +136,10 @@ impl Given {
 
     /// The buffer of a frame, which is the application's from now on.
     pub(super) fn take(&mut self, index: u32) -> Result<Tensor> {
-        let none = Error::BadMessage { what: "a buffer that the camera does not have" };
         let place = self.places.get_mut(index as usize);
         match place.map(|place| std::mem::replace(place, Place::Empty)) {
             Some(Place::Queued(buffer) | Place::Ready(buffer)) => Ok(buffer),
-            Some(Place::Empty) | None => Err(none),
+            Some(Place::Empty) | None => Err(self.device.no_such_buffer()),
         }
     }
 }

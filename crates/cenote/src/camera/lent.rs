@@ -4,7 +4,7 @@ use std::io;
 use std::sync::{Arc, Weak};
 
 use crate::camera::config::{CameraConfig, Part};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::memory::dma;
 use crate::os::dmabuf::DmaBuf;
 use crate::os::memfd;
@@ -56,15 +56,17 @@ impl Drop for Loan {
 
 impl Lent {
     pub(super) fn start(device: Device, config: &CameraConfig, parts: &[Part]) -> Result<Lent> {
-        let error = |source| Error::os("asking a camera for buffers", source);
         let wanted = u32::try_from(config.buffers).unwrap_or(u32::MAX);
-        let count = device.request(wanted, Memory::Driver).map_err(error)?;
+        let count = device
+            .request(wanted, Memory::Driver)
+            .map_err(|source| device.error("asking it for buffers", source))?;
         let maps = (0..count).map(|index| maps(&device, index, parts)).collect::<Result<_>>()?;
         let state = State { idle: (0..count).collect(), queued: 0 };
         let shared = Shared { device, state: ProcessLock::new(state) };
         let lent = Lent { shared: Arc::new(shared), maps };
         lent.refill()?;
-        lent.shared.device.start().map_err(|source| Error::os("starting a camera", source))?;
+        let device = lent.device();
+        device.start().map_err(|source| device.error("starting it", source))?;
         Ok(lent)
     }
 
@@ -97,7 +99,7 @@ impl Lent {
             failed = failed.or(queued.err());
         }
         match (self.with(|state| state.queued), failed) {
-            (0, Some(source)) => Err(Error::os("giving a camera its buffer back", source)),
+            (0, Some(source)) => Err(self.device().error("giving it a buffer back", source)),
             (queued, _) => Ok(queued),
         }
     }
@@ -124,8 +126,7 @@ impl Lent {
 
     /// A frame's bytes, all of which go back together.
     pub(super) fn take(&self, index: u32) -> Result<Vec<Tensor>> {
-        let none = Error::BadMessage { what: "a buffer that the camera does not have" };
-        let maps = self.maps.get(index as usize).ok_or(none)?;
+        let maps = self.maps.get(index as usize).ok_or_else(|| self.device().no_such_buffer())?;
         let loan = Arc::new(Loan { camera: Arc::downgrade(&self.shared), index });
         maps.iter().map(|map| Tensor::captured(map.clone(), loan.clone())).collect()
     }
@@ -145,7 +146,7 @@ fn maps(device: &Device, index: u32, parts: &[Part]) -> Result<Vec<Arc<Map>>> {
 
 /// A piece of a buffer as a DMA-BUF, mapped to be read.
 fn map(device: &Device, (index, plane): (u32, u32), bytes: usize) -> Result<Arc<Map>> {
-    let error = |source| Error::os("exporting a buffer of a camera", source);
+    let error = |source: io::Error| device.error("exporting a buffer of it", source);
     let len = device.length(index, plane).map_err(error)?;
     let fd = device.export(index, plane).map_err(error)?;
     let facts = memfd::examine(&fd).map_err(error)?;

@@ -7,8 +7,8 @@ use std::time::Duration;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum GlError {
-    /// There is no OpenGL to be had on this machine.
-    #[error("OpenGL is not available: {missing}{}", because(.source.as_deref()))]
+    /// There is no OpenGL to be had on this machine, or the driver lacks what was asked of it.
+    #[error("OpenGL cannot be used for this: {missing}{}", because(.source.as_deref()))]
     Missing {
         /// What is not there.
         missing: &'static str,
@@ -155,25 +155,37 @@ pub enum GlGone {
 pub struct GlCode(pub u32);
 
 /// What the standards call the codes. (A driver may have others.)
-const NAMES: [(u32, &str); 12] = [
+const NAMES: [(u32, &str); 20] = [
     (0x0500, "GL_INVALID_ENUM"),
     (0x0501, "GL_INVALID_VALUE"),
     (0x0502, "GL_INVALID_OPERATION"),
     (0x0505, "GL_OUT_OF_MEMORY"),
     (0x0506, "GL_INVALID_FRAMEBUFFER_OPERATION"),
     (0x0507, "GL_CONTEXT_LOST"),
+    (0x3001, "EGL_NOT_INITIALIZED"),
     (0x3002, "EGL_BAD_ACCESS"),
     (0x3003, "EGL_BAD_ALLOC"),
     (0x3004, "EGL_BAD_ATTRIBUTE"),
+    (0x3005, "EGL_BAD_CONFIG"),
+    (0x3006, "EGL_BAD_CONTEXT"),
+    (0x3007, "EGL_BAD_CURRENT_SURFACE"),
     (0x3008, "EGL_BAD_DISPLAY"),
     (0x3009, "EGL_BAD_MATCH"),
+    (0x300a, "EGL_BAD_NATIVE_PIXMAP"),
+    (0x300b, "EGL_BAD_NATIVE_WINDOW"),
     (0x300c, "EGL_BAD_PARAMETER"),
+    (0x300d, "EGL_BAD_SURFACE"),
+    (0x300e, "EGL_CONTEXT_LOST"),
 ];
+
+/// What a driver says that has no error to tell of: OpenGL, and EGL.
+const SUCCESS: [u32; 2] = [0, 0x3000];
 
 impl fmt::Display for GlCode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match NAMES.iter().find(|(code, _)| *code == self.0) {
             Some((_, name)) => f.write_str(name),
+            None if SUCCESS.contains(&self.0) => f.write_str("the driver does not say why"),
             None => write!(f, "error {:#06x}", self.0),
         }
     }
@@ -182,5 +194,36 @@ impl fmt::Display for GlCode {
 impl fmt::Debug for GlCode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "GlCode({self})")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_code_of_egl_has_a_name() {
+        // EGL 1.5, 3.1: EGL_NOT_INITIALIZED to EGL_CONTEXT_LOST.
+        for code in 0x3001..=0x300e {
+            let shown = GlCode(code).to_string();
+            assert!(shown.starts_with("EGL_"), "{code:#x}: {shown}");
+        }
+    }
+
+    #[test]
+    fn what_has_no_name_is_told_by_its_number_and_no_error_as_none() {
+        assert_eq!(GlCode(0x1234).to_string(), "error 0x1234");
+        let refused = GlError::Refused { op: "glFenceSync", code: GlCode(0) };
+        assert_eq!(refused.to_string(), "glFenceSync failed: the driver does not say why");
+    }
+
+    #[test]
+    fn a_driver_that_lacks_something_is_not_said_to_be_no_opengl() {
+        let missing = "the driver has no EGL_EXT_image_dma_buf_import";
+        let shown = GlError::Missing { missing, source: None }.to_string();
+        assert_eq!(shown, format!("OpenGL cannot be used for this: {missing}"));
+        let source = Some("no such file".into());
+        let shown = GlError::Missing { missing: "there is no libEGL.so.1", source }.to_string();
+        assert!(shown.ends_with("there is no libEGL.so.1: no such file"), "{shown}");
     }
 }

@@ -42,8 +42,8 @@ pub enum Unavailable {
     },
     /// It was to be memory that others can be kept from writing, and there is none of that.
     #[error(
-        "there is no udmabuf, and what DMA heaps give can be written by everybody who has it; ask \
-         for that if it will do (dma memory by name, or an `unprotected` pool)"
+        "there is no udmabuf, or CENOTE_DMA_HEAP names a heap, and memory of a heap can be written by \
+         whoever has it; if that will do, ask for it (`TensorMemory::Dma`, or an `unprotected` pool)"
     )]
     Unprotected,
     /// There is not enough of it.

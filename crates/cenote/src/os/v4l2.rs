@@ -10,12 +10,13 @@
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::ioctl::{Getter, Opcode, Setter, Updater, ioctl, opcode};
 
+use crate::error::Error;
 use crate::os::fork;
 
 const QUERYCAP: Opcode = opcode::read::<Capability>(b'V', 0);
@@ -202,6 +203,7 @@ pub(crate) struct Filled {
 /// A capture device.
 #[derive(Debug)]
 pub(crate) struct Device {
+    path: PathBuf,
     fd: OwnedFd,
     kind: Kind,
     /// Pieces of memory in a buffer.
@@ -231,7 +233,26 @@ impl Device {
             _ if caps & CAP_CAPTURE_MPLANE != 0 => Kind::Multi,
             _ => return Ok(None),
         };
-        Ok(Some(Device { fd, kind, planes: 1, epoch: fork::epoch_from_now_on() }))
+        let (path, epoch) = (path.to_owned(), fork::epoch_from_now_on());
+        Ok(Some(Device { path, fd, kind, planes: 1, epoch }))
+    }
+
+    /// Where it was opened.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// What the system said, of this device.
+    pub(crate) fn error(&self, op: &'static str, source: impl Into<io::Error>) -> Error {
+        Error::Camera { path: self.path.clone(), op, source: source.into() }
+    }
+
+    /// The driver named a buffer by a number that it does not have, or that is not with it.
+    pub(crate) fn no_such_buffer(&self) -> Error {
+        self.error(
+            "capturing",
+            io::Error::other("the driver filled a buffer that it was not given"),
+        )
     }
 
     /// Whether this process is a forked child of the one that opened it.

@@ -87,10 +87,7 @@ pub fn pools() -> Result<Vec<PoolInfo>> {
 
 /// Asks the owners of some pools. Those who are gone are left out.
 fn look_at(entries: &[(&Place, Entry)]) -> Result<Vec<PoolInfo>> {
-    let ask = |(place, entry): &(&Place, Entry)| match Inquiry::begin(place, entry, Kind::Ask) {
-        Err(error) if inquiry::is_shortage(&error) => Err(place.io_error("connecting in", error)),
-        asked => Ok(asked),
-    };
+    let ask = |(place, entry): &(&Place, Entry)| Inquiry::begin(place, entry, Kind::Ask);
     let asked = entries.iter().map(ask).collect::<Result<Vec<_>>>()?;
     let answering = asked.iter().filter_map(|asked| asked.as_ref().ok()?.as_ref());
     inquiry::await_answers(answering, inquiry::ANSWER);

@@ -4,6 +4,7 @@
 //! allocator under it. Only a pool that seems full looks further, and says why it failed when
 //! nothing helped.
 
+use std::ops::ControlFlow;
 use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -57,28 +58,28 @@ impl<S: Spared> Owner<S> {
     }
 
     /// Like [`Owner::alloc`], but waits for a slot.
-    /// `None`, which is no failure, if `go_on` did not want to any more.
-    pub(crate) fn alloc_timeout(
+    /// A break, which is no failure, if `go_on` did not want to any more.
+    pub(crate) fn alloc_timeout<B>(
         &self,
         len: usize,
         timeout: Duration,
-        go_on: impl FnMut() -> bool,
-    ) -> Result<Option<Granted<S>>> {
+        go_on: impl FnMut() -> ControlFlow<B>,
+    ) -> Result<ControlFlow<B, Granted<S>>> {
         let deadline = Instant::now().checked_add(timeout);
         self.unready();
         match self.alloc_locked(len, SWEEP).or_else(|full| self.alloc_hard(len, full)) {
-            Ok(granted) => Ok(Some(granted)),
+            Ok(granted) => Ok(ControlFlow::Continue(granted)),
             Err(lack) if !self.config.fits(len) => Err(self.failed(len, lack)),
             Err(_) => self.alloc_waiting(len, deadline, go_on),
         }
     }
 
-    fn alloc_waiting(
+    fn alloc_waiting<B>(
         &self,
         len: usize,
         deadline: Option<Instant>,
-        mut go_on: impl FnMut() -> bool,
-    ) -> Result<Option<Granted<S>>> {
+        mut go_on: impl FnMut() -> ControlFlow<B>,
+    ) -> Result<ControlFlow<B, Granted<S>>> {
         let _waiting = Waiting::new(self);
         let mut try_all_at = Instant::now() + TRY_AGAIN;
         loop {
@@ -93,14 +94,15 @@ impl<S: Spared> Owner<S> {
                 found => found.map_err(Lack::Room),
             };
             match found {
-                Ok(granted) => return Ok(Some(granted)),
+                Ok(granted) => return Ok(ControlFlow::Continue(granted)),
                 Err(lack) if over => return Err(self.failed(len, lack)),
-                Err(_) if !go_on() => return Ok(None),
-                Err(_) => {
-                    let left = deadline.map_or(LOOK_AGAIN, |deadline| deadline - now);
-                    self.wait_for_return(left.min(LOOK_AGAIN));
-                }
+                Err(_) => {}
             }
+            if let ControlFlow::Break(why) = go_on() {
+                return Ok(ControlFlow::Break(why));
+            }
+            let left = deadline.map_or(LOOK_AGAIN, |deadline| deadline - now);
+            self.wait_for_return(left.min(LOOK_AGAIN));
         }
     }
 

@@ -221,7 +221,7 @@ impl<S: Spared> Attachment<S> {
 
     #[inline]
     pub(crate) fn is_gone(&self) -> bool {
-        self.gone.load(Ordering::Relaxed)
+        self.gone.load(Ordering::Acquire)
     }
 
     /// Has it stay attached although nobody uses it. Not beyond the owner's death: owners come and
@@ -274,7 +274,6 @@ impl<S: Spared> Attachment<S> {
 
     /// Leases a slot that an entry of its owner's own ring names, for as long as that is `unchanged`.
     /// Does not wait.
-    #[inline]
     pub(crate) fn try_lease_entry(
         &self,
         slot: u32,
@@ -283,7 +282,6 @@ impl<S: Spared> Attachment<S> {
         self.lease_by(slot, Duration::ZERO, |leases| leases.by_entry(slot, &unchanged))
     }
 
-    #[inline]
     fn lease_by(
         &self,
         slot: u32,
@@ -292,21 +290,43 @@ impl<S: Spared> Attachment<S> {
     ) -> Result<Leased<S>> {
         self.check_process()?;
         self.check_usable()?;
-        let refused = |why: Refused| why.into_error(&self.entry.name, slot, self.max_slots);
-        let spare = self.spares.of(slot).ok_or_else(|| refused(Refused::NoSuchSlot))?;
-        if spare.is_full() {
-            // A slot that has a spare is accounted for already.
-            lease(self.leases()).map_err(refused)?;
-            match spare.take() {
-                Some(spare) if self.place(slot) == Some(spare.slot()) => {
-                    return Ok(Leased::Again(spare));
-                }
-                _ => self.leases().release(slot),
-            }
+        if let Some(spare) = self.lease_again(slot, &lease) {
+            return Ok(Leased::Again(spare));
         }
+        let refused = |why: Refused| why.into_error(&self.entry.name, slot, self.max_slots);
         self.account_for(slot, || lease(self.leases()))?.map_err(refused)?;
         let found = self.locate(slot, patience).inspect_err(|_| self.leases().release(slot));
         found.map(|(place, map)| Leased::New(place, map))
+    }
+
+    /// As [`Attachment::try_lease_entry`], of a slot that was leased before, without a lock. `None` if
+    /// there is more to it.
+    #[inline(always)]
+    pub(crate) fn lease_entry_again(
+        &self,
+        slot: u32,
+        unchanged: impl Fn() -> bool,
+    ) -> Option<Arc<S>> {
+        if self.inherited() || self.is_gone() {
+            return None;
+        }
+        self.lease_again(slot, |leases| leases.by_entry(slot, &unchanged))
+    }
+
+    /// Leases a slot that has a spare: it is accounted for already.
+    #[inline(always)]
+    fn lease_again(
+        &self,
+        slot: u32,
+        lease: impl Fn(Leases<'_, Shipped>) -> Result<(), Refused>,
+    ) -> Option<Arc<S>> {
+        let spare = self.spares.of(slot).filter(|spare| spare.is_full())?;
+        lease(self.leases()).ok()?;
+        let spare = spare.take().filter(|spare| self.is_at(spare.slot()));
+        if spare.is_none() {
+            self.leases().release(slot);
+        }
+        spare
     }
 
     /// Leases a slot that has no spare, unless this process has leases or spares of as many as it may.
@@ -354,17 +374,28 @@ impl<S: Spared> Attachment<S> {
     }
 
     /// Where a slot is that is leased, as its owner says.
-    #[inline]
     fn place(&self, slot: u32) -> Option<Slot> {
-        let at = header::places(self.max_slots) + header::WORDS_PER_PLACE * slot as usize;
-        let words = self.header.get().get(at..at + header::WORDS_PER_PLACE)?;
-        let word = |n: usize| words[n].load(Ordering::Relaxed);
+        let [segment, offset, capacity] = self.place_words(slot)?;
         Some(Slot {
             index: slot,
-            segment: SegmentId(u32::try_from(word(0)).ok()?),
-            offset: usize::try_from(word(1)).ok()?,
-            capacity: usize::try_from(word(2)).ok()?,
+            segment: SegmentId(u32::try_from(segment).ok()?),
+            offset: usize::try_from(offset).ok()?,
+            capacity: usize::try_from(capacity).ok()?,
         })
+    }
+
+    /// Whether its owner says that a slot is where it was.
+    #[inline]
+    fn is_at(&self, slot: Slot) -> bool {
+        let place = [u64::from(slot.segment.0), slot.offset as u64, slot.capacity as u64];
+        self.place_words(slot.index) == Some(place)
+    }
+
+    #[inline]
+    fn place_words(&self, slot: u32) -> Option<[u64; header::WORDS_PER_PLACE]> {
+        let at = header::places(self.max_slots) + header::WORDS_PER_PLACE * slot as usize;
+        let words = self.header.get().get(at..at + header::WORDS_PER_PLACE)?;
+        Some(std::array::from_fn(|n| words[n].load(Ordering::Relaxed)))
     }
 
     /// The same, checked against what is mapped.
@@ -488,7 +519,8 @@ impl<S: Spared> Attachment<S> {
 
     fn owner_gone(&self) {
         let _ = self.gone_since.set(Instant::now());
-        self.gone.store(true, Ordering::Relaxed);
+        // Whoever sees this sees the segments that came before.
+        self.gone.store(true, Ordering::Release);
         let watches = std::mem::take(&mut self.state().watches);
         drop(watches);
         self.arrived.notify_all();

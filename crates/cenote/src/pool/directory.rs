@@ -5,6 +5,7 @@
 //! is made that others may attach to; nobody but the user can make or remove anything there.
 
 use std::ffi::OsStr;
+use std::io::ErrorKind;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::{env, iter};
@@ -60,11 +61,22 @@ impl Directory {
         self.below.last().map_or("", String::as_str)
     }
 
-    /// Opens it, making it where needed, so that those who may attach can look into it.
+    /// Opens it, making it where needed, so that those who may attach can look into it. On the way there
+    /// somebody may remove what he made (`cenote doctor` does), and this begins again.
     pub(crate) fn make(&self, access: PoolAccess) -> Result<OwnedFd> {
         if self.ours && access != PoolAccess::SameUser {
             return Err(Error::GroupNeedsDir);
         }
+        for _ in 1..ATTEMPTS {
+            match self.try_make(access) {
+                Err(Error::Directory { source, .. }) if source.kind() == ErrorKind::NotFound => {}
+                made => return made,
+            }
+        }
+        self.try_make(access)
+    }
+
+    fn try_make(&self, access: PoolAccess) -> Result<OwnedFd> {
         let mut step = Step { path: self.root.clone(), access };
         let root = step.make_root(self.root_flags())?;
         self.check_root(&root)?;

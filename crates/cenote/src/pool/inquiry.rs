@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
+use crate::error::Result;
 use crate::os::fork::GuardedSocket;
 use crate::os::packet;
 use crate::os::peer::Peer;
@@ -31,12 +32,20 @@ pub(crate) struct Inquiry {
 }
 
 impl Inquiry {
-    /// Asks whoever serves an entry, without waiting for anything; `None` if nobody does.
+    /// Asks whoever serves an entry, without waiting for anything; `None` if nobody does. It may be
+    /// there and not be asked, for too many did, or it is closed to this user: that is the inner error.
     pub(crate) fn begin(
         place: &Place,
         entry: &Entry,
         question: Kind,
-    ) -> io::Result<Option<Inquiry>> {
+    ) -> Result<io::Result<Option<Inquiry>>> {
+        match Inquiry::ask(place, entry, question) {
+            Err(error) if is_shortage(&error) => Err(place.io_error("connecting in", error)),
+            asked => Ok(asked),
+        }
+    }
+
+    fn ask(place: &Place, entry: &Entry, question: Kind) -> io::Result<Option<Inquiry>> {
         let connection = match place.connect(entry) {
             Err(error) if is_gone(&error) => return Ok(None),
             connected => connected?,

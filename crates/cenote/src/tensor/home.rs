@@ -216,19 +216,22 @@ pub(crate) fn adopted(owner: &Arc<Owner<Buffer>>, slot: Slot, map: Arc<Map>) -> 
     region(map, Home::new(PoolRef::Adopted(owner.clone()), slot, 0, 0))
 }
 
-/// The buffer of a slot that was just leased from another process, read-only.
+/// The buffer of a slot that was leased before, and is again.
 #[inline]
+pub(crate) fn leased_again(spare: Spare, serial: u64) -> Handle {
+    spare.renew();
+    spare.home().iter().for_each(|home| home.set_lease_serial(serial));
+    Handle::of(spare)
+}
+
+/// The buffer of a slot that was just leased from another process, read-only.
 pub(crate) fn leased(
     attachment: &Arc<Attachment<Buffer>>,
     leased: Leased<Buffer>,
     serial: u64,
 ) -> Result<Handle> {
     match leased {
-        Leased::Again(spare) => {
-            spare.renew();
-            spare.home().iter().for_each(|home| home.set_lease_serial(serial));
-            Ok(Handle::of(spare))
-        }
+        Leased::Again(spare) => Ok(leased_again(spare, serial)),
         Leased::New(slot, map) => {
             let home = Home::new(PoolRef::Leased(attachment.clone()), slot, serial, 0);
             let handle = region(map, home)?;

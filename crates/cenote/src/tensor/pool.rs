@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::convert::Infallible;
 use std::fmt;
+use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
@@ -183,14 +184,10 @@ impl TensorPool {
         dtype: DType,
         timeout: Duration,
     ) -> Result<Tensor> {
-        loop {
-            // Nobody says no, so there is one, or an error.
-            if let Some(tensor) =
-                self.alloc_waiting("alloc_timeout", shape, dtype, timeout, || true)?
-            {
-                return Ok(tensor);
-            }
-        }
+        let go_on = || ControlFlow::<Infallible>::Continue(());
+        let ControlFlow::Continue(tensor) =
+            self.alloc_waiting("alloc_timeout", shape, dtype, timeout, go_on)?;
+        Ok(tensor)
     }
 
     /// Like [`alloc_timeout`](TensorPool::alloc_timeout), for as long as `go_on` says so, which is asked every
@@ -218,25 +215,31 @@ impl TensorPool {
         shape: &[usize],
         dtype: DType,
         timeout: Duration,
-        go_on: impl FnMut() -> bool,
+        mut go_on: impl FnMut() -> bool,
     ) -> Result<Option<Tensor>> {
-        self.alloc_waiting("alloc_while", shape, dtype, timeout, go_on)
+        let go_on = || if go_on() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) };
+        let waited = self.alloc_waiting("alloc_while", shape, dtype, timeout, go_on)?;
+        Ok(waited.continue_value())
     }
 
-    fn alloc_waiting(
+    fn alloc_waiting<B>(
         &self,
         op: &'static str,
         shape: &[usize],
         dtype: DType,
         timeout: Duration,
-        go_on: impl FnMut() -> bool,
-    ) -> Result<Option<Tensor>> {
+        go_on: impl FnMut() -> ControlFlow<B>,
+    ) -> Result<ControlFlow<B, Tensor>> {
         let owner = self.owner(op)?;
         let layout = Layout::contiguous(shape, dtype.size())?;
         let len = layout.nbytes();
-        let Some(granted) = owner.alloc_timeout(len, timeout, go_on)? else { return Ok(None) };
+        let granted = match owner.alloc_timeout(len, timeout, go_on)? {
+            ControlFlow::Continue(granted) => granted,
+            ControlFlow::Break(why) => return Ok(ControlFlow::Break(why)),
+        };
         let tensor = Tensor::over(home::allocated(owner, granted, len)?, layout, dtype)?;
-        if dtype == DType::Bool { tensor.cleared().map(Some) } else { Ok(Some(tensor)) }
+        let tensor = if dtype == DType::Bool { tensor.cleared()? } else { tensor };
+        Ok(ControlFlow::Continue(tensor))
     }
 
     /// A copy of any tensor in this pool, so that it can be sent on. Counted, in
@@ -436,19 +439,34 @@ impl Tensor {
 
 /// The buffer that words from a topic name, of a pool that this process has to do with. `unchanged`
 /// tells whether they are still in the ring: that suffices if the pool is the `ring`'s own.
-#[inline]
+#[inline(always)]
 pub(crate) fn lease_packed(
     pool: &Known,
     packed: &Packed<'_>,
     ring: Option<u64>,
     unchanged: impl Fn() -> bool,
 ) -> Result<Handle> {
-    let &Packed { slot, serial, .. } = packed;
+    if let (Known::Attached(attachment), true) = (pool, ring == Some(packed.pool)) {
+        attachment.fetch(packed.slot);
+        if let Some(spare) = attachment.lease_entry_again(packed.slot, &unchanged) {
+            return Ok(home::leased_again(spare, packed.serial));
+        }
+    }
+    lease_anew(pool, packed, ring, unchanged)
+}
+
+/// The same, the long way.
+#[cold]
+fn lease_anew(
+    pool: &Known,
+    &Packed { slot, serial, pool: uid, .. }: &Packed<'_>,
+    ring: Option<u64>,
+    unchanged: impl Fn() -> bool,
+) -> Result<Handle> {
     match pool {
         Known::Owned(owner) => home::leased_own(owner, owner.lease(slot, serial)?, serial),
         Known::Attached(attachment) => {
-            attachment.fetch(slot);
-            let leased = match ring == Some(packed.pool) {
+            let leased = match ring == Some(uid) {
                 true => attachment.try_lease_entry(slot, unchanged)?,
                 false => attachment.try_lease(slot, serial)?,
             };

@@ -32,14 +32,15 @@ const BINDING_EXTERNAL: u32 = 0x8d67;
 /// An image in DMA-BUFs: what a camera, a video decoder or a dma-heap gave out.
 ///
 /// ```no_run
-/// use cenote::{DmaBufImage, FourCc, GlContext, PlaneDescriptor};
-/// # let fd: std::os::fd::OwnedFd = unimplemented!();
+/// use std::os::fd::OwnedFd;
+/// use cenote::{DmaBufImage, FourCc, GlContext, GlTexture, PlaneDescriptor};
 ///
-/// let gl = GlContext::headless()?;
-/// let frame = DmaBufImage::new(1920, 1080, FourCc::new(b"AB24"))
-///     .plane(PlaneDescriptor::new(&fd)?.with_stride(1920 * 4));
-/// let texture = gl.import(&frame)?;
-/// # Ok::<(), cenote::Error>(())
+/// /// A frame of 1080p RGBA that somebody else has made.
+/// fn texture(gl: &GlContext, fd: &OwnedFd) -> cenote::Result<GlTexture> {
+///     let frame = DmaBufImage::new(1920, 1080, FourCc::new(b"AB24"))
+///         .plane(PlaneDescriptor::new(fd)?.with_stride(1920 * 4));
+///     gl.import(&frame)
+/// }
 /// ```
 #[derive(Debug)]
 #[must_use]

@@ -197,10 +197,8 @@ pub(super) struct Asked {
 /// Asks a publisher; `None` if it is not there. It may be there and not be asked, for too many did, or it is
 /// closed to this user: that is the inner error.
 pub(super) fn ask(place: &Place, entry: &Entry) -> Result<io::Result<Option<Asked>>> {
-    match Inquiry::begin(place, entry, Kind::Who) {
-        Err(error) if inquiry::is_shortage(&error) => Err(place.io_error("connecting in", error)),
-        asked => Ok(asked.map(|it| it.map(|inquiry| Asked { uid: entry.uid, inquiry }))),
-    }
+    let asked = Inquiry::begin(place, entry, Kind::Who)?;
+    Ok(asked.map(|it| it.map(|inquiry| Asked { uid: entry.uid, inquiry })))
 }
 
 impl Asked {

@@ -441,8 +441,10 @@ fn lease(packed: &Packed<'_>) -> Result<Handle> {
     };
     let start = Instant::now();
     loop {
+        // Asked first: what its owner sent last may come in while this looks for it.
+        let alive = known.is_alive();
         match pool::lease_packed(&known, packed, None, || true) {
-            Err(Error::NoSuchSegment { .. }) if start.elapsed() < SEGMENT && known.is_alive() => {
+            Err(Error::NoSuchSegment { .. }) if start.elapsed() < SEGMENT && alive => {
                 thread::sleep(Duration::from_millis(1));
             }
             done => return done,

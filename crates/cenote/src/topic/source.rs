@@ -117,6 +117,10 @@ impl Source {
         Ok(Source { from, spot, mould: Mould::new(uid), passed: 0, stuck: false })
     }
 
+    pub(crate) fn is_own(&self) -> bool {
+        matches!(self.from, From::Own(_))
+    }
+
     /// Tells when its publisher is gone, if that is somebody else.
     pub(crate) fn gone(&self) -> Option<Arc<Gone>> {
         match &self.from {
@@ -142,7 +146,7 @@ impl Source {
     }
 
     /// Looks for the next message. It is not taken yet.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn next(&mut self, words: &mut [u64]) -> Next {
         match self.reader().read::<Shipped>(self.cursor(), words) {
             Found::Message(len) => Next::Message(len),
@@ -179,7 +183,7 @@ impl Source {
     }
 
     /// Passes `count` messages.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn advance(&mut self, count: u64) {
         self.spot.set_cursor(self.cursor().wrapping_add(count));
         self.passed = self.passed.wrapping_add(count);
@@ -228,16 +232,15 @@ impl Other {
         }
     }
 
-    /// Reads the bytes that woke us.
-    pub(crate) fn hush(&self) {
-        let mut bytes = [0; 8];
-        for _ in 0..AT_ONCE {
-            // A packet that is too long makes no sense, and is gone.
-            match packet::recv(self.connection.as_fd(), &mut bytes) {
-                Ok((len, _)) if len > 0 => {}
-                _ => return,
-            }
-        }
+    /// Reads a packet that woke us; tells whether there was one. Most often it is the only one.
+    pub(crate) fn hush(&self) -> bool {
+        // One that is too long makes no sense, and is gone.
+        packet::recv(self.connection.as_fd(), &mut [0; 8]).is_ok_and(|(len, _)| len > 0)
+    }
+
+    /// Reads all of them.
+    pub(crate) fn hush_all(&self) {
+        let _ = (0..AT_ONCE).all(|_| self.hush());
     }
 }
 

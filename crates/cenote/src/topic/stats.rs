@@ -53,7 +53,8 @@ pub struct TopicStats {
     pub received: u64,
     /// Messages that were lost: see [`Topic::missed`](crate::Topic::missed).
     pub missed: u64,
-    /// Publishers that are attached to, this object's own not counted.
+    /// Publishers that are attached to, this object's own not counted. One that is gone counts while
+    /// something that it sent is left to take.
     pub publishers: usize,
     /// Subscribers of this object, itself not counted.
     pub subscribers: usize,

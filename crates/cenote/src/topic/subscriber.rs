@@ -65,8 +65,6 @@ struct Receiving {
     last_loss: Option<Error>,
     /// Threads that sleep.
     waiters: usize,
-    /// Who woke them, by uid, and was not read yet: the message comes first.
-    rung: Vec<u64>,
     /// The descriptor was asked for: somebody else may sleep.
     watched: bool,
     /// Goes up with every arming; 0 stands for none.
@@ -132,6 +130,8 @@ impl Subscriber {
 
     fn add(&self, receiving: &mut Receiving, source: Source) {
         self.spots.add(&source.spot);
+        let payload = receiving.words.len().max(source.payload());
+        receiving.words.resize(payload, 0);
         receiving.sources.push(source);
     }
 
@@ -208,8 +208,6 @@ impl Subscriber {
     fn arm(&self) -> bool {
         let mut receiving = self.receiving();
         receiving.waiters += 1;
-        // Before arming: what comes in answer to that is not to be read here.
-        receiving.hush_rung(&self.news.bell);
         receiving.arm(&self.news.bell);
         !self.arrivals.any() && !receiving.sources.iter().any(Source::is_ready)
     }
@@ -239,25 +237,28 @@ impl Subscriber {
         let mut events = Vec::with_capacity(16);
         os::epoll::wait(&self.epoll, &mut events, left)
             .map_err(|source| Error::os("waiting for a message", source))?;
-        let mut receiving = self.receiving();
-        for event in &events {
+        self.hush(&events);
+        Ok(())
+    }
+
+    /// Reads what woke this thread. If there is more, it wakes again.
+    fn hush(&self, events: &[epoll::Event]) {
+        let receiving = self.receiving();
+        for event in events {
             let uid = { event.data }.u64();
-            if !receiving.rung.contains(&uid) {
-                receiving.rung.push(uid);
+            if uid == BELL {
+                self.news.bell.hush();
+            } else if let Some(other) = receiving.others().find(|other| other.uid == uid) {
+                other.hush();
             }
         }
-        // What is not read yet wakes other threads, too.
-        if receiving.waiters > 1 {
-            receiving.hush_rung(&self.news.bell);
-        }
-        Ok(())
     }
 
     /// Before saying "nothing" to somebody who then sleeps on the descriptor: quiet, arm, look again.
     #[cold]
     fn rearm<T: Message>(&self, mut receiving: LockGuard<'_, Receiving>) -> Option<T> {
         self.news.bell.hush();
-        receiving.others().for_each(|other| other.hush());
+        receiving.others().for_each(Other::hush_all);
         receiving.arm(&self.news.bell);
         if self.arrivals.any() {
             self.take_in(&mut receiving);
@@ -316,13 +317,14 @@ impl Subscriber {
         self.receiving().last_loss.take()
     }
 
-    /// How many publishers there are, this object's own not counted.
+    /// How many publishers there are, this object's own not counted. One that is gone counts while
+    /// something that it sent is left to take.
     pub(crate) fn publishers(&self) -> usize {
         let mut receiving = self.receiving();
         if self.arrivals.any() && !self.inherited() {
             self.take_in(&mut receiving);
         }
-        receiving.others().filter(|other| !other.gone.is_true()).count()
+        receiving.sources.iter().filter(|source| !source.is_own() && !source.is_over()).count()
     }
 }
 
@@ -334,16 +336,6 @@ impl Receiving {
             From::Other(other) => Some(other),
             From::Own(_) => None,
         })
-    }
-
-    /// Reads what woke threads that are awake now.
-    fn hush_rung(&mut self, bell: &Bell) {
-        for uid in mem::take(&mut self.rung) {
-            match uid {
-                BELL => bell.hush(),
-                _ => self.others().filter(|other| other.uid == uid).for_each(|other| other.hush()),
-            }
-        }
     }
 
     /// Has everybody wake us. Look afterwards, before sleeping.
@@ -370,20 +362,23 @@ impl Receiving {
         let mut looked = 0;
         self.awaits_segment = false;
         while looked < self.sources.len() {
-            let mut at = self.turn + looked;
-            while at >= self.sources.len() {
-                at -= self.sources.len();
+            if self.turn >= self.sources.len() {
+                self.turn = 0;
             }
+            let at = self.turn;
             match self.take_from::<T>(at, news) {
                 Took::Message(taken) => {
-                    self.turn = at + 1;
+                    self.turn += 1;
                     self.received += 1;
                     if self.sources[at].is_gone() {
                         news.set(); // its end is to be noticed
                     }
                     return Some((at, taken));
                 }
-                Took::Nothing => looked += 1,
+                Took::Nothing => {
+                    self.turn += 1;
+                    looked += 1;
+                }
                 Took::End => {
                     let ended = self.sources.swap_remove(at);
                     self.pools.forget(&ended);
@@ -398,9 +393,6 @@ impl Receiving {
         let Receiving { sources, words, pools, missed, last_loss, awaits_segment, .. } = self;
         let source = &mut sources[at];
         source.stuck = false;
-        if words.len() < source.payload() {
-            words.resize(source.payload(), 0);
-        }
         for _ in 0..TRIES {
             let len = match source.next(words) {
                 Next::Message(len) => len,
@@ -472,34 +464,33 @@ impl Tensors for Lender<'_> {
             *self.awaits_segment = true;
             return Err(Unread::Later);
         }
+        // Asked first: what its owner sent last may come in while this looks for it.
+        let alive = pool.is_alive();
         let trusted = pool.is_of(&other.peer).then_some(other.uid);
         let reader = self.spot.ring.reader();
-        let leased = pool::lease_packed(pool, packed, trusted, || reader.has(cursor));
-        leased.or_else(|error| match error {
-            Error::Stale { .. } if !reader.has(cursor) => Err(Unread::Passed),
-            // On its way.
-            Error::NoSuchSegment { .. } if pool.is_alive() => {
-                *self.awaits_segment = true;
-                Err(Unread::Later)
-            }
-            Error::NoSuchSegment { .. } => {
-                lease_of_the_dead(pool, packed, trusted, || reader.has(cursor))
-            }
-            error => Err(error.into()),
-        })
+        match pool::lease_packed(pool, packed, trusted, || reader.has(cursor)) {
+            Ok(leased) => Ok(leased),
+            Err(error) => Err(self.unread(error, alive)),
+        }
     }
 }
 
-/// Looks once more for a segment whose owner is gone: it may have come, and its owner gone, since it was looked
-/// for. All that was sent was heard before it was noticed that nothing more will come.
-#[cold]
-fn lease_of_the_dead(
-    pool: &Known,
-    packed: &Packed<'_>,
-    trusted: Option<u64>,
-    unchanged: impl Fn() -> bool,
-) -> Result<Handle, Unread> {
-    Ok(pool::lease_packed(pool, packed, trusted, unchanged)?)
+impl Lender<'_> {
+    /// Why a message was not read whose tensor could not be leased.
+    #[cold]
+    fn unread(&mut self, error: Error, alive: bool) -> Unread {
+        match error {
+            Error::Stale { .. } if !self.spot.ring.reader().has(self.spot.cursor()) => {
+                Unread::Passed
+            }
+            // On its way.
+            Error::NoSuchSegment { .. } if alive => {
+                *self.awaits_segment = true;
+                Unread::Later
+            }
+            error => error.into(),
+        }
+    }
 }
 
 impl Pools {
