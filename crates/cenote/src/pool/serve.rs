@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 use crate::memory::budget::Budget;
 use crate::os::fork::{GuardedSocket, PerProcess};
 use crate::os::packet;
-use crate::os::peer::{self, Peer};
+use crate::os::peer::Peer;
 use crate::os::unix;
 use crate::pool::account;
 use crate::pool::attachers::Attacher;
@@ -377,8 +377,7 @@ impl<S: Spared> Owner<S> {
         attacher.guest = true;
         let (pid, connection) = (attacher.peer.pid, attacher.connection.clone());
         drop(state);
-        let program = peer::program(pid);
-        host.greet(&Guest { number, pid, program, connection }, hello)
+        host.greet(&Guest { number, pid, connection }, hello)
     }
 
     /// Gives an attacher its row and shows it all segments: one step under the lock, so that
