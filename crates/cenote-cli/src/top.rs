@@ -28,7 +28,7 @@ const PAST: usize = 512;
 /// Ends with q. Without a terminal, or with --json, it prints reading after reading.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Seconds between two readings
+    /// Seconds between two readings, or more where listing takes longer
     #[arg(short, long, default_value_t = 1.0, value_parser = watching::seconds)]
     interval: f64,
 
@@ -67,7 +67,9 @@ impl Args {
     ) -> Outcome<bool> {
         let (start, interval) = (Instant::now(), Duration::from_secs_f64(self.interval));
         watch.find()?;
-        while let Some(left) = interval.checked_sub(start.elapsed()) {
+        // Who lists for longer than that, on a busy machine or for want of an answer, still has to look.
+        let time = interval.max(start.elapsed() + interval / 2);
+        while let Some(left) = time.checked_sub(start.elapsed()) {
             watch.look(left.min(LOOK));
             interrupt.check()?;
             if screen.as_deref_mut().map_or(Ok(false), Screen::is_quit)? {

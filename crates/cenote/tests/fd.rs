@@ -147,7 +147,7 @@ fn streams() -> (OwnedFd, OwnedFd) {
 fn patient((a, b): (OwnedFd, OwnedFd)) -> (OwnedFd, OwnedFd) {
     for socket in [&a, &b] {
         for which in [Timeout::Recv, Timeout::Send] {
-            set_socket_timeout(socket, which, Some(Duration::from_secs(20))).unwrap();
+            set_socket_timeout(socket, which, Some(Duration::from_secs(60))).unwrap();
         }
     }
     (a, b)
@@ -363,12 +363,12 @@ fn whatever_is_not_shared_memory_is_refused() {
 
 /// Descriptors of everything but shared memory, with what an error must call them.
 fn not_memory() -> Vec<(OwnedFd, &'static str)> {
-    let (reader, writer) = rustix::pipe::pipe().unwrap();
+    let (reader, writer) = std::io::pipe().unwrap();
     vec![
         (File::open(std::env::current_exe().unwrap()).unwrap().into(), "an ordinary file"),
         (File::open("/").unwrap().into(), "a directory"),
-        (reader, "a pipe"),
-        (writer, "a pipe"),
+        (reader.into(), "a pipe"),
+        (writer.into(), "a pipe"),
         (streams().0, "a socket"),
         (File::open("/dev/zero").unwrap().into(), "a character device"),
         (reopen(&sealed(&[7; 8]), OFlags::PATH), "only a path (O_PATH)"),

@@ -7,7 +7,7 @@ use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process, test_kill_process};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 /// One at a time: they keep two cores busy.
@@ -171,8 +171,13 @@ fn descendants(of: Pid) -> Vec<Pid> {
     children.flat_map(|child| std::iter::once(child).chain(descendants(child))).collect()
 }
 
+/// Whether all have ended. (Whoever inherits them may not have noticed yet.)
 fn are_gone(family: &[Pid]) -> bool {
-    family.iter().all(|pid| test_kill_process(*pid).is_err())
+    family.iter().all(|pid| {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        // The state follows the name: see proc(5).
+        stat.rsplit_once(") ").is_none_or(|(_, fields)| fields.starts_with(['Z', 'X']))
+    })
 }
 
 #[test]

@@ -10,8 +10,7 @@ use serde_json::Value;
 use crate::failure::{self, Failure, Outcome};
 use crate::files::values;
 use crate::output::{Output, Page, Report};
-use crate::topic::watching::Presence;
-use crate::topic::{self, watching};
+use crate::topic::watching;
 
 /// So many values are read at once.
 const BRIEF: usize = 4096;
@@ -45,9 +44,9 @@ pub(crate) struct Args {
 
 impl Args {
     pub(crate) fn run(&self, output: &Output) -> Outcome {
-        let name = topic::find(&self.topic)?.name;
+        let (name, mut presence) = watching::find(&self.topic)?;
         let mut observer = Observer::new(&name)?;
-        let (mut presence, mut garbled) = (Presence::new(&name), Garbled::default());
+        let mut garbled = Garbled::default();
         let mut left = self.count;
         let mut last = Instant::now();
         while left != Some(0) {

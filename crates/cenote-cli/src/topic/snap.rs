@@ -10,7 +10,7 @@ use serde::Serialize;
 use crate::failure::{Failure, Outcome};
 use crate::files::{npy, picture, ply};
 use crate::output::{Output, Page, Report};
-use crate::topic::{self, watching};
+use crate::topic::watching;
 use crate::unit;
 
 /// How long to sleep between two looks.
@@ -96,7 +96,7 @@ fn as_tensor(bytes: &[u8]) -> Outcome<Tensor> {
 impl Args {
     pub(crate) fn run(&self, output: &Output) -> Outcome {
         let format = Format::of(&self.file)?;
-        let name = topic::find(&self.topic)?.name;
+        let (name, _) = watching::find(&self.topic)?;
         let (sequence, content) = self.newest(&name)?;
         format.save(&content, &self.file)?;
         let bytes = std::fs::metadata(&self.file)?.len();

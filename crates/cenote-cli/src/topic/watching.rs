@@ -2,8 +2,11 @@
 
 use std::time::{Duration, Instant};
 
+use cenote::PublisherInfo;
+
 use crate::failure::{self, Failure, Outcome};
 use crate::meter::{Meter, Reading};
+use crate::output::NO_ANSWER;
 use crate::topic;
 use crate::unit;
 
@@ -34,9 +37,8 @@ pub(crate) fn seconds(given: &str) -> Result<f64, String> {
 impl Watching {
     /// Tells each reading. An error if nothing was ever seen.
     pub(crate) fn each(&self, mut tell: impl FnMut(&str, Reading) -> Outcome) -> Outcome {
-        let name = topic::find(&self.topic)?.name;
+        let (name, mut presence) = find(&self.topic)?;
         let mut meter = Meter::new(&name)?;
-        let mut presence = Presence::new(&name);
         let (mut seen, mut left, start) = (0, self.count, Instant::now());
         while left != Some(0)
             && let Some(time) = self.next_interval(start)
@@ -65,23 +67,30 @@ impl Watching {
     }
 }
 
+/// The name of a topic that somebody publishes, who may be stopped: that is said.
+pub(crate) fn find(given: &str) -> Outcome<(String, Presence)> {
+    let found = topic::find(given)?;
+    let somebody = found.publishers.iter().any(|publisher| publisher.carries.is_some());
+    for publisher in found.publishers.iter().filter(|_| !somebody) {
+        let PublisherInfo { program, pid, .. } = publisher;
+        let name = &found.name;
+        failure::say(&format!("`{name}` is published by {program} (pid {pid}), which {NO_ANSWER}"));
+    }
+    Ok((found.name.clone(), Presence { topic: found.name, somebody }))
+}
+
 /// Whether anybody publishes. Those who wait are told when nobody does any more, and when somebody does again.
 #[derive(Debug)]
-pub(crate) struct Presence<'a> {
-    topic: &'a str,
+pub(crate) struct Presence {
+    topic: String,
     somebody: bool,
 }
 
-impl<'a> Presence<'a> {
-    /// Somebody did.
-    pub(crate) fn new(topic: &'a str) -> Presence<'a> {
-        Presence { topic, somebody: true }
-    }
-
+impl Presence {
     pub(crate) fn note(&mut self, publishers: usize) {
         let somebody = publishers > 0;
         if somebody != std::mem::replace(&mut self.somebody, somebody) {
-            let topic = self.topic;
+            let topic = &self.topic;
             match somebody {
                 true => failure::say(&format!("somebody publishes `{topic}` again")),
                 false => failure::say(&format!(

@@ -168,6 +168,18 @@ fn stopped() {
     }
     let text = scene.cenote(&["why", "stopped"]).stdout;
     assert!(text.contains("does not answer: it may be stopped"), "{text}");
+    let file = scene.path("x.png");
+    for args in [
+        &["topic", "hz", "stopped", "-c", "1", "-i", "0.3"][..],
+        &["topic", "bw", "stopped", "-c", "1", "-i", "0.3"],
+        &["topic", "echo", "stopped", "-t", "0.3"],
+        &["topic", "snap", "stopped", &file, "-t", "0.3"],
+    ] {
+        let done = scene.cenote(args);
+        assert_eq!((done.code, done.stderr.lines().count()), (4, 2), "{args:?}: {done:?}");
+        let told = "which does not answer: it may be stopped";
+        assert!(done.stderr.contains(told), "{args:?}: {done:?}");
+    }
     let top = &scene.json_lines(&["top", "-c", "2", "-i", "0.3"])[1];
     let of = |name: &str| {
         let topics = top["topics"].as_array().unwrap();
@@ -391,13 +403,14 @@ fn all() {
     }
 }
 
-/// While it waits for the answer of one that is stopped, the ring of the other fills.
+/// While it waits for the answer of one that is stopped, which takes all of the interval, the ring of the
+/// other fills.
 fn stalls() {
     let scene = Scene::new();
     let stopped = scene.publisher(&["stopped", "--size", "16x16"]);
     let _camera = scene.publisher(CAMERA);
     stopped.signal(Signal::STOP);
-    let mut looks = going_on(&scene, &["top", "-i", "0.5", "--json"]);
+    let mut looks = going_on(&scene, &["top", "-i", "0.2", "--json"]);
     let mut lines = BufReader::new(looks.0.stdout.take().unwrap()).lines();
     // The first knows of nothing that came before it; then, whenever the machine is not too busy, all that
     // it tells of was seen at once.

@@ -182,7 +182,7 @@ fn never_reads() {
 }
 
 fn chatter() {
-    let topic = topic(Policy::Block(Duration::from_secs(20)));
+    let topic = topic(Policy::Block(Duration::from_secs(60)));
     let subscription = Subscription::to(topic.name());
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {

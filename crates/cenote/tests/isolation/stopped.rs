@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use super::{Test, command, directory};
+use crate::stranger::PATIENCE;
 use crate::stranger::process::Peer;
 
 pub(crate) const TESTS: &[Test] = &[
@@ -51,7 +52,7 @@ fn owner() {
     assert!(answer.contains(&format!("(pid {}) did not answer", owner.pid())), "{answer}");
     assert!(answer.contains("is it stopped?"), "{answer}");
     let waited = start.elapsed();
-    assert!(waited >= Duration::from_secs(4) && waited < Duration::from_secs(10), "{waited:?}");
+    assert!(waited >= Duration::from_secs(4) && waited < PATIENCE, "{waited:?}");
     assert!(late.ask("new ours").contains("which is running"));
     owner.signal(libc::SIGCONT);
     assert_eq!(late.ask("open ours"), "ok");

@@ -20,7 +20,7 @@ pub(crate) const TESTS: &[Test] = &[
 
 pub(crate) const TOPIC: &str = "topic";
 const NAME: &str = "camera.rgb";
-const LONG: Duration = Duration::from_secs(20);
+const LONG: Duration = Duration::from_secs(60);
 
 /// A child with a topic, told what to do line by line.
 pub(crate) fn child() {

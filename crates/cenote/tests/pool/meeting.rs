@@ -149,7 +149,7 @@ fn told() {
 pub(crate) fn eventually(holds: impl Fn() -> bool) {
     let start = std::time::Instant::now();
     while !holds() {
-        assert!(start.elapsed().as_secs() < 20, "it did not happen");
+        assert!(start.elapsed().as_secs() < 60, "it did not happen");
         std::thread::yield_now();
     }
 }
@@ -226,7 +226,7 @@ fn together() {
     });
     let start = std::time::Instant::now();
     while owner.ask("attachers") != "1" {
-        assert!(start.elapsed().as_secs() < 20, "{} stay", owner.ask("attachers"));
+        assert!(start.elapsed().as_secs() < 60, "{} stay", owner.ask("attachers"));
     }
     owner.kill();
 }

@@ -114,7 +114,7 @@ fn given_what_was_hot() {
     for _ in 0..50 {
         let held = filled(&pool, 100, 1);
         std::thread::scope(|scope| {
-            let wait = || pool.alloc_timeout(&[64], DType::U8, Duration::from_secs(20));
+            let wait = || pool.alloc_timeout(&[64], DType::U8, Duration::from_secs(60));
             let waiter = scope.spawn(wait);
             drop(held);
             waiter.join().unwrap().unwrap();

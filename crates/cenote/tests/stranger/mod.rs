@@ -20,9 +20,24 @@ pub(crate) struct Scratch(pub(crate) PathBuf);
 
 impl Scratch {
     pub(crate) fn new(what: &str) -> Self {
-        let dir = std::env::temp_dir().join(format!("cenote-{what}-{}", std::process::id()));
+        let dir = std::env::temp_dir();
+        let name = |id: &str| dir.join(format!("cenote-{what}-{id}"));
+        for id in Scratch::left_behind(&dir, &format!("cenote-{what}-")) {
+            let _ = std::fs::remove_dir_all(name(&id));
+        }
+        let dir = name(&std::process::id().to_string());
         std::fs::create_dir_all(&dir).unwrap();
         Scratch(dir)
+    }
+
+    /// The ids of those who could not remove theirs: they were killed.
+    fn left_behind(dir: &Path, prefix: &str) -> Vec<String> {
+        let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
+        let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
+        let ids = names.filter_map(|name| name.strip_prefix(prefix).map(str::to_owned));
+        let ended =
+            |id: &String| id.parse::<u32>().is_ok() && !Path::new("/proc").join(id).exists();
+        ids.filter(ended).collect()
     }
 
     /// Makes this the directory where cenote's processes meet. Called before any thread runs.
@@ -42,6 +57,11 @@ impl Drop for Scratch {
 /// Whether the tests run in an emulator, which does not emulate everything.
 pub(crate) fn emulated() -> bool {
     std::env::var_os("CENOTE_TEST_EMULATED").is_some()
+}
+
+/// How often something is done that takes a new process each time, which is slow to start in an emulator.
+pub(crate) fn rounds(many: usize) -> usize {
+    if emulated() { many.div_ceil(5) } else { many }
 }
 
 /// Whether the tests run under AddressSanitizer, which has costs and system calls of its own.
@@ -104,9 +124,12 @@ pub(crate) fn forget_what_is_gone() {
     Tensor::from_descriptor(&nowhere).unwrap_err();
 }
 
+/// As good as for ever, on a machine that is busy with other things.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
 /// Waits for something that happens soon.
 pub(crate) fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(20);
+    let deadline = Instant::now() + PATIENCE;
     while !holds() {
         assert!(Instant::now() < deadline, "it did not happen: {what}");
         std::thread::sleep(Duration::from_millis(2));
@@ -132,7 +155,7 @@ impl Holdings {
 
     /// Waits until this process has no more than it had.
     pub(crate) fn check(&self) {
-        let deadline = Instant::now() + Duration::from_secs(5);
+        let deadline = Instant::now() + PATIENCE;
         loop {
             let now = Holdings::now();
             if now.fds <= self.fds && now.maps <= self.maps {

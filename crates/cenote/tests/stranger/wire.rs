@@ -12,7 +12,7 @@ use rustix::net::{
     SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType,
 };
 
-use super::pools_dir;
+use super::{PATIENCE, pools_dir};
 
 pub(crate) const MAGIC: [u8; 8] = *b"cenote\x02\x02";
 pub(crate) const HELLO: u32 = 1;
@@ -135,8 +135,8 @@ impl Raw {
     pub(crate) fn try_connect(path: &SocketAddrUnix) -> io::Result<Raw> {
         let socket = socket(SocketFlags::empty());
         net::connect(&socket, path)?;
-        set_socket_timeout(&socket, Timeout::Recv, Some(Duration::from_secs(10)))?;
-        set_socket_timeout(&socket, Timeout::Send, Some(Duration::from_secs(10)))?;
+        set_socket_timeout(&socket, Timeout::Recv, Some(PATIENCE))?;
+        set_socket_timeout(&socket, Timeout::Send, Some(PATIENCE))?;
         Ok(Raw(socket))
     }
 
@@ -272,7 +272,7 @@ impl Pretender {
 
     pub(crate) fn accept(&self) -> Raw {
         let connection = net::accept_with(&self.listener, SocketFlags::CLOEXEC).unwrap();
-        set_socket_timeout(&connection, Timeout::Recv, Some(Duration::from_secs(10))).unwrap();
+        set_socket_timeout(&connection, Timeout::Recv, Some(PATIENCE)).unwrap();
         Raw(connection)
     }
 }

@@ -8,7 +8,7 @@ use super::sample::Sample;
 use super::talk::{LONG, drain, peer, publisher, range, send, show, subscriber, take, topic};
 use super::{Role, Test};
 use crate::stranger::process::{Peer, reply, serve};
-use crate::stranger::{eventually, unique};
+use crate::stranger::{eventually, rounds, unique};
 
 pub(crate) const TESTS: &[Test] = &[
     ("a_subscriber_that_was_first_gets_the_first_message", first),
@@ -75,7 +75,7 @@ fn no_history() {
 }
 
 fn exit() {
-    for _ in 0..25 {
+    for _ in 0..rounds(25) {
         exits::<Tensor>("tensor");
         exits::<u64>("u64");
     }
@@ -96,7 +96,7 @@ fn exits<T: Sample>(kind: &str) {
 }
 
 fn kill() {
-    for _ in 0..10 {
+    for _ in 0..rounds(10) {
         let name = unique();
         let mut publisher = publisher("tensor", &name, "");
         let topic = topic::<Tensor>(&name, "");
@@ -126,7 +126,7 @@ fn dropped() {
 
 /// As soon as there is a subscriber, which has not heard of that yet.
 fn closes() {
-    for kind in ["u64", "tensor"].repeat(15) {
+    for kind in ["u64", "tensor"].repeat(rounds(15)) {
         let name = unique();
         let mut subscriber = subscriber(kind, &name, "");
         let mut publisher = peer(kind, &name, "");
@@ -168,7 +168,7 @@ fn replaced() {
     let name = unique();
     let topic = topic::<Tensor>(&name, "");
     topic.subscribe().unwrap();
-    for round in 0..10 {
+    for round in 0..rounds(10) as u64 {
         let mut publisher = peer("tensor", &name, "");
         assert_eq!(publisher.ask(&format!("send {} {}", 2 * round, 2 * round + 2)), "ok");
         assert_eq!(take(&topic, 2), [2 * round, 2 * round + 1]);
@@ -235,7 +235,7 @@ fn four(words: &[&str]) {
 }
 
 fn at_once() {
-    for kind in ["u64", "tensor"].repeat(5) {
+    for kind in ["u64", "tensor"].repeat(rounds(5)) {
         let name = unique();
         let (mut publishers, mut subscribers): (Vec<Peer>, Vec<Peer>) =
             (0..4).map(|_| (peer(kind, &name, ""), peer(kind, &name, ""))).unzip();

@@ -34,6 +34,7 @@ fn relay(words: &[&str]) {
             kept.extend(std::iter::repeat_with(next).take(count.parse().unwrap()));
             "ok".into()
         }
+        ["orphaned"] => kept.iter().all(|it| it.is_attachable() == Some(false)).to_string(),
         ["send"] => reply(kept.drain(..).try_for_each(|tensor| to.send(&tensor))),
         ["echo", count] => {
             for _ in 0..count.parse().unwrap() {
@@ -117,8 +118,7 @@ fn owner_gone() {
     assert_eq!(origin.ask("send 0 3"), "ok");
     assert_eq!(relay.ask("keep 3"), "ok");
     origin.kill();
-    // The relay learns of it from the kernel, a moment later.
-    std::thread::sleep(Duration::from_millis(200));
+    eventually("the relay learns of it from the kernel", || relay.ask("orphaned") == "true");
     assert_eq!(relay.ask("send"), "ok");
     assert_eq!(take(&topic, 3), [0, 1, 2]);
     assert_eq!((relay.ask("copies"), topic.missed()), ("3 OwnerGone 3".into(), 0));

@@ -5,7 +5,7 @@ use cenote::{Tensor, Topic};
 use super::talk::{LONG, peer, publisher, send, subscriber, topic};
 use super::{Role, Test};
 use crate::stranger::process::{Peer, serve};
-use crate::stranger::{Holdings, Random, eventually, topic_dir, unique};
+use crate::stranger::{Holdings, Random, eventually, rounds, topic_dir, unique};
 
 pub(crate) const TESTS: &[Test] = &[
     ("two_hundred_come_and_go_and_leave_nothing", run),
@@ -93,7 +93,7 @@ fn one_by_one() {
     let name = unique();
     let topic = topic::<u64>(&name, "");
     topic.subscribe().unwrap();
-    for number in 0..30 {
+    for number in 0..rounds(30) as u64 {
         let mut publisher = peer("u64", &name, "");
         assert_eq!(publisher.ask("subscribers 1"), "1");
         assert_eq!(publisher.ask(&format!("send {number} {}", number + 1)), "ok");

@@ -14,7 +14,7 @@ use crate::stranger::process::{Peer, reply, serve};
 pub(crate) const ROLES: &[Role] = &[("talk", talk)];
 
 /// As good as for ever in a test.
-pub(crate) const LONG: Duration = Duration::from_secs(30);
+pub(crate) const LONG: Duration = Duration::from_secs(60);
 
 /// A child that has a topic of a type, by name, made with `config`.
 pub(crate) fn peer(kind: &str, topic: &str, config: &str) -> Peer {
