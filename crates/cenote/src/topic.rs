@@ -110,12 +110,13 @@ impl Drop for Parts {
         if self.epoch != fork::epoch() || (publisher.is_none() && subscriber.is_none()) {
             return;
         }
-        publisher.into_iter().for_each(|publisher| publisher.close());
-        subscriber.into_iter().for_each(Subscriber::leave);
+        let published = publisher.and_then(|publisher| publisher.close());
+        let watched = subscriber.and_then(Subscriber::leave);
+        let held = [published, watched].into_iter().flatten().find(|place| !place.is_removed());
+        // What is held may have been removed, and made again by somebody else.
+        let find = || Place::find(&self.name.directory()).ok().flatten().map(Arc::new);
         // The last to leave; whoever is still there makes it again.
-        if let Ok(Some(place)) = Place::find(&self.name.directory()) {
-            place.remove_if_empty();
-        }
+        held.or_else(find).inspect(|place| place.remove_if_empty());
     }
 }
 
@@ -398,9 +399,11 @@ impl<T: Message> Topic<T> {
             return Ok(publisher);
         }
         let place = Place::open(&name.directory(), config.pool.access)?;
-        listing::check_type(&place, name.as_str(), &T::signature())?;
+        let names = place.file_names()?;
+        let publishers = place.entries_among(&names);
+        listing::check_type(&place, &publishers, name.as_str(), &T::signature())?;
         let entry = Entry { name: name.as_str().to_owned(), uid: *uid };
-        let made = TensorPool::for_topic(place, entry, config.pool.clone(), |pool| {
+        let made = TensorPool::for_topic((place, &names), entry, config.pool.clone(), |pool| {
             Publisher::new::<T>(name, pool, config)
         })?;
         if let Some(subscriber) = subscriber.get().filter(|_| !config.ignore_own) {

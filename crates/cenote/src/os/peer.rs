@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use libc::{c_int, c_void, socklen_t, ucred};
-use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use rustix::process::{Pid, PidfdFlags, geteuid, pidfd_open};
 
 /// Since Linux 6.5; not in every libc yet.
 const SO_PEERPIDFD: c_int = 77;
@@ -29,7 +29,7 @@ pub(crate) struct Peer {
     pub(crate) pid: i32,
     pub(crate) uid: u32,
     pub(crate) gid: u32,
-    /// Its other groups, as far as the kernel tells.
+    /// Its other groups, as far as the kernel tells; nobody asks for those of this very user.
     pub(crate) groups: Vec<u32>,
     /// Readable once the process has ended; `None` where that cannot be told.
     pub(crate) pidfd: Option<Arc<OwnedFd>>,
@@ -46,7 +46,8 @@ impl Peer {
             Ok(pidfd) => (Some(Arc::new(pidfd)), false),
             Err(error) => (None, matches!(error.raw_os_error(), Some(libc::ESRCH | libc::EINVAL))),
         };
-        Ok(Peer { pid, uid, gid, groups: groups(connection), pidfd, ended })
+        let groups = if uid == geteuid().as_raw() { Vec::new() } else { groups(connection) };
+        Ok(Peer { pid, uid, gid, groups, pidfd, ended })
     }
 
     /// Whether the process is known to have ended, whoever else may have its sockets.

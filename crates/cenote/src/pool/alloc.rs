@@ -173,7 +173,7 @@ impl<S: Spared> Owner<S> {
         if matches!(granted, Granted::New(..)) {
             self.show_place(slot);
         }
-        let low = state.is_low(len, self.config.pool_size);
+        let low = state.is_low(len, &self.config);
         drop(state);
         if low {
             self.grow_soon(len);

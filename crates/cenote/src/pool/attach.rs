@@ -48,7 +48,7 @@ pub(crate) fn begin<S: Spared>(
     let Some((place, entry)) = find(uid)?.into_iter().next() else {
         return Ok(Begun::Nobody);
     };
-    attachment::begin_at(&place, &entry, then)
+    attachment::begin_at(&place, &entry, then)?.left_to_service()
 }
 
 /// The pool with this uid, which may be that of a topic's publisher. A directory that is closed to

@@ -102,7 +102,7 @@ pub(super) struct State<S> {
     asked: Option<Instant>,
 }
 
-/// Begins to attach to a pool; `then` runs on the service thread.
+/// Begins to attach to a pool; `then` is run by whoever listens.
 pub(crate) fn begin_at<S: Spared>(
     place: &Place,
     entry: &Entry,

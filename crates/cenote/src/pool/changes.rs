@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
+use rustix::io::Errno;
 
 use crate::os::fork::{self, PerProcess};
 use crate::pool::service::{self, Served, Watch};
@@ -20,7 +21,9 @@ struct Changes {
     inotify: Arc<OwnedFd>,
     /// The fork epoch it was made in: a child shares the instance and must leave it be.
     epoch: u64,
-    /// Who is to be told, by the number that the kernel gives the directory.
+    /// Who is to be told, by the number that the kernel gives the directory. Of those that nobody needs
+    /// any more there may be some left: giving one back makes the kernel wake the service thread, so that
+    /// is done when it tells of something anyway.
     told: Mutex<HashMap<i32, Vec<Told>>>,
     next: AtomicU64,
     watch: Mutex<Option<Watch>>,
@@ -56,7 +59,13 @@ pub(crate) fn watch(
         | WatchFlags::MOVED_TO;
     // Under the lock: the number may be one that somebody else is about to give back.
     let mut told = changes.told();
-    let number = inotify::add_watch(&changes.inotify, directory, what)?;
+    let number = match inotify::add_watch(&changes.inotify, directory, what) {
+        Err(Errno::NOSPC) => {
+            changes.give_back_unneeded(&mut told);
+            inotify::add_watch(&changes.inotify, directory, what)?
+        }
+        added => added?,
+    };
     let id = changes.next.fetch_add(1, Ordering::Relaxed);
     told.entry(number).or_default().push(Told { id, served, token });
     drop(told);
@@ -84,6 +93,13 @@ impl Changes {
         self.told.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Stops watching what nobody needs.
+    fn give_back_unneeded(&self, told: &mut HashMap<i32, Vec<Told>>) {
+        for (number, _) in told.extract_if(|_, told| told.is_empty()) {
+            let _ = inotify::remove_watch(&self.inotify, number);
+        }
+    }
+
     /// Whoever is to be told of what happened to this directory, or may have to some.
     fn concerned(&self, directory: i32, events: ReadFlags) -> Vec<(Arc<dyn Served>, u64)> {
         let mut told = self.told();
@@ -94,7 +110,11 @@ impl Changes {
         // The directory itself is gone, and its number with it.
         let gone = events.contains(ReadFlags::IGNORED).then(|| told.remove(&directory)).flatten();
         let found = gone.as_ref().or_else(|| told.get(&directory));
-        found.into_iter().flatten().filter_map(upgrade).collect()
+        let concerned: Vec<_> = found.into_iter().flatten().filter_map(upgrade).collect();
+        if concerned.is_empty() {
+            self.give_back_unneeded(&mut told);
+        }
+        concerned
     }
 }
 
@@ -122,9 +142,5 @@ impl Drop for DirectoryWatch {
         let mut told = self.changes.told();
         let Some(others) = told.get_mut(&self.directory) else { return };
         others.retain(|one| one.id != self.id);
-        if others.is_empty() {
-            told.remove(&self.directory);
-            let _ = inotify::remove_watch(&self.changes.inotify, self.directory);
-        }
     }
 }

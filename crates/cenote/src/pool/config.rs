@@ -10,6 +10,7 @@ use crate::pool::wire::{MAX_SEGMENTS, MAX_SLOTS};
 const LEAST_POOL: usize = 4096;
 
 /// What a pool reserves at a time, if it is not told.
+const FIRST_STEP: usize = 64 << 10;
 const LEAST_STEP: usize = 8 << 20;
 const MOST_STEP: usize = 256 << 20;
 
@@ -52,7 +53,8 @@ pub struct TensorPoolConfig {
     /// The bytes of a segment, of `Shm` memory. Memory is reserved segment by segment as it is needed; a tensor
     /// larger than this gets a segment of its own, and where so much is not to be had, a tensor
     /// gets what it needs. 0 chooses a 64th of `pool_size`, from 8 MiB to 256 MiB, and more when
-    /// the pool has become large.
+    /// the pool has become large; but what the first tensor waits for is just its own, or 64 KiB,
+    /// and the rest comes ahead of need.
     pub growth: usize,
     /// Make all pages of a segment present when it is reserved. A wish: see
     /// [`PoolStats::not_granted`](crate::PoolStats::not_granted).
@@ -166,10 +168,28 @@ impl TensorPoolConfig {
         Some(Step { most, least })
     }
 
-    /// The bytes of a segment, were it not for the slot.
+    /// Whether a pool of so many bytes has only what its first tensor waited for.
+    pub(crate) fn has_just_begun(&self, reserved: usize) -> bool {
+        self.begins_small() && reserved < self.usual_step()
+    }
+
+    /// Huge pages are not for small segments.
+    fn begins_small(&self) -> bool {
+        self.growth == 0 && !self.huge_pages && !self.is_whole()
+    }
+
+    /// What is reserved at a time, in a pool that has not become large.
+    fn usual_step(&self) -> usize {
+        (self.pool_size / 64).clamp(LEAST_STEP, MOST_STEP)
+    }
+
+    /// The bytes of a segment, were it not for the slot. The first, and what follows it, are together as
+    /// large as one of the others.
     fn wanted(&self, left: usize, reserved: usize, segments: usize) -> usize {
         let wanted = match self.growth {
-            0 => (self.pool_size / 64).clamp(LEAST_STEP, MOST_STEP).max(reserved / 16),
+            0 if self.has_just_begun(reserved) && reserved == 0 => FIRST_STEP,
+            0 if self.has_just_begun(reserved) => self.usual_step() - reserved,
+            0 => self.usual_step().max(reserved / 16),
             growth => growth,
         };
         // There can be so many and no more: what is left must fit into the second half of them.
@@ -220,10 +240,31 @@ mod tests {
     #[test]
     fn a_segment_holds_a_whole_number_of_slots() {
         let config = TensorPoolConfig::small();
-        assert_eq!(most(&config, 1, 0, 0), 8 << 20);
-        let frames = most(&config, 6_000_000, 0, 0);
+        assert_eq!(most(&config, 1, 8 << 20, 1), 8 << 20);
+        let frames = most(&config, 6_000_000, 12 << 20, 1);
         assert!((12_000_000..12_000_000 + 4096).contains(&frames), "{frames}");
-        assert_eq!(most(&config, 9 << 20, 0, 0), 9 << 20);
+        assert_eq!(most(&config, 9 << 20, 9 << 20, 1), 9 << 20);
+    }
+
+    #[test]
+    fn the_first_tensor_waits_for_no_more_than_its_own_and_the_next_segment_is_the_rest() {
+        let config = TensorPoolConfig::default();
+        assert_eq!(most(&config, 1, 0, 0), 64 << 10);
+        assert_eq!(most(&config, 1, 64 << 10, 1), (16 << 20) - (64 << 10));
+        let frame = most(&config, 6_000_000, 0, 0);
+        assert!((6_000_000..6_000_000 + 4096).contains(&frame), "{frame}");
+        let rest = most(&config, 6_000_000, frame, 1);
+        assert!((12_000_000..12_000_000 + 4096).contains(&rest), "{rest}");
+        assert!(config.has_just_begun(frame) && !config.has_just_begun(frame + rest));
+        // More than is reserved at a time.
+        assert_eq!(most(&config, 20 << 20, 0, 0), 20 << 20);
+        assert!(!config.has_just_begun(20 << 20));
+        let asked_for = TensorPoolConfig { growth: 16 << 20, ..config.clone() };
+        let huge = TensorPoolConfig { huge_pages: true, ..config };
+        for config in [asked_for, huge] {
+            assert_eq!(most(&config, 1, 0, 0), 16 << 20);
+            assert!(!config.has_just_begun(0));
+        }
     }
 
     #[test]

@@ -24,8 +24,7 @@ pub fn remove_dead() -> Result<Vec<PathBuf>> {
     for kind in Place::all_kinds()? {
         let Some(place) = Place::find_one_of(&kind)? else { continue };
         let locked = place.lock()?;
-        removed.extend(place.remove_hidden()?);
-        removed.extend(place.remove_all_dead()?);
+        removed.extend(place.remove_left(&place.file_names()?, &locked));
         drop(locked);
         if place.is_of_topic() {
             place.remove_if_empty();

@@ -1,11 +1,15 @@
 //! A conversation that has begun: hello was said, and the answer is still to come.
 //!
-//! The service thread takes the answer, so nobody waits for a peer that is slow, or stopped.
+//! Whoever began it may wait for the answer, for a moment ([`await_some`]); a peer that is slow, or stopped, is
+//! left to the service thread.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
 use std::{fmt, mem};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::error::{Error, Result};
 use crate::os::fork::GuardedSocket;
@@ -27,7 +31,7 @@ type Then = Box<dyn FnOnce(Result<Answer>) + Send>;
 
 /// What came of trying.
 pub(crate) enum Begun {
-    /// The answer will come, for as long as this is kept.
+    /// The answer will come, for as long as this is kept, and is heard by whoever listens.
     Greeting(Arc<Greeting>),
     /// Nobody is there any more.
     Nobody,
@@ -56,7 +60,17 @@ impl fmt::Debug for Greeting {
     }
 }
 
-/// Says `hello` to whoever serves `entry`. `then` runs on the service thread.
+impl Begun {
+    /// Has the service thread listen.
+    pub(crate) fn left_to_service(self) -> Result<Begun> {
+        if let Begun::Greeting(greeting) = &self {
+            greeting.leave_to_service()?;
+        }
+        Ok(self)
+    }
+}
+
+/// Says `hello` to whoever serves `entry`. `then` is run by whoever listens.
 pub(crate) fn begin(
     place: &Place,
     entry: &Entry,
@@ -88,14 +102,21 @@ pub(crate) fn begin(
     }
     let open = Some((peer, Box::new(then) as Then));
     let state = Mutex::new(State { open, watch: None });
-    let greeting = Arc::new(Greeting { connection: Arc::new(connection), room, state });
-    let served: Weak<dyn Served> = Arc::downgrade(&(greeting.clone() as Arc<dyn Served>));
-    // Under the lock: whoever takes the answer finds the watch, and ends it before the connection is
-    // watched by somebody else.
-    let mut state = greeting.state();
-    state.watch = Some(service::watch(&greeting.connection, served, 0).map_err(error)?);
-    drop(state);
-    Ok(Begun::Greeting(greeting))
+    let connection = Arc::new(connection);
+    Ok(Begun::Greeting(Arc::new(Greeting { connection, room, state })))
+}
+
+/// Waits until some of those (by uid) have answered, or the time is over, or a signal came, and gives those who
+/// may have.
+pub(crate) fn await_some(silent: &[(u64, Arc<Greeting>)], time: Duration) -> Vec<Arc<Greeting>> {
+    let Ok(time) = Timespec::try_from(time) else { return Vec::new() };
+    let poll_fd = |one| PollFd::new(one, PollFlags::IN);
+    let mut fds: Vec<_> = silent.iter().map(|(_, one)| poll_fd(&*one.connection)).collect();
+    if poll(&mut fds, Some(&time)).is_err() {
+        return Vec::new();
+    }
+    let answered = silent.iter().zip(&fds).filter(|(_, fd)| !fd.revents().is_empty());
+    answered.map(|((_, one), _)| one.clone()).collect()
 }
 
 fn is_hang_up(error: &io::Error) -> bool {
@@ -103,6 +124,25 @@ fn is_hang_up(error: &io::Error) -> bool {
 }
 
 impl Greeting {
+    /// Has the service thread hear the answer, unless somebody has.
+    pub(crate) fn leave_to_service(self: &Arc<Self>) -> Result<()> {
+        let served: Weak<dyn Served> = Arc::downgrade(&(self.clone() as Arc<dyn Served>));
+        // Under the lock: whoever takes the answer finds the watch, and ends it before the connection is
+        // watched by somebody else.
+        let mut state = self.state();
+        if state.open.is_some() && state.watch.is_none() {
+            let watch = service::watch(&self.connection, served, 0);
+            state.watch = Some(watch.map_err(|source| Error::os("watching a socket", source))?);
+        }
+        Ok(())
+    }
+
+    /// Whether nobody has heard the answer, and the service thread was not told to.
+    pub(crate) fn is_to_be_heard(&self) -> bool {
+        let state = self.state();
+        state.open.is_some() && state.watch.is_none()
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         // Nothing under this lock panics.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
@@ -111,6 +151,13 @@ impl Greeting {
 
 impl Served for Greeting {
     fn ready(self: Arc<Self>, _token: u64) {
+        self.hear();
+    }
+}
+
+impl Greeting {
+    /// Takes the answer, if there is one.
+    pub(crate) fn hear(&self) {
         let mut bytes = vec![0; self.room];
         let heard = match packet::recv(self.connection.as_fd(), &mut bytes) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,

@@ -109,7 +109,7 @@ impl<S: Spared> Owner<S> {
     fn is_low(&self) -> bool {
         let len = self.wanted.load(Ordering::Relaxed);
         let state = self.state();
-        len > 0 && !state.closed && state.is_low(len, self.config.pool_size)
+        len > 0 && !state.closed && state.is_low(len, &self.config)
     }
 
     /// Adds a segment that has room for `len` bytes, of the first of two sizes that can be had.

@@ -11,7 +11,6 @@ pub(crate) struct Guest {
     /// Which connection it is; never reused.
     pub(crate) number: u64,
     pub(crate) pid: i32,
-    pub(crate) program: String,
     pub(crate) connection: Arc<GuardedSocket>,
 }
 

@@ -21,7 +21,7 @@ use crate::pool::allocator::Slot;
 use crate::pool::config::TensorPoolConfig;
 use crate::pool::host::Host;
 use crate::pool::lease::{Leases, Refused, Shipped};
-use crate::pool::place::Entry;
+use crate::pool::place::{Entry, Place};
 use crate::pool::ready::Ready;
 use crate::pool::serial;
 use crate::pool::serve::Server;
@@ -84,6 +84,8 @@ pub(crate) struct Owner<S> {
     pub(super) growing: Mutex<()>,
     /// Held while a socket is made, likewise.
     pub(super) serving: Mutex<()>,
+    /// Held by whoever lets others in, listens to them, or notices that they have gone.
+    pub(super) door: Mutex<()>,
     /// Held while other pools are lent to attachers, so that whoever sends what lies there knows that
     /// they have been.
     pub(super) lending: Mutex<()>,
@@ -125,6 +127,7 @@ impl<S: Spared> Owner<S> {
             returned: Condvar::new(),
             growing: Mutex::new(()),
             serving: Mutex::new(()),
+            door: Mutex::new(()),
             lending: Mutex::new(()),
             closed: AtomicBool::new(false),
             lingers: Mutex::new(None),
@@ -219,10 +222,11 @@ impl<S: Spared> Owner<S> {
 
 /// Leasing, and closing.
 impl<S: Spared> Owner<S> {
-    /// Stops letting others in, and keeping spares, which refer to the pool.
-    pub(crate) fn close(&self) {
+    /// Stops letting others in, and keeping spares, which refer to the pool. Gives the directory it was
+    /// found in, unless it was closed before.
+    pub(crate) fn close(&self) -> Option<Arc<Place>> {
         if self.inherited() {
-            return;
+            return None;
         }
         let mut state = self.state();
         state.closed = true;
@@ -232,8 +236,10 @@ impl<S: Spared> Owner<S> {
         let spares = state.take_spares();
         drop(state);
         ready.into_iter().for_each(|spare| self.take_back(spare));
+        let place = server.as_ref().map(Server::place);
         drop(server);
         drop(spares);
+        place
     }
 
     /// Stays for as long as others hold memory that has to be given back when they let go, as that of a

@@ -176,10 +176,9 @@ impl Place {
     /// there.
     pub(crate) fn remove_if_empty(&self) {
         let Some(_locked) = self.try_lock().filter(|_| !self.is_removed()) else { return };
-        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let Ok(parent) = fs::openat(&self.dir, "..", flags, Mode::empty()) else { return };
+        let seen_from_within = format!("../{}", self.directory.name());
         // It fails if there is something in it.
-        let _ = fs::unlinkat(&parent, self.directory.name(), AtFlags::REMOVEDIR);
+        let _ = fs::unlinkat(&self.dir, seen_from_within, AtFlags::REMOVEDIR);
     }
 
     /// A path of the directory that this one is in.
@@ -194,7 +193,7 @@ impl Place {
         Some(Locked(file))
     }
 
-    /// A lock belongs to an open file: each holder opens the directory anew.
+    /// The directory once more. A lock belongs to an open file: each holder has its own.
     pub(crate) fn lock_file(&self) -> rustix::io::Result<OwnedFd> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         fs::openat(&self.dir, ".", flags, Mode::empty())
@@ -202,8 +201,13 @@ impl Place {
 
     /// Every entry there is, of the living and the dead. In a topic's directory all have its name.
     pub(crate) fn entries(&self) -> Result<Vec<Entry>> {
+        Ok(self.entries_among(&self.file_names()?))
+    }
+
+    /// The entries among some names.
+    pub(crate) fn entries_among(&self, names: &[String]) -> Vec<Entry> {
         let fits = |entry: &Entry| !self.is_of_topic() || entry.name == self.directory.name();
-        Ok(self.file_names()?.iter().filter_map(|name| Entry::parse(name)).filter(fits).collect())
+        names.iter().filter_map(|name| Entry::parse(name)).filter(fits).collect()
     }
 
     /// The directories in it whose names can be, hidden ones aside.
@@ -214,13 +218,15 @@ impl Place {
         Ok(names.filter(|name| check_name(name).is_ok()).collect())
     }
 
-    fn file_names(&self) -> Result<Vec<String>> {
+    /// Whatever is in it, for [`Place::entries_among`] and [`Place::remove_left`].
+    pub(crate) fn file_names(&self) -> Result<Vec<String>> {
         self.names_of(|_| true)
     }
 
     fn names_of(&self, wanted: impl Fn(FileType) -> bool) -> Result<Vec<String>> {
-        let listing =
-            fs::Dir::read_from(&self.dir).map_err(|source| self.error("reading", source))?;
+        // Opened anew: whoever reads at the same time has a place of its own in the list.
+        let listing = self.lock_file().and_then(fs::Dir::new);
+        let listing = listing.map_err(|source| self.error("reading", source))?;
         let mut names = Vec::new();
         for item in listing {
             let item = item.map_err(|source| self.error("reading", source))?;
@@ -231,17 +237,29 @@ impl Place {
         Ok(names)
     }
 
-    /// Removes the hidden sockets of those that died before their entry appeared. The caller holds
-    /// the lock, so none of them belongs to a pool that is being made; one that an owner makes anew
-    /// is made again if this takes it away. Tells which went.
-    pub(crate) fn remove_hidden(&self) -> Result<Vec<PathBuf>> {
-        let mut names = self.file_names()?;
-        names.retain(|name| is_hidden(name) && is_dead(unix::connect(self.dir.as_fd(), name)));
+    /// Removes, of these names, what dead owners left: their entries, and the hidden sockets of those that
+    /// died before their entry appeared. Tells which went.
+    pub(crate) fn remove_left(&self, names: &[String], locked: &Locked) -> Vec<PathBuf> {
+        let mut removed = self.remove_hidden(names, locked);
+        for entry in self.entries_among(names) {
+            if is_dead(self.connect(&entry)) {
+                self.remove(&entry);
+                removed.push(self.path().join(entry.file_name()));
+            }
+        }
+        removed
+    }
+
+    /// Only the hidden sockets. With the lock held, none of them belongs to a pool that is being made;
+    /// one that an owner makes anew is made again if this takes it away.
+    pub(crate) fn remove_hidden(&self, names: &[String], _: &Locked) -> Vec<PathBuf> {
+        let dead = |name: &&String| is_dead(unix::connect(self.dir.as_fd(), name));
+        let hidden = names.iter().filter(|name| is_hidden(name)).filter(dead);
         let remove = |name: &String| {
             let _ = fs::unlinkat(&self.dir, name, AtFlags::empty());
             self.path().join(name)
         };
-        Ok(names.iter().map(remove).collect())
+        hidden.map(remove).collect()
     }
 
     /// Removes the entry of a dead owner, unless somebody else is busy in the directory, who may
@@ -252,14 +270,6 @@ impl Place {
         if is_dead(self.connect(entry)) {
             self.remove(entry);
         }
-    }
-
-    /// Removes the entries of all dead owners, and tells which. The caller holds the lock.
-    pub(crate) fn remove_all_dead(&self) -> Result<Vec<PathBuf>> {
-        let mut entries = self.entries()?;
-        entries.retain(|entry| is_dead(self.connect(entry)));
-        entries.iter().for_each(|entry| self.remove(entry));
-        Ok(entries.iter().map(|entry| self.path().join(entry.file_name())).collect())
     }
 
     /// Makes an entry that is listening from the moment it can be seen.

@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 use crate::memory::budget::Budget;
 use crate::os::fork::{GuardedSocket, PerProcess};
 use crate::os::packet;
-use crate::os::peer::{self, Peer};
+use crate::os::peer::Peer;
 use crate::os::unix;
 use crate::pool::account;
 use crate::pool::attachers::Attacher;
@@ -34,6 +34,9 @@ const MAX_ATTACHERS: usize = 1024;
 
 /// How many connections are accepted, and packets read, before others have their turn.
 const AT_ONCE: usize = 32;
+
+/// How often a socket is made anew that is removed again at once.
+const ATTEMPTS: usize = 4;
 
 /// How long the service thread rests when nobody can be let in, nor turned away.
 const REST: Duration = Duration::from_millis(10);
@@ -60,13 +63,14 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Makes the pool known.
+    /// Makes the pool known. Look afterwards whether it still is: its directory is watched only when its
+    /// entry is there, so that nobody is woken for that.
     fn start(place: Place, owner: &Arc<Owner<impl Spared>>) -> Result<Server> {
         let error = |source| Error::os("watching a socket", source);
         let served = owner.served();
-        let directory = changes::watch(&place.held_path(), served.clone(), DIRECTORY);
         let waker = Waker::new(served.clone(), GROWTH).map_err(error)?;
         let listener = Arc::new(place.publish(&owner.entry, owner.config.access)?);
+        let directory = changes::watch(&place.held_path(), served.clone(), DIRECTORY);
         let watch = service::watch(&listener, served, LISTENER)
             .inspect_err(|_| place.remove(&owner.entry))
             .map_err(error)?;
@@ -83,6 +87,11 @@ impl Server {
         })
     }
 
+    /// The directory.
+    pub(super) fn place(&self) -> Arc<Place> {
+        self.place.clone()
+    }
+
     /// Whether it is made anew should its entry be removed.
     pub(super) fn is_watched(&self) -> bool {
         self.directory.is_ok()
@@ -91,6 +100,8 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
+        // First: that the entry goes is nobody's concern any more.
+        self.directory = Err(io::ErrorKind::NotFound.into());
         if let Some(entry) = self.entry.as_ref().filter(|_| !self.listener.inherited()) {
             self.place.remove(entry);
         }
@@ -101,9 +112,10 @@ impl Drop for Server {
 pub(crate) fn create<S: Spared>(name: &str, config: TensorPoolConfig) -> Result<Arc<Owner<S>>> {
     let (config, max_slots) = config.checked()?;
     let place = Place::open("pools", config.access)?;
-    let _locked = place.lock()?;
-    take_over(&place, name)?;
-    place.remove_hidden()?;
+    let locked = place.lock()?;
+    let names = place.file_names()?;
+    take_over(&place, &names, name)?;
+    place.remove_hidden(&names, &locked);
     let entry = Entry { name: name.to_owned(), uid: random_uid()? };
     let owner = Arc::new(Owner::new(entry, config, max_slots)?);
     owner.serve(place)?;
@@ -111,17 +123,16 @@ pub(crate) fn create<S: Spared>(name: &str, config: TensorPoolConfig) -> Result<
 }
 
 /// Makes a pool that others find in `place`, beside others of the same name, and whose socket is
-/// shared with whoever `host` makes.
+/// shared with whoever `host` makes. Of `names`, which were there, those of the dead go.
 pub(crate) fn create_shared<S: Spared, H: Host + 'static>(
-    place: Place,
+    (place, names): (Place, &[String]),
     entry: Entry,
     config: TensorPoolConfig,
     host: impl FnOnce(&Arc<Owner<S>>) -> Result<Arc<H>>,
 ) -> Result<Arc<H>> {
     let (config, max_slots) = config.checked()?;
-    let (place, _locked) = place.locked(config.access)?;
-    place.remove_hidden()?;
-    place.remove_all_dead()?;
+    let (place, locked) = place.locked(config.access)?;
+    place.remove_left(names, &locked);
     let owner = Arc::new(Owner::new(entry, config, max_slots)?);
     let host = host(&owner)?;
     let weak: Weak<H> = Arc::downgrade(&host);
@@ -131,8 +142,8 @@ pub(crate) fn create_shared<S: Spared, H: Host + 'static>(
 }
 
 /// Removes what dead owners of this name left behind; an error if one is alive.
-fn take_over(place: &Place, name: &str) -> Result<()> {
-    for entry in place.entries()?.into_iter().filter(|entry| entry.name == name) {
+fn take_over(place: &Place, names: &[String], name: &str) -> Result<()> {
+    for entry in place.entries_among(names).into_iter().filter(|entry| entry.name == name) {
         match place.connect(&entry) {
             Ok(connection) => match Peer::of(connection.as_fd()) {
                 // Somebody forked off it has the socket, and owns nothing.
@@ -176,9 +187,11 @@ impl<S: Spared> Owner<S> {
 
     fn serve(self: &Arc<Self>, place: Place) -> Result<()> {
         // Should the socket be removed at once, whoever hears of that finds the server here.
-        let _serving = self.serving.lock().unwrap_or_else(PoisonError::into_inner);
+        let serving = self.serving.lock().unwrap_or_else(PoisonError::into_inner);
         let server = Server::start(place, self)?;
         self.state().server = Some(server);
+        drop(serving);
+        self.check_socket();
         Ok(())
     }
 
@@ -194,6 +207,24 @@ impl<S: Spared> Owner<S> {
         }
         drop(state);
         drop(server);
+    }
+
+    /// Lets in those who wait, on the thread of somebody who has just come to a pool of its own process,
+    /// unless the service thread is about to.
+    pub(crate) fn let_in_now(self: &Arc<Self>) {
+        if let Ok(_door) = self.door.try_lock() {
+            self.attend(LISTENER);
+        }
+    }
+
+    /// Has to do with connections. The caller holds the door: that somebody comes, says something and goes is
+    /// heeded in this order.
+    fn attend(self: &Arc<Self>, token: u64) {
+        match token {
+            LISTENER => self.accept_some(),
+            token if token.is_multiple_of(2) => self.listen_to((token - FIRST_CONNECTION) / 2),
+            token => self.drop_attacher((token - FIRST_CONNECTION) / 2),
+        }
     }
 
     /// Lets in some of those who wait. Epoll calls again for the others.
@@ -346,8 +377,7 @@ impl<S: Spared> Owner<S> {
         attacher.guest = true;
         let (pid, connection) = (attacher.peer.pid, attacher.connection.clone());
         drop(state);
-        let program = peer::program(pid);
-        host.greet(&Guest { number, pid, program, connection }, hello)
+        host.greet(&Guest { number, pid, connection }, hello)
     }
 
     /// Gives an attacher its row and shows it all segments: one step under the lock, so that
@@ -420,12 +450,12 @@ impl<S: Spared> Owner<S> {
     fn check_socket(self: &Arc<Self>) {
         let _serving = self.serving.lock().unwrap_or_else(PoisonError::into_inner);
         // Without the directory's lock, which others may keep, somebody may take the socket for a dead
-        // one's while it is made: hence twice. Should that fail, the pool goes on for those who are
-        // attached.
-        for _ in 0..2 {
+        // one's while it is made, and it may be removed before it is watched: hence more than once.
+        // Should that fail, the pool goes on for those who are attached.
+        for _ in 0..ATTEMPTS {
             let Some(place) = self.lost_place() else { return };
             if let Ok(server) = place.and_then(|place| Server::start(place, self)) {
-                return self.serve_anew(server);
+                self.serve_anew(server);
             }
         }
     }
@@ -440,11 +470,12 @@ impl<S: Spared> Owner<S> {
 impl<S: Spared> Served for Owner<S> {
     fn ready(self: Arc<Self>, token: u64) {
         match token {
-            LISTENER => self.accept_some(),
             DIRECTORY => self.check_socket(),
             GROWTH => self.grow_ahead(),
-            token if token.is_multiple_of(2) => self.listen_to((token - FIRST_CONNECTION) / 2),
-            token => self.drop_attacher((token - FIRST_CONNECTION) / 2),
+            token => {
+                let _door = self.door.lock().unwrap_or_else(PoisonError::into_inner);
+                self.attend(token);
+            }
         }
     }
 }

@@ -153,13 +153,14 @@ impl<S> State<S> {
     }
 
     /// Whether the next slot of this size may need another segment, and one can be had. A loop
-    /// over one size that has one slot at a time is not about to need more.
-    pub(super) fn is_low(&self, len: usize, pool_size: usize) -> bool {
+    /// over one size that has one slot at a time is not about to need more; but a pool that has just
+    /// begun has less than it is to have.
+    pub(super) fn is_low(&self, len: usize, config: &TensorPoolConfig) -> bool {
         let found = self.allocator.stats();
-        found.slots > 1
+        (found.slots > 1 || config.has_just_begun(found.reserved))
             && !self.allocator.is_full()
             && self.allocator.free_for(len) < len
-            && pool_size.saturating_sub(found.reserved) >= len
+            && config.pool_size.saturating_sub(found.reserved) >= len
     }
 
     /// Keeps a spare for a slot; gives back the one it replaces, to be dropped without the lock.

@@ -110,7 +110,7 @@ impl TensorPool {
 
     /// Makes the pool of a publisher, in the directory of its topic, and what `host` makes of it.
     pub(crate) fn for_topic<H: Host + 'static>(
-        place: Place,
+        place: (Place, &[String]),
         entry: Entry,
         config: TensorPoolConfig,
         host: impl FnOnce(TensorPool) -> Result<Arc<H>>,
@@ -311,10 +311,11 @@ impl TensorPool {
         self.owner("memory").is_ok_and(|owner| dma(owner))
     }
 
-    /// Lets nobody else in; tensors live on.
-    pub(crate) fn close(&self) {
-        if let Role::Owner(owner) = &self.role {
-            owner.0.close();
+    /// Lets nobody else in; tensors live on. Gives the directory it was found in.
+    pub(crate) fn close(&self) -> Option<Arc<Place>> {
+        match &self.role {
+            Role::Owner(owner) => owner.0.close(),
+            Role::Attached(_) => None,
         }
     }
 

@@ -1,11 +1,13 @@
 //! How a subscriber finds publishers: it looks into the topic's directory, greets everybody who is new,
-//! and passes on those who answer. All of it on the service thread, but for the first look.
+//! and passes on those who answer. All of it on the service thread, but for the first look: whoever makes
+//! that waits a moment for answers, and takes them itself, which spares it being woken by another thread.
 
 use std::collections::{HashMap, VecDeque};
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
-use std::time::Duration;
+use std::thread::{self, ThreadId};
+use std::time::{Duration, Instant};
 
 use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
@@ -73,6 +75,8 @@ struct State {
     steps: u64,
     /// The first look is over.
     looked: bool,
+    /// Who hears the answers to what it says itself.
+    listener: Option<ThreadId>,
     ready: Vec<Source>,
     /// Publishers that send something else, and of whom nobody was told yet.
     mismatches: VecDeque<Error>,
@@ -85,7 +89,7 @@ struct State {
 enum Met {
     /// A conversation is under way: the first, about its pool, or the second. Their numbers differ,
     /// for the second may begin before whoever began the first has noted it.
-    Greeted { step: u64, wish: Wish, _greeting: Option<Arc<Greeting>> },
+    Greeted { step: u64, wish: Wish, greeting: Option<Arc<Greeting>> },
     /// Too many wait at its door, or it hung up on one of them: to be tried again.
     Crowd(Wish),
     /// It has answered. Dead if it sends something else, or is not received from any more: the source
@@ -118,8 +122,17 @@ impl State {
     /// Notes that a conversation begins.
     fn next_step(&mut self, uid: u64, wish: Wish) -> u64 {
         self.steps += 1;
-        self.met.insert(uid, Met::Greeted { step: self.steps, wish, _greeting: None });
+        self.met.insert(uid, Met::Greeted { step: self.steps, wish, greeting: None });
         self.steps
+    }
+
+    /// Those whose answers nobody hears yet, by uid.
+    fn unheard(&self) -> Vec<(u64, Arc<Greeting>)> {
+        let greeting = |(uid, met): (&u64, &Met)| match met {
+            Met::Greeted { greeting: Some(one), .. } => Some((*uid, one.clone())),
+            _ => None,
+        };
+        self.met.iter().filter_map(greeting).filter(|(_, one)| one.is_to_be_heard()).collect()
     }
 
     /// A publisher hung up; whether it is to be tried again.
@@ -159,15 +172,52 @@ impl Arrivals {
 
     /// Begins to look, and waits a moment for those who are there already.
     pub(crate) fn start(self: &Arc<Self>) -> Result<()> {
+        let until = Instant::now() + FIRST_LOOK;
         self.place().inspect(|place| self.watch(place));
+        self.state().listener = Some(thread::current().id());
         self.look()?;
         self.look_again_if_blind();
         self.state().looked = true;
+        self.listen(until);
+        self.leave_to_service();
+        // Those whom the service thread has to do with.
         let open =
             |state: &mut State| state.met.values().any(|met| !matches!(met, Met::Answered(_)));
-        let waited = self.answered.wait_timeout_while(self.state(), FIRST_LOOK, open);
-        drop(waited);
+        let left = until.saturating_duration_since(Instant::now());
+        drop(self.answered.wait_timeout_while(self.state(), left, open));
         Ok(())
+    }
+
+    /// Hears those whom this thread has greeted. Those of this very process need not wake up for it.
+    fn listen(&self, until: Instant) {
+        while let Some(left) = until.checked_duration_since(Instant::now()) {
+            let silent = self.state().unheard();
+            if silent.is_empty() {
+                return;
+            }
+            for (uid, _) in &silent {
+                if let Some(Known::Owned(owner)) = pool::find(*uid) {
+                    owner.let_in_now();
+                }
+            }
+            greeting::await_some(&silent, left).iter().for_each(|greeting| greeting.hear());
+        }
+    }
+
+    /// Has the service thread hear those who have not answered yet, and all whom this thread greets.
+    fn leave_to_service(&self) {
+        let mut state = self.state();
+        state.listener = None;
+        for (uid, greeting) in state.unheard() {
+            if greeting.leave_to_service().is_err() {
+                state.met.remove(&uid);
+            }
+        }
+    }
+
+    /// Whether this thread hears the answers to what it says.
+    fn is_listener(&self) -> bool {
+        self.state().listener == Some(thread::current().id())
     }
 
     fn place(&self) -> Option<Arc<Place>> {
@@ -205,11 +255,12 @@ impl Arrivals {
         self.look_again_if_blind();
     }
 
-    /// Nobody looks any more.
-    pub(crate) fn leave(&self) {
+    /// Nobody looks any more. Gives the directory.
+    pub(crate) fn leave(&self) -> Option<Arc<Place>> {
         let place = self.held_place().take();
         let watches = self.state().directory.take();
-        drop((place, watches));
+        drop(watches);
+        place
     }
 
     fn served(self: &Arc<Self>) -> Weak<dyn Served> {
@@ -305,12 +356,16 @@ impl Arrivals {
 
     /// Keeps a conversation going that has begun, unless it is over by now.
     fn note(self: &Arc<Self>, uid: u64, wish: Wish, step: u64, begun: Result<Begun>) {
+        let begun = match self.is_listener() {
+            true => begun,
+            false => begun.and_then(Begun::left_to_service),
+        };
         let mut state = self.state();
         let current = |met: &&mut Met| matches!(met, Met::Greeted { step: s, .. } if *s == step);
         let Some(met) = state.met.get_mut(&uid).filter(current) else { return };
         match begun {
             Ok(Begun::Greeting(greeting)) => {
-                *met = Met::Greeted { step, wish, _greeting: Some(greeting) };
+                *met = Met::Greeted { step, wish, greeting: Some(greeting) };
             }
             Ok(Begun::Crowd) => {
                 *met = Met::Crowd(wish);

@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicBool;
 
 use rustix::event::{EventfdFlags, eventfd};
 
-use crate::sync::{AtomicU64, Ordering};
+use crate::sync::{AtomicU64, Ordering, fence};
 
 /// An eventfd that is written to only while somebody listens. It never leaves this process.
 #[derive(Debug)]
@@ -59,10 +59,12 @@ impl News {
         Ok(News { bell: Bell::new()?, any: AtomicBool::new(false) })
     }
 
-    /// Has whoever receives look.
+    /// Has whoever receives look, and wakes it if it sleeps.
     pub(crate) fn tell(&self) {
         self.set();
-        self.bell.ring_anyway();
+        // Whoever arms the bell looks once more after a fence of its own.
+        fence(Ordering::SeqCst);
+        self.bell.ring();
     }
 
     /// Has whoever receives look, the next time it does.

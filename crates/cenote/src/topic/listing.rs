@@ -165,8 +165,13 @@ fn names() -> Result<Vec<String>> {
 }
 
 /// An error if a publisher of the topic sends something else.
-pub(crate) fn check_type(place: &Place, topic: &str, ours: &Signature) -> Result<()> {
-    for entries in place.entries()?.chunks(inquiry::AT_ONCE) {
+pub(crate) fn check_type(
+    place: &Place,
+    publishers: &[Entry],
+    topic: &str,
+    ours: &Signature,
+) -> Result<()> {
+    for entries in publishers.chunks(inquiry::AT_ONCE) {
         // Of those that cannot be asked, nobody can tell.
         let asked = entries.iter().map(|entry| ask(place, entry)).collect::<Result<Vec<_>>>()?;
         let asked: Vec<Asked> = asked.into_iter().filter_map(|asked| asked.ok()?).collect();

@@ -17,7 +17,9 @@ use crate::memory::budget::Budget;
 use crate::os::fork::{self, GuardedSocket};
 use crate::os::memfd;
 use crate::os::packet;
+use crate::os::peer;
 use crate::pool::host::{Description, Guest, Host};
+use crate::pool::place::Place;
 use crate::pool::wire::{Kind, Packet};
 use crate::region::Words;
 use crate::sync::{Lock, LockGuard, Ordering};
@@ -86,7 +88,8 @@ pub(super) struct State {
 struct Subscriber {
     number: u64,
     pid: i32,
-    program: String,
+    /// Once somebody has asked.
+    program: Option<String>,
     connection: Arc<GuardedSocket>,
     row: Words,
     /// The sequence of its first message.
@@ -305,6 +308,8 @@ impl Publisher {
             match self.slowest(&state) {
                 None => return Ok(state),
                 Some(slow) if start.elapsed() >= patience => {
+                    let slow = slow.map(|one| (one.number, one.pid));
+                    drop(state);
                     return Err(self.too_slow(slow, patience));
                 }
                 Some(_) => {}
@@ -347,9 +352,16 @@ impl Publisher {
         state.subscribers.iter().find(|one| full(one.cursor(state.next))).map(Some)
     }
 
-    fn too_slow(&self, slow: Option<&Subscriber>, waited: Duration) -> Error {
+    /// By number and process; `None` is whoever receives through the same object.
+    fn too_slow(&self, slow: Option<(u64, i32)>, waited: Duration) -> Error {
         let (pid, program) = match slow {
-            Some(slow) => (slow.pid, slow.program.clone()),
+            Some((number, pid)) => {
+                let state = self.name_subscribers();
+                let slow = state.subscribers.iter().find(|one| one.number == number);
+                let program = slow.and_then(|one| one.program.clone());
+                drop(state);
+                (pid, program.unwrap_or_else(|| peer::program(pid)))
+            }
             None => (std::process::id().cast_signed(), "this very topic".to_owned()),
         };
         Error::SlowSubscriber { topic: self.name.to_string(), pid, program, waited }
@@ -412,6 +424,24 @@ impl Publisher {
         self.state().subscribers.len()
     }
 
+    /// Names all subscribers that have no name yet after their programs: when somebody asks, and without the
+    /// lock.
+    fn name_subscribers(&self) -> LockGuard<'_, State> {
+        loop {
+            let state = self.state();
+            let nameless = state.subscribers.iter().find(|one| one.program.is_none());
+            let Some((number, pid)) = nameless.map(|one| (one.number, one.pid)) else {
+                return state;
+            };
+            drop(state);
+            let program = peer::program(pid);
+            let mut state = self.state();
+            if let Some(one) = state.subscribers.iter_mut().find(|one| one.number == number) {
+                one.program = Some(program);
+            }
+        }
+    }
+
     /// Lets a subscriber in: its row is there, and its first message is fixed, before the next is
     /// sent.
     fn welcome(&self, guest: &Guest, wish: &Subscribe) -> Result<(), ()> {
@@ -441,7 +471,7 @@ impl Publisher {
         state.subscribers.push(Subscriber {
             number: guest.number,
             pid: guest.pid,
-            program: guest.program.clone(),
+            program: None,
             connection: guest.connection.clone(),
             row,
             start,
@@ -452,18 +482,17 @@ impl Publisher {
     }
 
     /// Says that nothing more will come. Whatever is queued can still be taken: subscribers have it
-    /// mapped, and this stays until they have drained the ring or are gone.
-    pub(crate) fn close(self: &Arc<Self>) {
-        if self.check_process().is_err() {
-            return;
-        }
+    /// mapped, and this stays until they have drained the ring or are gone. Gives the directory it was in.
+    pub(crate) fn close(self: &Arc<Self>) -> Option<Arc<Place>> {
+        self.check_process().ok()?;
         self.writer().close();
-        self.pool.close();
+        let place = self.pool.close();
         let mut state = self.state();
         if !state.subscribers.is_empty() {
             state.lingers = Some(self.clone());
         }
         state.subscribers.iter_mut().for_each(Subscriber::wake);
+        place
     }
 }
 
@@ -479,10 +508,10 @@ impl Host for Publisher {
     }
 
     fn describe(&self) -> Description {
-        let state = self.state();
+        let state = self.name_subscribers();
         let line = |one: &Subscriber| {
             let behind = state.next.wrapping_sub(one.cursor(state.next));
-            Line::new(one.pid, &one.program, behind)
+            Line::new(one.pid, one.program.as_deref().unwrap_or_default(), behind)
         };
         let sent = state.next.wrapping_sub(self.ring.first);
         let mut head = Head::new(self.signature, sent, &self.ring, self.waits());

@@ -14,6 +14,7 @@ use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 
 use crate::error::{Error, Result};
 use crate::os::{self, fork};
+use crate::pool::place::Place;
 use crate::sync::{Lock, LockGuard};
 use crate::tensor::attaching::{Attaching, Progress};
 use crate::tensor::handle::Handle;
@@ -103,9 +104,9 @@ impl Subscriber {
         }
     }
 
-    /// Nothing is received any more.
-    pub(crate) fn leave(&self) {
-        self.arrivals.leave();
+    /// Nothing is received any more. Gives the directory that was looked into.
+    pub(crate) fn leave(&self) -> Option<Arc<Place>> {
+        self.arrivals.leave()
     }
 
     #[inline]

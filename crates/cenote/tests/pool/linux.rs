@@ -244,15 +244,15 @@ fn ordinary() {
 
 fn one_size() {
     let pool = pool(TensorPoolConfig::small());
-    drop(pool.alloc(&[6 << 20], DType::U8).unwrap());
-    let reserved = pool.stats().unwrap().bytes_reserved;
     for round in 0..10_000 {
         let tensor = pool.alloc(&[6 << 20], DType::U8).unwrap();
         if round % 3 == 0 {
             tensor.descriptor().unwrap();
         }
     }
-    assert_eq!(pool.stats().unwrap().bytes_reserved, reserved);
+    // The first, and what is reserved ahead of need: two of them are what is reserved at a time.
+    let reserved = pool.stats().unwrap().bytes_reserved;
+    assert!([6 << 20, 12 << 20].contains(&reserved), "{reserved}");
 }
 
 fn full() {

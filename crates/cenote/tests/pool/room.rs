@@ -198,7 +198,7 @@ fn waste() {
 }
 
 fn eighth() {
-    let pool = pool(TensorPoolConfig::small());
+    let pool = pool(TensorPoolConfig { growth: 8 << 20, ..TensorPoolConfig::small() });
     let mut held: Vec<Tensor> = Vec::new();
     let mut seed = 1_u64;
     for round in 0..3000 {

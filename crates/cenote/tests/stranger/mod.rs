@@ -92,7 +92,8 @@ pub(crate) fn unique() -> String {
 }
 
 pub(crate) fn pool(max_slots: usize) -> TensorPool {
-    let config = TensorPoolConfig { max_slots, ..TensorPoolConfig::small() };
+    // Nothing is reserved ahead of need: there is one segment.
+    let config = TensorPoolConfig { max_slots, growth: 8 << 20, ..TensorPoolConfig::small() };
     TensorPool::new(unique(), config).unwrap()
 }
 

@@ -112,7 +112,9 @@ fn quiet(words: &[&str]) {
             exit(true)
         }
         ["receives", name] => quiet_subscriber(&topic(name, "")),
-        ["sends", name] => quiet_publisher(&topic(name, "depth=4,ignore_own")),
+        ["sends", name] => {
+            quiet_publisher(&topic(name, &format!("depth=4,ignore_own,{ONE_SEGMENT}")));
+        }
         _ => panic!("{words:?}"),
     }
 }
@@ -141,12 +143,15 @@ fn quiet_publisher(topic: &Topic<Tensor>) {
     });
 }
 
+/// One that is still to come is asked for, and reserving one takes system calls.
+const ONE_SEGMENT: &str = "growth=1048576";
+
 fn no_system_call() {
     let mut noisy = Command::new(std::env::current_exe().unwrap());
     let status = noisy.env(ROLE, "quiet noisy").status().unwrap();
     assert_eq!(status.signal(), Some(libc::SIGSYS), "a system call would be noticed: {status}");
     let name = unique();
-    let mut publisher = publisher("tensor", &name, "");
+    let mut publisher = publisher("tensor", &name, ONE_SEGMENT);
     let mut polling = Peer::start(&format!("quiet receives {name}"));
     assert_eq!(publisher.ask("subscribers 1"), "1");
     assert_eq!(publisher.ask("send 0 12"), "ok");
