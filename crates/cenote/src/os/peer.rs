@@ -61,7 +61,8 @@ impl Peer {
     }
 }
 
-/// The name of the program of a process, read from a file: not for those who hold a lock.
+/// The name of the program of a process, read from a file: not for those who hold a lock that others need
+/// to send.
 pub(crate) fn program(pid: i32) -> String {
     std::fs::read_to_string(format!("/proc/{pid}/comm")).map_or_else(
         |_| "unknown".to_owned(),

@@ -29,6 +29,9 @@ struct Changes {
     watch: Mutex<Option<Watch>>,
 }
 
+/// How many directories may be watched for nobody: others of the same user want to watch some, too.
+const UNNEEDED: usize = 32;
+
 #[derive(Debug)]
 struct Told {
     id: u64,
@@ -59,6 +62,9 @@ pub(crate) fn watch(
         | WatchFlags::MOVED_TO;
     // Under the lock: the number may be one that somebody else is about to give back.
     let mut told = changes.told();
+    if told.values().filter(|told| told.is_empty()).count() > UNNEEDED {
+        changes.give_back_unneeded(&mut told);
+    }
     let number = match inotify::add_watch(&changes.inotify, directory, what) {
         Err(Errno::NOSPC) => {
             changes.give_back_unneeded(&mut told);

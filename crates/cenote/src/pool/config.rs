@@ -173,9 +173,11 @@ impl TensorPoolConfig {
         self.begins_small() && reserved < self.usual_step()
     }
 
-    /// Huge pages are not for small segments.
+    /// Not where the first tensor is to pay for the next ones, too, nor where pages are huge, nor where the
+    /// first segment is all there is.
     fn begins_small(&self) -> bool {
-        self.growth == 0 && !self.huge_pages && !self.is_whole()
+        let pays_ahead = self.prefault || self.mlock || self.huge_pages;
+        self.growth == 0 && !pays_ahead && !self.is_whole() && self.pool_size > self.usual_step()
     }
 
     /// What is reserved at a time, in a pool that has not become large.

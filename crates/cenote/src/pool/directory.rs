@@ -93,9 +93,9 @@ impl Directory {
     /// As far down as one call leads, and how many directories that is: to the last, most often, or to
     /// where that is to be made. Where others are to be let in, each needs a look.
     fn go_down(&self, root: OwnedFd, access: PoolAccess) -> (OwnedFd, usize) {
-        let depth = self.below.len();
+        let all = self.below.len();
         if access == PoolAccess::SameUser {
-            for depth in [depth, depth.saturating_sub(1)] {
+            for depth in [all, all.saturating_sub(1)] {
                 match open_below(&root, &self.below[..depth]) {
                     Ok(dir) => return (dir, depth),
                     Err(Errno::NOENT) => {}
@@ -148,7 +148,8 @@ fn open_flags() -> OFlags {
 fn open_below(dir: &OwnedFd, names: &[String]) -> rustix::io::Result<OwnedFd> {
     let path: PathBuf = names.iter().collect();
     match fs::openat2(dir, &path, open_flags(), Mode::empty(), ResolveFlags::NO_SYMLINKS) {
-        Err(Errno::NOSYS | Errno::PERM) => open_step_by_step(dir, names),
+        // Not known, forbidden, or a link: seen step by step.
+        Err(error) if error != Errno::NOENT => open_step_by_step(dir, names),
         opened => opened,
     }
 }

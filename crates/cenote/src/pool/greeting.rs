@@ -147,15 +147,7 @@ impl Greeting {
         // Nothing under this lock panics.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
 
-impl Served for Greeting {
-    fn ready(self: Arc<Self>, _token: u64) {
-        self.hear();
-    }
-}
-
-impl Greeting {
     /// Takes the answer, if there is one.
     pub(crate) fn hear(&self) {
         let mut bytes = vec![0; self.room];
@@ -176,5 +168,11 @@ impl Greeting {
         let Some((peer, then)) = open else { return };
         let connection = self.connection.clone();
         then(heard.map(|(bytes, fds)| Answer { peer, connection, bytes, fds }));
+    }
+}
+
+impl Served for Greeting {
+    fn ready(self: Arc<Self>, _token: u64) {
+        self.hear();
     }
 }

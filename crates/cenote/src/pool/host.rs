@@ -22,7 +22,7 @@ pub(crate) struct Description {
     pub(crate) fd: Option<Arc<OwnedFd>>,
 }
 
-/// Runs on the service thread, and must not wait.
+/// Called by whoever lets others in, the service thread most often, and must not wait.
 pub(crate) trait Host: Send + Sync {
     /// Somebody wants to be a guest. An error ends the connection.
     fn greet(&self, guest: &Guest, hello: &[u8]) -> Result<(), ()>;

@@ -84,7 +84,8 @@ pub(crate) struct Owner<S> {
     pub(super) growing: Mutex<()>,
     /// Held while a socket is made, likewise.
     pub(super) serving: Mutex<()>,
-    /// Held by whoever lets others in, listens to them, or notices that they have gone.
+    /// Held by whoever lets others in, listens to them, or notices that they have gone. (Whoever is lent this
+    /// pool is let in without: his connection is nobody else's yet.)
     pub(super) door: Mutex<()>,
     /// Held while other pools are lent to attachers, so that whoever sends what lies there knows that
     /// they have been.

@@ -136,7 +136,7 @@ impl Place {
     /// Waits for the directory's lock, which others hold for microseconds. Everybody who can read
     /// the directory can take it, so this does not wait for ever.
     pub(crate) fn lock(&self) -> Result<Locked> {
-        let file = self.lock_file().map_err(|source| self.error("opening", source))?;
+        let file = self.open_again().map_err(|source| self.error("opening", source))?;
         let start = Instant::now();
         while let Err(source) = fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
             let busy = matches!(source, Errno::WOULDBLOCK | Errno::INTR);
@@ -188,13 +188,13 @@ impl Place {
 
     /// The directory's lock, if nobody has it.
     fn try_lock(&self) -> Option<Locked> {
-        let file = self.lock_file().ok()?;
+        let file = self.open_again().ok()?;
         fs::flock(&file, FlockOperation::NonBlockingLockExclusive).ok()?;
         Some(Locked(file))
     }
 
     /// The directory once more. A lock belongs to an open file: each holder has its own.
-    pub(crate) fn lock_file(&self) -> rustix::io::Result<OwnedFd> {
+    pub(crate) fn open_again(&self) -> rustix::io::Result<OwnedFd> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         fs::openat(&self.dir, ".", flags, Mode::empty())
     }
@@ -225,7 +225,7 @@ impl Place {
 
     fn names_of(&self, wanted: impl Fn(FileType) -> bool) -> Result<Vec<String>> {
         // Opened anew: whoever reads at the same time has a place of its own in the list.
-        let listing = self.lock_file().and_then(fs::Dir::new);
+        let listing = self.open_again().and_then(fs::Dir::new);
         let listing = listing.map_err(|source| self.error("reading", source))?;
         let mut names = Vec::new();
         for item in listing {

@@ -35,6 +35,9 @@ const MAX_ATTACHERS: usize = 1024;
 /// How many connections are accepted, and packets read, before others have their turn.
 const AT_ONCE: usize = 32;
 
+/// How many are let in by somebody who is in a hurry himself, and keeps the service thread waiting.
+const FEW: usize = 4;
+
 /// How often a socket is made anew that is removed again at once.
 const ATTEMPTS: usize = 4;
 
@@ -75,7 +78,7 @@ impl Server {
             .inspect_err(|_| place.remove(&owner.entry))
             .map_err(error)?;
         let mut reserve = reserve();
-        *reserve = reserve.take().or_else(|| place.lock_file().ok());
+        *reserve = reserve.take().or_else(|| place.open_again().ok());
         Ok(Server {
             place: Arc::new(place),
             entry: Some(owner.entry.clone()),
@@ -212,27 +215,22 @@ impl<S: Spared> Owner<S> {
     /// Lets in those who wait, on the thread of somebody who has just come to a pool of its own process,
     /// unless the service thread is about to.
     pub(crate) fn let_in_now(self: &Arc<Self>) {
-        if let Ok(_door) = self.door.try_lock() {
-            self.attend(LISTENER);
+        let Ok(_door) = self.door.try_lock() else { return };
+        for _ in 0..FEW {
+            let Some(listener) = self.listener() else { return };
+            let Ok(Some(connection)) = unix::accept(&listener) else { return };
+            self.meet(connection);
         }
     }
 
-    /// Has to do with connections. The caller holds the door: that somebody comes, says something and goes is
-    /// heeded in this order.
-    fn attend(self: &Arc<Self>, token: u64) {
-        match token {
-            LISTENER => self.accept_some(),
-            token if token.is_multiple_of(2) => self.listen_to((token - FIRST_CONNECTION) / 2),
-            token => self.drop_attacher((token - FIRST_CONNECTION) / 2),
-        }
+    fn listener(&self) -> Option<Arc<GuardedSocket>> {
+        self.state().server.as_ref().map(|server| server.listener.clone())
     }
 
     /// Lets in some of those who wait. Epoll calls again for the others.
     fn accept_some(self: &Arc<Self>) {
         for _ in 0..AT_ONCE {
-            let Some(listener) = self.state().server.as_ref().map(|s| s.listener.clone()) else {
-                return;
-            };
+            let Some(listener) = self.listener() else { return };
             match unix::accept(&listener) {
                 Ok(Some(connection)) => self.meet(connection),
                 Ok(None) => return,
@@ -254,7 +252,7 @@ impl<S: Spared> Owner<S> {
             // Not even that: it would be asked for again and again without a pause.
             Err(_) => std::thread::sleep(REST),
         }
-        *reserve = place.lock_file().ok();
+        *reserve = place.open_again().ok();
     }
 
     /// Looks at who connected, and waits for a hello without waiting.
@@ -454,9 +452,8 @@ impl<S: Spared> Owner<S> {
         // Should that fail, the pool goes on for those who are attached.
         for _ in 0..ATTEMPTS {
             let Some(place) = self.lost_place() else { return };
-            if let Ok(server) = place.and_then(|place| Server::start(place, self)) {
-                self.serve_anew(server);
-            }
+            let Ok(server) = place.and_then(|place| Server::start(place, self)) else { return };
+            self.serve_anew(server);
         }
     }
 
@@ -473,8 +470,13 @@ impl<S: Spared> Served for Owner<S> {
             DIRECTORY => self.check_socket(),
             GROWTH => self.grow_ahead(),
             token => {
+                // That somebody comes, says something and goes is heeded in this order.
                 let _door = self.door.lock().unwrap_or_else(PoisonError::into_inner);
-                self.attend(token);
+                match token {
+                    LISTENER => self.accept_some(),
+                    even if even.is_multiple_of(2) => self.listen_to((even - FIRST_CONNECTION) / 2),
+                    odd => self.drop_attacher((odd - FIRST_CONNECTION) / 2),
+                }
             }
         }
     }
@@ -493,7 +495,7 @@ fn new_row(max_slots: u32) -> Result<(Words, OwnedFd), Refusal> {
 }
 
 /// A descriptor that is given up to let somebody in, and turn him away, when there are none left. One
-/// is enough, for there is one service thread.
+/// is enough, for the service thread alone does that.
 fn reserve() -> MutexGuard<'static, Option<OwnedFd>> {
     static RESERVE: PerProcess<Mutex<Option<OwnedFd>>> = PerProcess::new();
     let Ok(reserve) = RESERVE.get(|| Ok::<_, Infallible>(Mutex::default()));

@@ -21,7 +21,7 @@ use crate::os::thread::spawn;
 pub(crate) trait Served: Send + Sync {
     /// The descriptor registered under `token` can be read, or its other end is gone.
     ///
-    /// Runs on the service thread. It must not wait.
+    /// Runs on the service thread. It must not wait, but for somebody who does as little.
     fn ready(self: Arc<Self>, token: u64);
 }
 

@@ -157,7 +157,7 @@ impl<S> State<S> {
     /// begun has less than it is to have.
     pub(super) fn is_low(&self, len: usize, config: &TensorPoolConfig) -> bool {
         let found = self.allocator.stats();
-        (found.slots > 1 || config.has_just_begun(found.reserved))
+        (found.slots > 1 || (found.slots == 1 && config.has_just_begun(found.reserved)))
             && !self.allocator.is_full()
             && self.allocator.free_for(len) < len
             && config.pool_size.saturating_sub(found.reserved) >= len

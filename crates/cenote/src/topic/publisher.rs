@@ -308,7 +308,7 @@ impl Publisher {
             match self.slowest(&state) {
                 None => return Ok(state),
                 Some(slow) if start.elapsed() >= patience => {
-                    let slow = slow.map(|one| (one.number, one.pid));
+                    let slow = slow.map(|one| (one.pid, one.program.clone()));
                     drop(state);
                     return Err(self.too_slow(slow, patience));
                 }
@@ -352,16 +352,10 @@ impl Publisher {
         state.subscribers.iter().find(|one| full(one.cursor(state.next))).map(Some)
     }
 
-    /// By number and process; `None` is whoever receives through the same object.
-    fn too_slow(&self, slow: Option<(u64, i32)>, waited: Duration) -> Error {
+    /// By process and program, if that was asked for before; `None` is whoever receives through the same object.
+    fn too_slow(&self, slow: Option<(i32, Option<String>)>, waited: Duration) -> Error {
         let (pid, program) = match slow {
-            Some((number, pid)) => {
-                let state = self.name_subscribers();
-                let slow = state.subscribers.iter().find(|one| one.number == number);
-                let program = slow.and_then(|one| one.program.clone());
-                drop(state);
-                (pid, program.unwrap_or_else(|| peer::program(pid)))
-            }
+            Some((pid, program)) => (pid, program.unwrap_or_else(|| peer::program(pid))),
             None => (std::process::id().cast_signed(), "this very topic".to_owned()),
         };
         Error::SlowSubscriber { topic: self.name.to_string(), pid, program, waited }

@@ -1,8 +1,7 @@
 //! The part of a topic that receives: every publisher there is, one after another.
 //!
-//! Taking a message needs no syscall: it is in mapped memory. Publishers come and go by way of the
-//! service thread, which hands over new ones as [`Arrivals`]; so does a pool that a message made
-//! necessary. Whoever sleeps does so in epoll, over all connections and a bell for the rest.
+//! Taking a message needs no syscall: it is in mapped memory. Publishers come as [`Arrivals`], most of
+//! them by way of the service thread; so does a pool that a message made necessary. Whoever sleeps does so in epoll, over all connections and a bell for the rest.
 
 use std::collections::HashMap;
 use std::mem;
