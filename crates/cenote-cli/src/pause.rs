@@ -30,9 +30,11 @@ impl Pause {
         Ok(pause)
     }
 
-    /// Whether it is to stop. That is not for programs which nobody would have go on.
+    /// Whether it is to stop, and was not told to go on since. That is not for programs which nobody would have
+    /// go on.
     pub(crate) fn is_asked(&self) -> bool {
-        self.asked.swap(false, Ordering::Relaxed) && has_shell()
+        let over = self.over.load(Ordering::Relaxed);
+        self.asked.swap(false, Ordering::Relaxed) && !over && has_shell()
     }
 
     /// Whether it was stopped, by whatever, and goes on.

@@ -2,7 +2,7 @@
 //!
 //! # Contract
 //! Whoever asks shows the token that one thread at a time has: the module declares that it needs the
-//! interpreter's lock, so a Python that can do without turns it on.
+//! interpreter's lock, so a Python that can do without turns it on, and is not imported where that was forbidden.
 #![allow(unsafe_code, reason = "the interpreter's lock is a lock that Rust does not know")]
 
 use std::cell::Cell;

@@ -1,8 +1,9 @@
 //! What keeps a tensor's memory alive, and counted, while Python has a pointer to it.
 //!
 //! Everything that hands out a pointer (arrays, buffers, capsules) keeps an [`Export`] for as long as
-//! the pointer may be used, or the tensor itself where nobody writes it any more. One that can be written is a loan: as long as it is alive the tensor is
-//! not published, so nobody in another process reads what is being written.
+//! the pointer may be used, or the tensor itself where nobody writes it any more. An export that can be written is
+//! a loan: as long as it is alive the tensor is not published, so nobody in another process reads what is being
+//! written.
 
 use cenote::{Loan, NotWritable, Tensor, TensorMemory};
 use pyo3::prelude::*;

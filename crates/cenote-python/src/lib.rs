@@ -43,6 +43,7 @@ mod transit;
 mod unified_buffer;
 mod wording;
 
+use pyo3::exceptions::PyImportError;
 use pyo3::prelude::*;
 
 /// The native part of cenote. Some of it counts on the interpreter's lock, so a Python that can do without
@@ -76,6 +77,13 @@ mod _cenote {
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        // Whoever forbids the interpreter's lock (`PYTHON_GIL=0`) is not asked whether the module needs it.
+        if let Ok(is_locked) = module.py().import("sys")?.getattr("_is_gil_enabled")
+            && !is_locked.call0()?.is_truthy()?
+        {
+            let why = "cenote needs the interpreter's lock: run Python without PYTHON_GIL=0";
+            return Err(PyImportError::new_err(why));
+        }
         module.add("__version__", env!("CARGO_PKG_VERSION"))
     }
 }

@@ -15,7 +15,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::fs::{FlockOperation, Mode, OFlags, flock, fstat, open};
-use rustix::process::{WaitOptions, set_child_subreaper, wait};
+use rustix::process::{WaitOptions, geteuid, set_child_subreaper, wait};
 use signal_hook::consts::{SIGCHLD, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
@@ -24,7 +24,7 @@ use crate::Result;
 const VARIABLE: &str = "COMPARE_RUN";
 
 /// What directories are called, before the number of the process.
-const NAME: &str = "compare-";
+const NAME: &str = "cenote-compare-";
 
 /// How often a directory is made that another run takes for one that was left: it may not be locked yet.
 const ATTEMPTS: usize = 16;
@@ -111,7 +111,7 @@ impl Drop for Run {
     }
 }
 
-/// The lock of a directory; `None` if somebody has it, or the directory is gone.
+/// The lock of a directory; `None` if somebody has it, or it is another user's, or gone.
 fn lock(dir: &Path) -> io::Result<Option<OwnedFd>> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let opened = match open(dir, flags, Mode::empty()).map_err(io::Error::from) {
@@ -119,16 +119,17 @@ fn lock(dir: &Path) -> io::Result<Option<OwnedFd>> {
         opened => opened?,
     };
     let locked = flock(&opened, FlockOperation::NonBlockingLockExclusive).is_ok();
-    let is_there = fstat(&opened)?.st_nlink > 0;
-    Ok((locked && is_there).then_some(opened))
+    let found = fstat(&opened)?;
+    let is_ours = found.st_nlink > 0 && found.st_uid == geteuid().as_raw();
+    Ok((locked && is_ours).then_some(opened))
 }
 
 /// Removes what runs have left that were killed.
 fn remove_leftovers(temp: &Path) {
     let Ok(listing) = fs::read_dir(temp) else { return };
     for entry in listing.flatten().filter(|entry| number(&entry.path()).is_some()) {
-        // Those of other users stay.
-        if let Ok(Some(_lock)) = lock(&entry.path()) {
+        let is_a_run = entry.path().join("cenote").is_dir();
+        if let (true, Ok(Some(_lock))) = (is_a_run, lock(&entry.path())) {
             let _ = remove(&entry.path());
         }
     }
@@ -169,8 +170,8 @@ mod tests {
 
     #[test]
     fn only_directories_of_runs_are_theirs() {
-        assert_eq!(number(Path::new("/tmp/compare-17")), Some(17));
-        for other in ["compare", "compare-", "compare-x", "compare-bars-17.toml", "17"] {
+        assert_eq!(number(Path::new("/tmp/cenote-compare-17")), Some(17));
+        for other in ["compare-17", "cenote-compare-", "cenote-compare-x", "cenote-compare-bars-17.toml", "17"] {
             assert_eq!(number(&Path::new("/tmp").join(other)), None, "{other}");
         }
     }
@@ -178,10 +179,10 @@ mod tests {
     #[test]
     fn what_the_dead_left_is_removed_and_what_is_locked_stays() {
         let temp = std::env::temp_dir().join(format!("compare-test-{}", pid()));
-        let names = ["compare-1", "compare-2", "compare-x"];
-        names.iter().for_each(|name| fs::create_dir_all(temp.join(name).join("below")).unwrap());
-        let held = lock(&temp.join("compare-2")).unwrap();
-        assert!(held.is_some() && lock(&temp.join("compare-2")).unwrap().is_none());
+        let names = ["cenote-compare-1", "cenote-compare-2", "cenote-compare-x"];
+        names.iter().for_each(|name| fs::create_dir_all(temp.join(name).join("cenote")).unwrap());
+        let held = lock(&temp.join("cenote-compare-2")).unwrap();
+        assert!(held.is_some() && lock(&temp.join("cenote-compare-2")).unwrap().is_none());
         remove_leftovers(&temp);
         let left = names.map(|name| temp.join(name).exists());
         fs::remove_dir_all(&temp).unwrap();

@@ -130,7 +130,7 @@ impl Long {
     }
 
     fn dir(&self) -> PathBuf {
-        self.temp.join(format!("compare-{}", self.child.id()))
+        self.temp.join(format!("cenote-compare-{}", self.child.id()))
     }
 
     fn ends(&mut self, signal: Signal) -> ExitStatus {

@@ -71,7 +71,7 @@ impl Watching {
 pub(crate) fn find(given: &str) -> Outcome<(String, Presence)> {
     let found = topic::find(given)?;
     let somebody = found.publishers.iter().any(|publisher| publisher.carries.is_some());
-    for publisher in found.publishers.iter().filter(|_| !somebody) {
+    for publisher in found.publishers.iter().filter(|one| !somebody && !one.closed) {
         let PublisherInfo { program, pid, .. } = publisher;
         let name = &found.name;
         failure::say(&format!("`{name}` is published by {program} (pid {pid}), which {NO_ANSWER}"));

@@ -290,10 +290,10 @@ impl<S: Spared> Attachment<S> {
     ) -> Result<Leased<S>> {
         self.check_process()?;
         self.check_usable()?;
-        if let Some(spare) = self.lease_again(slot, &lease) {
+        let refused = |why: Refused| why.into_error(&self.entry.name, slot, self.max_slots);
+        if let Some(spare) = self.lease_again(slot, &lease).map_err(refused)? {
             return Ok(Leased::Again(spare));
         }
-        let refused = |why: Refused| why.into_error(&self.entry.name, slot, self.max_slots);
         self.account_for(slot, || lease(self.leases()))?.map_err(refused)?;
         let found = self.locate(slot, patience).inspect_err(|_| self.leases().release(slot));
         found.map(|(place, map)| Leased::New(place, map))
@@ -310,23 +310,25 @@ impl<S: Spared> Attachment<S> {
         if self.inherited() || self.is_gone() {
             return None;
         }
-        self.lease_again(slot, |leases| leases.by_entry(slot, &unchanged))
+        self.lease_again(slot, |leases| leases.by_entry(slot, &unchanged)).ok().flatten()
     }
 
-    /// Leases a slot that has a spare: it is accounted for already.
+    /// Leases a slot that has a spare: it is accounted for already. `None` if it has none.
     #[inline(always)]
     fn lease_again(
         &self,
         slot: u32,
         lease: impl Fn(Leases<'_, Shipped>) -> Result<(), Refused>,
-    ) -> Option<Arc<S>> {
-        let spare = self.spares.of(slot).filter(|spare| spare.is_full())?;
-        lease(self.leases()).ok()?;
+    ) -> Result<Option<Arc<S>>, Refused> {
+        let Some(spare) = self.spares.of(slot).filter(|spare| spare.is_full()) else {
+            return Ok(None);
+        };
+        lease(self.leases())?;
         let spare = spare.take().filter(|spare| self.is_at(spare.slot()));
         if spare.is_none() {
             self.leases().release(slot);
         }
-        spare
+        Ok(spare)
     }
 
     /// Leases a slot that has no spare, unless this process has leases or spares of as many as it may.

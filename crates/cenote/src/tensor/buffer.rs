@@ -99,6 +99,16 @@ impl Buffer {
         self.storage.stable && !(may_be_had && self.protection() == Protection::Convention)
     }
 
+    /// Whether the bytes of a buffer that nobody writes here stay as they are: those of a slot by its lease, which
+    /// a forked child has not.
+    pub(crate) fn stays(&self) -> bool {
+        #[cfg(target_os = "linux")]
+        if self.home.is_some() {
+            return self.epoch == fork::epoch();
+        }
+        self.is_stable()
+    }
+
     /// Whether the bytes are those of the process that this one was forked from, and no copy.
     #[cfg(target_os = "linux")]
     #[inline]

@@ -98,7 +98,8 @@ impl Tensor {
     }
 
     /// Whether the bytes stay as they are, at [one address](Tensor::as_ptr), for as long as any handle of them
-    /// lives: they are in shared memory, and were sent or received. Who reads those by pointer needs no loan.
+    /// lives: they are in shared memory, were sent or received, and nobody else can write them. Who reads those by
+    /// pointer needs no loan. What a forked child inherited is not settled.
     ///
     /// ```
     /// use cenote::{DType, Tensor, TensorPool, TensorPoolConfig};
@@ -117,7 +118,8 @@ impl Tensor {
     pub fn is_settled(&self) -> bool {
         let done =
             matches!(self.not_writable(), Some(NotWritable::Published | NotWritable::Received));
-        done && self.memory() == TensorMemory::Shm && self.far_planes.is_none()
+        let shared = self.memory() == TensorMemory::Shm && self.far_planes.is_none();
+        done && shared && self.buffer.stays()
     }
 
     /// Whether a [`Loan`] of its bytes to write is alive.

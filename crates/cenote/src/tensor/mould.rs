@@ -157,7 +157,7 @@ impl Mould {
         if let Some(format) = self.format {
             tensor.set_format(format)?;
         }
-        self.size = tensor.image_size().unwrap_or_default();
+        self.size = tensor.image_size().ok_or_else(|| bad("an image without a size"))?;
         self.layout = tensor.layout.clone();
         self.fits_in = buffer.storage().len();
         Ok(())

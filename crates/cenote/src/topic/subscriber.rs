@@ -211,17 +211,14 @@ impl Subscriber {
         !self.arrivals.any() && !receiving.sources.iter().any(Source::is_ready)
     }
 
-    /// Undoes [`Subscriber::arm`]. Those that still sleep are armed anew, for the byte that woke this
-    /// thread was theirs, too; and one of them looks if there is something, which may be more than
+    /// Undoes [`Subscriber::arm`]. Those that still sleep, on the descriptor, too, are armed anew, for the byte
+    /// that woke this thread was theirs, too; and one of them looks if there is something, which may be more than
     /// this thread takes. Not otherwise: they would wake each other for ever.
     fn disarm(&self) {
         let mut receiving = self.receiving();
         receiving.waiters -= 1;
-        if receiving.waiters == 0 {
-            if !receiving.watched {
-                receiving.disarm(&self.news.bell);
-            }
-            return;
+        if receiving.waiters == 0 && !receiving.watched {
+            return receiving.disarm(&self.news.bell);
         }
         receiving.arm(&self.news.bell);
         if self.arrivals.any() || receiving.sources.iter().any(Source::is_ready) {

@@ -20,6 +20,7 @@ pub(crate) const TESTS: &[Test] = &[
     ("polling_makes_no_system_call", no_system_call),
     ("a_descriptor_is_readable_when_there_is_something", readable_then_not),
     ("a_descriptor_serves_several_publishers_and_their_deaths", several),
+    ("a_descriptor_is_readable_although_a_thread_took_what_came_before", beside),
     ("whoever_sleeps_is_woken_by_every_message", woken),
 ];
 
@@ -240,6 +241,26 @@ fn several() {
     let mut late = publisher("tensor", &name, "");
     assert_eq!(late.ask("send 1 2"), "ok");
     eventually("it comes", || is_readable(fd, LONG) && settle(&topic) == [1]);
+}
+
+/// A thread sleeps, and somebody else watches the descriptor: what wakes the first was meant for both.
+fn beside() {
+    let name = unique();
+    let topic = topic::<Tensor>(&name, "");
+    let fd = topic.fd().unwrap();
+    let mut publisher = publisher("tensor", &name, "");
+    assert_eq!(publisher.ask("subscribers 1"), "1");
+    meet(&topic, 1);
+    assert_eq!(settle(&topic), []);
+    std::thread::scope(|scope| {
+        let taken = scope.spawn(|| topic.recv_timeout(LONG).unwrap().unwrap().number());
+        eventually("it sleeps", || super::policy::is_asleep(std::process::id()));
+        assert_eq!(publisher.ask("send 1 2"), "ok");
+        assert_eq!(taken.join().unwrap(), 1);
+    });
+    assert_eq!(publisher.ask("send 2 3"), "ok");
+    assert!(is_readable(fd, LONG));
+    assert_eq!(take(&topic, 1), [2]);
 }
 
 /// Ping and pong between two that sleep: one message that wakes nobody would end it.
