@@ -50,7 +50,14 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
+        // A pool that still lives makes its directory anew when it notices.
+        for _ in 0..100 {
+            let _ = std::fs::remove_dir_all(&self.0);
+            std::thread::sleep(Duration::from_millis(10));
+            if !self.0.exists() {
+                return;
+            }
+        }
     }
 }
 
