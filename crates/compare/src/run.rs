@@ -171,7 +171,13 @@ mod tests {
     #[test]
     fn only_directories_of_runs_are_theirs() {
         assert_eq!(number(Path::new("/tmp/cenote-compare-17")), Some(17));
-        for other in ["compare-17", "cenote-compare-", "cenote-compare-x", "cenote-compare-bars-17.toml", "17"] {
+        for other in [
+            "compare-17",
+            "cenote-compare-",
+            "cenote-compare-x",
+            "cenote-compare-bars-17.toml",
+            "17",
+        ] {
             assert_eq!(number(&Path::new("/tmp").join(other)), None, "{other}");
         }
     }
