@@ -1,5 +1,6 @@
 //! What becomes of a message that a subscriber has no room for.
 
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use cenote::{DType, Error, Policy, Tensor, TensorMemory, Topic, TopicConfig};
@@ -225,10 +226,11 @@ fn stopped() {
 /// Whether all threads of a process sleep.
 pub(crate) fn is_asleep(pid: u32) -> bool {
     let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap();
-    let stat = |task: std::io::Result<std::fs::DirEntry>| {
-        std::fs::read_to_string(task.unwrap().path().join("stat")).unwrap_or_default()
-    };
-    tasks
-        .map(stat)
-        .all(|stat| stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('S')))
+    tasks.into_iter().all(|task| sleeps(&task.unwrap().path()))
+}
+
+/// Whether a thread sleeps, by its directory.
+pub(crate) fn sleeps(task: &Path) -> bool {
+    let stat = std::fs::read_to_string(task.join("stat")).unwrap_or_default();
+    stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('S'))
 }

@@ -2,6 +2,7 @@
 
 use std::os::fd::BorrowedFd;
 use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
@@ -253,8 +254,14 @@ fn beside() {
     meet(&topic, 1);
     assert_eq!(settle(&topic), []);
     std::thread::scope(|scope| {
-        let taken = scope.spawn(|| topic.recv_timeout(LONG).unwrap().unwrap().number());
-        eventually("it sleeps", || super::policy::is_asleep(std::process::id()));
+        let (tell, told) = std::sync::mpsc::channel();
+        let topic = &topic;
+        let taken = scope.spawn(move || {
+            tell.send(std::fs::read_link("/proc/thread-self").unwrap()).unwrap();
+            topic.recv_timeout(LONG).unwrap().unwrap().number()
+        });
+        let task = Path::new("/proc").join(told.recv().unwrap());
+        eventually("it sleeps", || super::policy::sleeps(&task));
         assert_eq!(publisher.ask("send 1 2"), "ok");
         assert_eq!(taken.join().unwrap(), 1);
     });
