@@ -24,6 +24,8 @@ pub(crate) mod handle;
 #[cfg(target_os = "linux")]
 mod home;
 mod image;
+#[cfg(target_os = "linux")]
+pub(crate) mod known;
 mod loan;
 mod map;
 #[cfg(target_os = "linux")]

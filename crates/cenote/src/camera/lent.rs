@@ -12,7 +12,7 @@ use crate::os::process_lock::ProcessLock;
 use crate::os::v4l2::{Device, Filled, Memory};
 use crate::region::{Access, Map};
 use crate::tensor::Tensor;
-use crate::tensor::pool::sweep_owned;
+use crate::tensor::known::sweep_owned;
 
 /// The driver's buffers.
 #[derive(Debug)]

@@ -8,7 +8,7 @@ use crate::pool::attach;
 use crate::pool::attachment::Attachment;
 use crate::pool::greeting::{Begun, Greeting};
 use crate::tensor::buffer::Buffer;
-use crate::tensor::pool::{self, Known};
+use crate::tensor::known::{self, Known};
 
 /// How long an owner may take to answer.
 const ANSWER: Duration = Duration::from_secs(5);
@@ -66,7 +66,7 @@ impl Attaching {
     pub(crate) fn progress(&self) -> Progress {
         match outcome(&self.outcome).take() {
             Some(Ok(attachment)) => {
-                pool::remember(&attachment);
+                known::remember(&attachment);
                 Progress::Attached(Known::Attached(attachment))
             }
             Some(Err(error)) => Progress::Failed(error),

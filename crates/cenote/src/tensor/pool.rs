@@ -1,10 +1,9 @@
 //! Pools of tensors: allocation in nanoseconds, and tensors that other processes can see.
 
-use std::collections::HashMap;
 use std::convert::Infallible;
 use std::fmt;
 use std::ops::ControlFlow;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::copies::{self, CopyReason};
@@ -12,8 +11,6 @@ use crate::dtype::DType;
 use crate::error::{Error, Holder, Result};
 use crate::layout::Layout;
 use crate::memory::TensorMemory;
-use crate::os::fork::PerProcess;
-use crate::os::peer::Peer;
 use crate::pool::attach;
 use crate::pool::attachment::Attachment;
 use crate::pool::config::TensorPoolConfig;
@@ -28,7 +25,7 @@ use crate::tensor::buffer::Buffer;
 use crate::tensor::descriptor::TensorDescriptor;
 use crate::tensor::handle::Handle;
 use crate::tensor::home::{self, Home};
-use crate::tensor::packed::Packed;
+use crate::tensor::known::{self, Known};
 
 /// The name of a pool: letters, digits, dots, dashes and underscores. A number is a name, too.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -104,7 +101,7 @@ impl TensorPool {
     /// An error if a living process owns one of this name; a dead one's place is taken over.
     pub fn new(name: impl Into<PoolName>, config: TensorPoolConfig) -> Result<TensorPool> {
         let owner = serve::create(&name.into().check()?, config)?;
-        known().remember_owned(&owner);
+        known::remember_owned(&owner);
         Ok(TensorPool { role: Role::Owner(Arc::new(Closing(owner))) })
     }
 
@@ -116,7 +113,7 @@ impl TensorPool {
         host: impl FnOnce(TensorPool) -> Result<Arc<H>>,
     ) -> Result<Arc<H>> {
         serve::create_shared(place, entry, config, |owner| {
-            known().remember_owned(owner);
+            known::remember_owned(owner);
             host(TensorPool { role: Role::Owner(Arc::new(Closing(owner.clone()))) })
         })
     }
@@ -124,8 +121,8 @@ impl TensorPool {
     /// Attaches to a pool that another process owns, or that this one does.
     pub fn open(name: impl Into<PoolName>) -> Result<TensorPool> {
         let name = name.into().check()?;
-        let attachment = attach::by_name(&name, |uid| known().attached(uid))?;
-        known().remember(&attachment);
+        let attachment = attach::by_name(&name, known::attached)?;
+        known::remember(&attachment);
         Ok(TensorPool { role: Role::Attached(attachment) })
     }
 
@@ -424,53 +421,15 @@ impl Tensor {
     /// read-only, and the kernel sees to that: writing it through a raw pointer would fault in
     /// this process and change nothing.
     pub fn from_descriptor(descriptor: &TensorDescriptor) -> Result<Tensor> {
-        let found = known().find(descriptor.pool);
+        let found = known::find(descriptor.pool);
         match found {
             Some(Known::Owned(owner)) => lease_own(&owner, descriptor),
             Some(Known::Attached(attachment)) => lease_from(&attachment, descriptor),
             None => {
                 let attachment = attach::by_uid(descriptor.pool)?;
-                known().remember(&attachment);
+                known::remember(&attachment);
                 lease_from(&attachment, descriptor)
             }
-        }
-    }
-}
-
-/// The buffer that words from a topic name, of a pool that this process has to do with. `unchanged`
-/// tells whether they are still in the ring: that suffices if the pool is the `ring`'s own.
-#[inline(always)]
-pub(crate) fn lease_packed(
-    pool: &Known,
-    packed: &Packed<'_>,
-    ring: Option<u64>,
-    unchanged: impl Fn() -> bool,
-) -> Result<Handle> {
-    if let (Known::Attached(attachment), true) = (pool, ring == Some(packed.pool)) {
-        attachment.fetch(packed.slot);
-        if let Some(spare) = attachment.lease_entry_again(packed.slot, &unchanged) {
-            return Ok(home::leased_again(spare, packed.serial));
-        }
-    }
-    lease_anew(pool, packed, ring, unchanged)
-}
-
-/// The same, the long way.
-#[cold]
-fn lease_anew(
-    pool: &Known,
-    &Packed { slot, serial, pool: uid, .. }: &Packed<'_>,
-    ring: Option<u64>,
-    unchanged: impl Fn() -> bool,
-) -> Result<Handle> {
-    match pool {
-        Known::Owned(owner) => home::leased_own(owner, owner.lease(slot, serial)?, serial),
-        Known::Attached(attachment) => {
-            let leased = match ring == Some(uid) {
-                true => attachment.try_lease_entry(slot, unchanged)?,
-                false => attachment.try_lease(slot, serial)?,
-            };
-            home::leased(attachment, leased, serial)
         }
     }
 }
@@ -495,114 +454,4 @@ fn lease_own(owner: &Arc<Owner<Buffer>>, wanted: &TensorDescriptor) -> Result<Te
     let checked = wanted.read()?;
     let leased = owner.lease(wanted.slot, wanted.serial)?;
     Tensor::described(home::leased_own(owner, leased, wanted.serial)?, checked)
-}
-
-/// Looks which tensors of the pools that this process owns are still held by others, and lets go of the
-/// rest.
-#[cfg(all(feature = "camera", target_pointer_width = "64"))]
-pub(crate) fn sweep_owned() {
-    let owned: Vec<_> = known().owned.values().filter_map(Weak::upgrade).collect();
-    owned.iter().for_each(|owner| owner.look_again());
-}
-
-/// The pools that this process owns or is attached to.
-#[derive(Default)]
-struct KnownPools {
-    owned: HashMap<u64, Weak<Owner<Buffer>>>,
-    attached: HashMap<u64, Weak<Attachment<Buffer>>>,
-}
-
-/// A pool that this process owns or is attached to.
-#[derive(Debug, Clone)]
-pub(crate) enum Known {
-    Owned(Arc<Owner<Buffer>>),
-    Attached(Arc<Attachment<Buffer>>),
-}
-
-impl Known {
-    /// Whether leases can be had.
-    pub(crate) fn is_usable(&self) -> bool {
-        match self {
-            Known::Owned(owner) => !owner.inherited(),
-            Known::Attached(attachment) => attachment.is_usable(),
-        }
-    }
-
-    /// Whether leases may be had soon, though not now.
-    pub(crate) fn may_be_dying(&self) -> bool {
-        matches!(self, Known::Attached(attachment) if attachment.may_be_dying())
-    }
-
-    /// Another pool of the same owner, which it has lent.
-    pub(crate) fn lent(&self, uid: u64) -> Option<Known> {
-        match self {
-            Known::Owned(_) => None,
-            Known::Attached(attachment) => attachment.lent(uid).map(Known::Attached),
-        }
-    }
-
-    /// Whether its owner lives and can be asked for segments.
-    pub(crate) fn is_alive(&self) -> bool {
-        match self {
-            Known::Owned(owner) => !owner.inherited(),
-            Known::Attached(attachment) => !attachment.is_gone(),
-        }
-    }
-
-    /// Whether it belongs to this very process, as far as can be told.
-    pub(crate) fn is_of(&self, peer: &Peer) -> bool {
-        matches!(self, Known::Attached(attachment) if attachment.owner.pid == peer.pid && peer.pid != 0)
-    }
-}
-
-impl KnownPools {
-    fn remember_owned(&mut self, owner: &Arc<Owner<Buffer>>) {
-        self.forget_gone();
-        self.owned.insert(owner.entry.uid, Arc::downgrade(owner));
-    }
-
-    /// Attached once, it stays so until its owner dies, or somebody attaches anew.
-    fn remember(&mut self, attachment: &Arc<Attachment<Buffer>>) {
-        self.forget_gone();
-        attachment.stay();
-        let old = self.attached.insert(attachment.entry.uid, Arc::downgrade(attachment));
-        let old = old.as_ref().and_then(Weak::upgrade);
-        if let Some(old) = old.filter(|old| !Arc::ptr_eq(old, attachment)) {
-            old.let_go();
-        }
-    }
-
-    fn forget_gone(&mut self) {
-        self.owned.retain(|_, owner| owner.strong_count() > 0);
-        self.attached.retain(|_, attachment| attachment.strong_count() > 0);
-    }
-
-    fn find(&mut self, uid: u64) -> Option<Known> {
-        self.forget_gone();
-        if let Some(owner) = self.owned.get(&uid).and_then(Weak::upgrade) {
-            return Some(Known::Owned(owner));
-        }
-        self.attached(uid).map(Known::Attached)
-    }
-
-    fn attached(&self, uid: u64) -> Option<Arc<Attachment<Buffer>>> {
-        self.attached.get(&uid).and_then(Weak::upgrade).filter(|found| found.is_usable())
-    }
-}
-
-/// A pool that this process has to do with already.
-pub(crate) fn find(uid: u64) -> Option<Known> {
-    known().find(uid)
-}
-
-/// Has an attachment found from here on.
-pub(crate) fn remember(attachment: &Arc<Attachment<Buffer>>) {
-    known().remember(attachment);
-}
-
-fn known() -> MutexGuard<'static, KnownPools> {
-    static KNOWN: PerProcess<Mutex<KnownPools>> = PerProcess::new();
-    let Ok(known) = KNOWN.get(|| Ok::<_, Infallible>(Mutex::default()));
-    // Insertions and removals are whole.
-    known.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -24,7 +24,7 @@ use crate::pool::greeting::{self, Answer, Begun, Greeting};
 use crate::pool::place::{Entry, Place};
 use crate::pool::service::{self, Served, Watch};
 use crate::pool::wire::{Kind, Packet};
-use crate::tensor::pool::{self, Known};
+use crate::tensor::known::{self, Known};
 use crate::topic::bell::News;
 use crate::topic::signature::Signature;
 use crate::topic::source::{Gone, Source};
@@ -196,7 +196,7 @@ impl Arrivals {
                 return;
             }
             for (uid, _) in &silent {
-                if let Some(Known::Owned(owner)) = pool::find(*uid) {
+                if let Some(Known::Owned(owner)) = known::find(*uid) {
                     owner.let_in_now();
                 }
             }
@@ -321,7 +321,7 @@ impl Arrivals {
         if !self.signature.is_tensor() {
             return self.subscribe(entry, None, wish, step);
         }
-        if let Some(known) = pool::find(entry.uid) {
+        if let Some(known) = known::find(entry.uid) {
             return self.subscribe(entry, Some(known), wish, step);
         }
         let (weak, ours) = (Arc::downgrade(self), entry.clone());
@@ -329,7 +329,7 @@ impl Arrivals {
             let Some(us): Option<Arc<Self>> = weak.upgrade() else { return };
             match attached {
                 Ok(attachment) => {
-                    pool::remember(&attachment);
+                    known::remember(&attachment);
                     let step = us.state().next_step(ours.uid, wish);
                     us.subscribe(&ours, Some(Known::Attached(attachment)), wish, step);
                 }

@@ -25,9 +25,9 @@ use crate::pool::inquiry;
 use crate::pool::place::Place;
 use crate::tensor::Tensor;
 use crate::tensor::handle::Handle;
+use crate::tensor::known::{self, Known};
 use crate::tensor::mould::Mould;
 use crate::tensor::packed::Packed;
-use crate::tensor::pool::{self, Known};
 use crate::topic::listing::{self, Asked, Told};
 use crate::topic::name::TopicName;
 use crate::topic::ring::{Found, Shape, Shipped};
@@ -431,11 +431,11 @@ fn copied_out<T: Domain>(what: &T) -> Result<T> {
 
 /// A lease by serial, whoever owns the pool. A segment may still be on its way.
 fn lease(packed: &Packed<'_>) -> Result<Handle> {
-    let known = match pool::find(packed.pool) {
+    let known = match known::find(packed.pool) {
         Some(known) => known,
         None => {
             let attachment = attach::by_uid(packed.pool)?;
-            pool::remember(&attachment);
+            known::remember(&attachment);
             Known::Attached(attachment)
         }
     };
@@ -443,7 +443,7 @@ fn lease(packed: &Packed<'_>) -> Result<Handle> {
     loop {
         // Asked first: what its owner sent last may come in while this looks for it.
         let alive = known.is_alive();
-        match pool::lease_packed(&known, packed, None, || true) {
+        match known::lease_packed(&known, packed, None, || true) {
             Err(Error::NoSuchSegment { .. }) if start.elapsed() < SEGMENT && alive => {
                 thread::sleep(Duration::from_millis(1));
             }

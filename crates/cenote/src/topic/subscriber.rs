@@ -17,8 +17,8 @@ use crate::pool::place::Place;
 use crate::sync::{Lock, LockGuard};
 use crate::tensor::attaching::{Attaching, Progress};
 use crate::tensor::handle::Handle;
+use crate::tensor::known::{self, Known};
 use crate::tensor::packed::Packed;
-use crate::tensor::pool::{self, Known};
 use crate::topic::arrivals::Arrivals;
 use crate::topic::bell::{Bell, News};
 use crate::topic::message::{Message, Tensors, Unread};
@@ -464,7 +464,7 @@ impl Tensors for Lender<'_> {
         let alive = pool.is_alive();
         let trusted = pool.is_of(&other.peer).then_some(other.uid);
         let reader = self.spot.ring.reader();
-        match pool::lease_packed(pool, packed, trusted, || reader.has(cursor)) {
+        match known::lease_packed(pool, packed, trusted, || reader.has(cursor)) {
             Ok(leased) => Ok(leased),
             Err(error) => Err(self.unread(error, alive)),
         }
@@ -514,7 +514,7 @@ impl Pools {
     fn look_for(&mut self, uid: u64, from: &Other, news: &Arc<News>) -> Result<Known, Unread> {
         let lent = || from.pool.as_ref()?.lent(uid);
         let begun = self.attaching.contains_key(&uid);
-        if let Some(known) = pool::find(uid).or_else(|| if begun { None } else { lent() }) {
+        if let Some(known) = known::find(uid).or_else(|| if begun { None } else { lent() }) {
             self.attaching.remove(&uid);
             return Ok(known);
         }

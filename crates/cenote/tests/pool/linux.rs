@@ -466,11 +466,14 @@ fn trim() {
     let pool = pool(TensorPoolConfig { growth: 1 << 20, ..TensorPoolConfig::small() });
     let kept = filled(&pool, 1 << 20, 1);
     let dropped: Vec<Tensor> = (0..10).map(|_| filled(&pool, 1 << 20, 2)).collect();
-    let reserved = pool.stats().unwrap().bytes_reserved;
     drop(dropped);
     let freed = pool.trim().unwrap();
     assert!(freed >= 10 << 20, "{freed}");
-    assert_eq!(pool.stats().unwrap().bytes_reserved, reserved - freed);
+    // What was being reserved ahead of need may come in yet.
+    meeting::eventually(|| {
+        pool.trim().unwrap();
+        pool.stats().unwrap().bytes_reserved == 1 << 20
+    });
     assert!(all_are(&kept, 1));
     assert!(all_are(&filled(&pool, 1 << 20, 3), 3));
 }

@@ -1,0 +1,173 @@
+//! The pools that this process owns or is attached to, by uid: what words and descriptors from others name.
+
+use std::collections::HashMap;
+use std::convert::Infallible;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use crate::error::Result;
+use crate::os::fork::PerProcess;
+use crate::os::peer::Peer;
+use crate::pool::attachment::Attachment;
+use crate::pool::owner::Owner;
+use crate::tensor::buffer::Buffer;
+use crate::tensor::handle::Handle;
+use crate::tensor::home;
+use crate::tensor::packed::Packed;
+
+/// A pool that this process owns or is attached to.
+#[derive(Debug, Clone)]
+pub(crate) enum Known {
+    Owned(Arc<Owner<Buffer>>),
+    Attached(Arc<Attachment<Buffer>>),
+}
+
+impl Known {
+    /// Whether leases can be had.
+    pub(crate) fn is_usable(&self) -> bool {
+        match self {
+            Known::Owned(owner) => !owner.inherited(),
+            Known::Attached(attachment) => attachment.is_usable(),
+        }
+    }
+
+    /// Whether leases may be had soon, though not now.
+    pub(crate) fn may_be_dying(&self) -> bool {
+        matches!(self, Known::Attached(attachment) if attachment.may_be_dying())
+    }
+
+    /// Another pool of the same owner, which it has lent.
+    pub(crate) fn lent(&self, uid: u64) -> Option<Known> {
+        match self {
+            Known::Owned(_) => None,
+            Known::Attached(attachment) => attachment.lent(uid).map(Known::Attached),
+        }
+    }
+
+    /// Whether its owner lives and can be asked for segments.
+    pub(crate) fn is_alive(&self) -> bool {
+        match self {
+            Known::Owned(owner) => !owner.inherited(),
+            Known::Attached(attachment) => !attachment.is_gone(),
+        }
+    }
+
+    /// Whether it belongs to this very process, as far as can be told.
+    pub(crate) fn is_of(&self, peer: &Peer) -> bool {
+        matches!(self, Known::Attached(attachment) if attachment.owner.pid == peer.pid && peer.pid != 0)
+    }
+}
+
+/// A pool that this process has to do with already.
+pub(crate) fn find(uid: u64) -> Option<Known> {
+    known().find(uid)
+}
+
+/// Has an attachment found from here on.
+pub(crate) fn remember(attachment: &Arc<Attachment<Buffer>>) {
+    known().remember(attachment);
+}
+
+/// A pool of somebody else's that this process is attached to.
+pub(crate) fn attached(uid: u64) -> Option<Arc<Attachment<Buffer>>> {
+    known().attached(uid)
+}
+
+/// Has a pool of this process found from here on.
+pub(crate) fn remember_owned(owner: &Arc<Owner<Buffer>>) {
+    known().remember_owned(owner);
+}
+
+/// The buffer that words from a topic name, of a pool that this process has to do with. `unchanged`
+/// tells whether they are still in the ring: that suffices if the pool is the `ring`'s own.
+#[inline(always)]
+pub(crate) fn lease_packed(
+    pool: &Known,
+    packed: &Packed<'_>,
+    ring: Option<u64>,
+    unchanged: impl Fn() -> bool,
+) -> Result<Handle> {
+    if let (Known::Attached(attachment), true) = (pool, ring == Some(packed.pool)) {
+        attachment.fetch(packed.slot);
+        if let Some(spare) = attachment.lease_entry_again(packed.slot, &unchanged) {
+            return Ok(home::leased_again(spare, packed.serial));
+        }
+    }
+    lease_anew(pool, packed, ring, unchanged)
+}
+
+/// The same, the long way.
+#[cold]
+fn lease_anew(
+    pool: &Known,
+    &Packed { slot, serial, pool: uid, .. }: &Packed<'_>,
+    ring: Option<u64>,
+    unchanged: impl Fn() -> bool,
+) -> Result<Handle> {
+    match pool {
+        Known::Owned(owner) => home::leased_own(owner, owner.lease(slot, serial)?, serial),
+        Known::Attached(attachment) => {
+            let leased = match ring == Some(uid) {
+                true => attachment.try_lease_entry(slot, unchanged)?,
+                false => attachment.try_lease(slot, serial)?,
+            };
+            home::leased(attachment, leased, serial)
+        }
+    }
+}
+
+/// Looks which tensors of the pools that this process owns are still held by others, and lets go of the
+/// rest.
+#[cfg(all(feature = "camera", target_pointer_width = "64"))]
+pub(crate) fn sweep_owned() {
+    let owned: Vec<_> = known().owned.values().filter_map(Weak::upgrade).collect();
+    owned.iter().for_each(|owner| owner.look_again());
+}
+
+/// The pools that this process owns or is attached to.
+#[derive(Default)]
+struct KnownPools {
+    owned: HashMap<u64, Weak<Owner<Buffer>>>,
+    attached: HashMap<u64, Weak<Attachment<Buffer>>>,
+}
+
+impl KnownPools {
+    fn remember_owned(&mut self, owner: &Arc<Owner<Buffer>>) {
+        self.forget_gone();
+        self.owned.insert(owner.entry.uid, Arc::downgrade(owner));
+    }
+
+    /// Attached once, it stays so until its owner dies, or somebody attaches anew.
+    fn remember(&mut self, attachment: &Arc<Attachment<Buffer>>) {
+        self.forget_gone();
+        attachment.stay();
+        let old = self.attached.insert(attachment.entry.uid, Arc::downgrade(attachment));
+        let old = old.as_ref().and_then(Weak::upgrade);
+        if let Some(old) = old.filter(|old| !Arc::ptr_eq(old, attachment)) {
+            old.let_go();
+        }
+    }
+
+    fn forget_gone(&mut self) {
+        self.owned.retain(|_, owner| owner.strong_count() > 0);
+        self.attached.retain(|_, attachment| attachment.strong_count() > 0);
+    }
+
+    fn find(&mut self, uid: u64) -> Option<Known> {
+        self.forget_gone();
+        if let Some(owner) = self.owned.get(&uid).and_then(Weak::upgrade) {
+            return Some(Known::Owned(owner));
+        }
+        self.attached(uid).map(Known::Attached)
+    }
+
+    fn attached(&self, uid: u64) -> Option<Arc<Attachment<Buffer>>> {
+        self.attached.get(&uid).and_then(Weak::upgrade).filter(|found| found.is_usable())
+    }
+}
+
+fn known() -> MutexGuard<'static, KnownPools> {
+    static KNOWN: PerProcess<Mutex<KnownPools>> = PerProcess::new();
+    let Ok(known) = KNOWN.get(|| Ok::<_, Infallible>(Mutex::default()));
+    // Insertions and removals are whole.
+    known.lock().unwrap_or_else(PoisonError::into_inner)
+}
