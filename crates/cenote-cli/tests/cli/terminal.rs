@@ -106,7 +106,8 @@ impl Drop for Terminal<'_> {
 
 fn top() {
     let scene = Scene::new();
-    let camera = scene.publisher(&["camera.rgb", "--size", "64x48", "--rate", "100"]);
+    // 23 MB/s, and some even if it is slow.
+    let camera = scene.publisher(&["camera.rgb", "--size", "320x240", "--rate", "100"]);
     let holder = scene.role("holder");
     let terminal = Terminal::run(&scene, "top --interval 0.2");
     let pid = camera.pid().to_string();
