@@ -53,6 +53,7 @@ fn last() {
         let name = unique();
         let (mut publisher, mut subscriber) =
             (publisher(kind, &name, ""), subscriber(kind, &name, ""));
+        assert_eq!(publisher.ask("subscribers 1"), "1");
         assert_eq!(
             (publisher.ask("send 0 1"), subscriber.ask("take 1")),
             ("ok".into(), "0".into())
