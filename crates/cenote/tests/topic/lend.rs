@@ -88,6 +88,7 @@ fn given_back() {
     let publisher = topic::<Tensor>(&name, "depth=1,ignore_own");
     publisher.advertise().unwrap();
     let mut reader = subscriber("tensor", &name, "");
+    assert_eq!(publisher.wait_for_subscribers(1, LONG).unwrap(), 1);
     for number in 0..3 {
         publisher.send(&filled(&pool, number).unwrap()).unwrap();
         assert_eq!(reader.ask("keep"), "ok");
@@ -107,6 +108,7 @@ fn reused() {
     let publisher = topic::<Tensor>(&name, "depth=1,ignore_own");
     publisher.advertise().unwrap();
     let mut reader = subscriber("tensor", &name, "");
+    assert_eq!(publisher.wait_for_subscribers(1, LONG).unwrap(), 1);
     for number in 0..100 {
         publisher.send(&filled(&pool, number).unwrap()).unwrap();
         assert_eq!(reader.ask("take 1"), show(&[number]));
@@ -144,6 +146,10 @@ fn mutual() {
     let (one, other) = (topic::<Tensor>(&unique(), "ignore_own"), topic(&unique(), "ignore_own"));
     let (mut of_one, mut of_other) =
         (subscriber("tensor", one.name(), ""), subscriber("tensor", other.name(), ""));
+    for publisher in [&one, &other] {
+        publisher.advertise().unwrap();
+        assert_eq!(publisher.wait_for_subscribers(1, LONG).unwrap(), 1);
+    }
     for number in 0..20 {
         other.send(&Tensor::of(&one, number).unwrap()).unwrap();
         one.send(&Tensor::of(&other, number).unwrap()).unwrap();
@@ -160,6 +166,7 @@ fn closed() {
     let publisher = topic::<Tensor>(&unique(), "ignore_own");
     publisher.advertise().unwrap();
     let mut reader = subscriber("tensor", publisher.name(), "");
+    assert_eq!(publisher.wait_for_subscribers(1, LONG).unwrap(), 1);
     for number in 0..20 {
         let pool = pool();
         publisher.send(&filled(&pool, number).unwrap()).unwrap();

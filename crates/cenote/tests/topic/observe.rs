@@ -207,8 +207,9 @@ fn stopped() {
 /// So many look at a publisher that is stopped that there is no room for another to wait for it.
 fn crowded() {
     let name = unique();
-    let stopped = publisher("tensor", &name, "");
+    let mut stopped = publisher("tensor", &name, "");
     let mut waits = subscriber("tensor", &name, "");
+    assert_eq!(stopped.ask("subscribers 1"), "1");
     assert_eq!(waits.ask("recv"), "none");
     stopped.signal(libc::SIGSTOP);
     let socket = std::fs::read_dir(topic_dir(&name)).unwrap().next().unwrap().unwrap().path();

@@ -110,6 +110,7 @@ fn clones() {
     assert_eq!((clone.recv(), topic.recv(), clone.recv()), (Some(1), Some(2), None));
     assert_eq!((clone.stats().sent, topic.stats().received), (2, 2));
     let mut other = subscriber("u64", &name, "");
+    assert_eq!(clone.wait_for_subscribers(1, LONG).unwrap(), 1);
     drop(topic);
     send(&clone, 3).unwrap();
     assert_eq!(other.ask("take 1"), "3");
