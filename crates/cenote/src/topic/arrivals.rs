@@ -30,8 +30,8 @@ use crate::topic::signature::Signature;
 use crate::topic::source::{Gone, Source};
 use crate::topic::wire::{self, Mismatch, Subscribe, Subscribed};
 
-/// How long the first look waits for answers. Those who take longer, because they are stopped, come later.
-const FIRST_LOOK: Duration = Duration::from_secs(1);
+/// How long the first look waits for answers. Those who take longer come later.
+const FIRST_LOOK: Duration = Duration::from_millis(200);
 
 /// How often a publisher is greeted that hangs up without an answer.
 const ATTEMPTS: u32 = 4;
