@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use crate::error::Result;
 use crate::os::fork::PerProcess;
 use crate::os::peer::Peer;
+use crate::pool::attach;
 use crate::pool::attachment::Attachment;
 use crate::pool::owner::Owner;
 use crate::tensor::buffer::Buffer;
@@ -60,6 +61,16 @@ impl Known {
 /// A pool that this process has to do with already.
 pub(crate) fn find(uid: u64) -> Option<Known> {
     known().find(uid)
+}
+
+/// The same, attaching to it if need be.
+pub(crate) fn find_or_attach(uid: u64) -> Result<Known> {
+    if let Some(known) = find(uid) {
+        return Ok(known);
+    }
+    let attachment = attach::by_uid(uid)?;
+    remember(&attachment);
+    Ok(Known::Attached(attachment))
 }
 
 /// Has an attachment found from here on.

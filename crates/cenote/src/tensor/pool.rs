@@ -421,15 +421,9 @@ impl Tensor {
     /// read-only, and the kernel sees to that: writing it through a raw pointer would fault in
     /// this process and change nothing.
     pub fn from_descriptor(descriptor: &TensorDescriptor) -> Result<Tensor> {
-        let found = known::find(descriptor.pool);
-        match found {
-            Some(Known::Owned(owner)) => lease_own(&owner, descriptor),
-            Some(Known::Attached(attachment)) => lease_from(&attachment, descriptor),
-            None => {
-                let attachment = attach::by_uid(descriptor.pool)?;
-                known::remember(&attachment);
-                lease_from(&attachment, descriptor)
-            }
+        match known::find_or_attach(descriptor.pool)? {
+            Known::Owned(owner) => lease_own(&owner, descriptor),
+            Known::Attached(attachment) => lease_from(&attachment, descriptor),
         }
     }
 }

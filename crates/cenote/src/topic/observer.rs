@@ -19,13 +19,12 @@ use crate::image::Image;
 use crate::memory::TensorMemory;
 use crate::meta::{Header, Words};
 use crate::os::peer::Peer;
-use crate::pool::attach;
 use crate::pool::files;
 use crate::pool::inquiry;
 use crate::pool::place::Place;
 use crate::tensor::Tensor;
 use crate::tensor::handle::Handle;
-use crate::tensor::known::{self, Known};
+use crate::tensor::known;
 use crate::tensor::mould::Mould;
 use crate::tensor::packed::Packed;
 use crate::topic::listing::{self, Asked, Told};
@@ -431,14 +430,7 @@ fn copied_out<T: Domain>(what: &T) -> Result<T> {
 
 /// A lease by serial, whoever owns the pool. A segment may still be on its way.
 fn lease(packed: &Packed<'_>) -> Result<Handle> {
-    let known = match known::find(packed.pool) {
-        Some(known) => known,
-        None => {
-            let attachment = attach::by_uid(packed.pool)?;
-            known::remember(&attachment);
-            Known::Attached(attachment)
-        }
-    };
+    let known = known::find_or_attach(packed.pool)?;
     let start = Instant::now();
     loop {
         // Asked first: what its owner sent last may come in while this looks for it.
