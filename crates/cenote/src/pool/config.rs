@@ -53,8 +53,9 @@ pub struct TensorPoolConfig {
     /// The bytes of a segment, of `Shm` memory. Memory is reserved segment by segment as it is needed; a tensor
     /// larger than this gets a segment of its own, and where so much is not to be had, a tensor
     /// gets what it needs. 0 chooses a 64th of `pool_size`, from 8 MiB to 256 MiB, and more when
-    /// the pool has become large; but what the first tensor waits for is just its own, or 64 KiB,
-    /// and the rest comes ahead of need.
+    /// the pool has become large. Then what the first tensor waits for is just its own bytes, or 64 KiB, and the
+    /// rest comes ahead of need, if tensors are alike; but with `prefault`, `mlock` or `huge_pages`, and in
+    /// pools no larger than a segment, the first tensor waits for a whole one.
     pub growth: usize,
     /// Make all pages of a segment present when it is reserved. A wish: see
     /// [`PoolStats::not_granted`](crate::PoolStats::not_granted).

@@ -214,7 +214,7 @@ impl Scene for Publishing {
 }
 
 /// Of a long operation so many instructions.
-pub(crate) const SAMPLE: usize = 300;
+pub(crate) const SAMPLE: usize = 400;
 
 /// The victim's service thread sees that its socket is gone. Who has subscribed stays so, and once.
 pub(crate) struct Reappearing(Publishing);

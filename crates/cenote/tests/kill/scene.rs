@@ -35,7 +35,7 @@ pub(crate) trait Scene {
 
     /// How many instructions are taken of an operation that is long.
     fn sample(&self) -> usize {
-        1200
+        1500
     }
 
     /// One point in so many may be missed, by victims that take another path each time.
