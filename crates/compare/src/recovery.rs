@@ -5,7 +5,7 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use cenote::{DType, Tensor, Topic};
+use cenote::{DType, Tensor, TensorPoolConfig, Topic, TopicConfig};
 
 use crate::Result;
 use crate::found::{Fact, Found};
@@ -84,8 +84,11 @@ fn subscriber_killed(pace: Pace) -> Result<Series> {
     Ok(series)
 }
 
+/// Of a pool that has all it will need from the beginning: what it has more of in the end was left.
 fn publisher() -> Result<Topic<Tensor>> {
-    let topic: Topic<Tensor> = Topic::new(FRAMES)?;
+    let pool = TensorPoolConfig { growth: 16 << 20, ..TensorPoolConfig::default() };
+    let config = TopicConfig { pool, ..TopicConfig::default() };
+    let topic: Topic<Tensor> = Topic::with_config(FRAMES, config)?;
     topic.advertise()?;
     Ok(topic)
 }
@@ -104,9 +107,10 @@ fn holder(topic: &Topic<Tensor>) -> Result<Other> {
 }
 
 /// What is counted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 struct Count {
-    descriptors: usize,
+    /// What they are of.
+    descriptors: Vec<String>,
     files: usize,
     sockets: usize,
     shared: usize,
@@ -115,7 +119,7 @@ struct Count {
 impl Count {
     fn now() -> Result<Count> {
         let mut count = Count {
-            descriptors: entries(Path::new("/proc/self/fd"))?,
+            descriptors: descriptors()?,
             files: 0,
             sockets: 0,
             shared: entries(Path::new("/dev/shm"))?,
@@ -135,6 +139,20 @@ impl Count {
         }
         Ok(())
     }
+}
+
+/// What the descriptors of this process are of, in order.
+fn descriptors() -> Result<Vec<String>> {
+    let mut kinds = Vec::new();
+    for entry in std::fs::read_dir("/proc/self/fd")? {
+        // One of them reads this list, and is gone by the end of it.
+        let Ok(link) = std::fs::read_link(entry?.path()) else { continue };
+        // Sockets are numbered: `socket:[1234]`.
+        let kind = link.to_string_lossy();
+        kinds.push(kind.trim_end_matches(|c: char| c.is_ascii_digit() || "[]".contains(c)).into());
+    }
+    kinds.sort();
+    Ok(kinds)
 }
 
 fn entries(dir: &Path) -> Result<usize> {
@@ -178,8 +196,11 @@ fn residue(kills: u32) -> Result<Vec<Fact>> {
         unit: "",
         from: format!("{before} before, {after} after"),
     };
+    if before.descriptors != after.descriptors {
+        eprintln!("{:?} before, {:?} after", before.descriptors, after.descriptors);
+    }
     Ok(vec![
-        fact("file descriptors", before.descriptors, after.descriptors),
+        fact("file descriptors", before.descriptors.len(), after.descriptors.len()),
         fact("files", before.files, after.files),
         fact("sockets", before.sockets, after.sockets),
         fact("entries of /dev/shm", before.shared, after.shared),
