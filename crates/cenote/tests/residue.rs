@@ -170,7 +170,9 @@ mod linux {
         let sanitized = sanitized();
         let kills = if emulated() || sanitized { 200 } else { 1000 };
         let meter = Meter::new();
-        let config = TensorPoolConfig { max_slots: SLOTS, ..TensorPoolConfig::small() };
+        // A pool that grew would have a segment more than before.
+        let usual = TensorPoolConfig::small();
+        let config = TensorPoolConfig { max_slots: SLOTS, growth: 16 << 20, ..usual };
         let pool = TensorPool::new(OURS, config).unwrap();
         let mut random = Random(11);
         kill_some(&pool, &mut random, 2 * BATCH);

@@ -124,7 +124,8 @@ fn crossing() {
 fn survivor(words: &[&str]) {
     let name = words[0].to_owned();
     serve(|_| {
-        let topic = topic::<Tensor>(&name, "depth=4,ignore_own");
+        // A pool that grew would have a segment more than before.
+        let topic = topic::<Tensor>(&name, "depth=4,ignore_own,growth=16777216");
         topic.subscribe().unwrap();
         let mut random = Random(11);
         (0..3).for_each(|_| batch(&topic, &mut random));
