@@ -77,9 +77,10 @@ impl News {
         self.any.load(Ordering::Acquire)
     }
 
-    /// What there is is about to be looked at.
+    /// What there is is about to be looked at. It reads what it overwrites: a plain store could take the
+    /// place of one whose reason is not seen yet, and nobody would look for that.
     pub(crate) fn clear(&self) {
-        self.any.store(false, Ordering::Relaxed);
+        self.any.swap(false, Ordering::AcqRel);
     }
 }
 
