@@ -2,6 +2,7 @@
 
 use cenote::{Tensor, TensorPool, TensorPoolConfig};
 
+use super::fork::end_sleeper;
 use super::sample::{Sample, filled};
 use super::talk::{LONG, copies, show, subscriber, take, topic};
 use super::{Role, Test};
@@ -12,6 +13,7 @@ pub(crate) const TESTS: &[Test] = &[
     ("what_lies_in_other_pools_of_a_killed_publisher_arrives", killed),
     ("a_late_joiner_has_what_lies_in_other_pools_of_a_killed_publisher", late),
     ("a_killed_subscriber_gives_back_slots_of_pools_that_were_lent", given_back),
+    ("a_killed_subscriber_that_had_forked_gives_back_slots_of_pools_that_were_lent", orphaned),
     ("a_subscriber_that_lives_gives_back_slots_of_pools_that_were_lent", reused),
     ("pools_beyond_those_that_are_lent_are_attached_to", many_pools),
     ("one_pool_is_lent_by_way_of_many_topics", many_topics),
@@ -100,6 +102,22 @@ fn given_back() {
     reader.kill();
     eventually("its row is dropped", || stats().attachers == 0);
     assert_eq!(stats().retired, 0);
+}
+
+/// Its connections outlive it.
+fn orphaned() {
+    let (pool, name) = (pool(), unique());
+    let publisher = topic::<Tensor>(&name, "ignore_own");
+    publisher.advertise().unwrap();
+    let mut reader = subscriber("tensor", &name, "");
+    assert_eq!(publisher.wait_for_subscribers(1, LONG).unwrap(), 1);
+    publisher.send(&filled(&pool, 0).unwrap()).unwrap();
+    assert_eq!(reader.ask("keep"), "ok");
+    assert_eq!(pool.stats().unwrap().attachers, 1);
+    let sleeper = reader.ask("clone").parse().unwrap();
+    reader.kill();
+    eventually("its row is dropped", || pool.stats().unwrap().attachers == 0);
+    end_sleeper(sleeper);
 }
 
 fn reused() {

@@ -7,6 +7,7 @@ use cenote::{
 };
 
 use super::Role;
+use super::fork::sleeper;
 use super::sample::{Sample, before, retyped, swapped};
 use crate::stranger::eventually;
 use crate::stranger::process::{Peer, reply, serve};
@@ -158,6 +159,7 @@ impl<T: Sample> Talk<T> {
                 topic.wait_for_subscribers(count, LONG).unwrap().to_string()
             }
             "copies" => copies(topic),
+            "clone" => sleeper().to_string(),
             "drop" => {
                 self.topic = None;
                 "ok".into()
