@@ -179,6 +179,12 @@ impl<S> State<S> {
         self.forget_adopted();
     }
 
+    /// Whether nobody holds a slot that was published. Otherwise nothing has happened: it is still to be
+    /// retired, as is one that a device may be using.
+    pub(super) fn claim_published(&self, slot: u32, serials: &[AtomicU64]) -> bool {
+        !self.devices && self.retired.claim(slot, serials, &self.rows)
+    }
+
     /// Whether nobody holds a slot that was published; otherwise it waits.
     pub(super) fn retire_published(&mut self, slot: u32, serials: &[AtomicU64]) -> bool {
         let mut claimed = self.retired.retire(slot, serials, &self.rows);
