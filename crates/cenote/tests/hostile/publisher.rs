@@ -17,13 +17,14 @@ use crate::stranger::ring::{
 use crate::stranger::wire::{
     HELLO, MISMATCH, Pretender, REFUSED, Raw, SUBSCRIBE, SUBSCRIBED, WAKE, WELCOME, kind, packet,
 };
-use crate::stranger::{Random, eventually, memfd, topic_dir, unique};
+use crate::stranger::{PATIENCE, Random, eventually, memfd, topic_dir, unique};
 
 pub(crate) const TESTS: &[Test] = &[
     ("a_publisher_that_tells_the_truth_is_believed", truth),
     ("rings_that_do_not_add_up", rings),
     ("answers_to_a_subscriber_that_are_none", answers),
     ("a_mismatch_of_garbage_can_be_read", mismatch),
+    ("a_publisher_that_lacks_something_for_a_moment_is_asked_again", shortage),
     ("a_publisher_that_never_answers_hides_nobody", silence),
     ("heads_and_states_that_cannot_be", words),
     ("a_ring_that_changes_all_the_time", restless),
@@ -170,6 +171,28 @@ fn mismatch() {
         assert!(matches!(error, Error::TypeMismatch { .. }) && text.len() < 2000, "{text}");
         assert!(!text.chars().any(char::is_control), "{text:?}");
     }
+}
+
+/// It refuses for want of room, memory or descriptors, and nothing tells when it has them again.
+fn shortage() {
+    for code in [2, 3, 5] {
+        let (scene, liar) = (Scene::new(), Liar::honest(UID));
+        drop(scene.subscribed(|raw| raw.send(&packet(REFUSED, code, 0), &[]).unwrap()));
+        assert!(scene.pretender.waits_for(PATIENCE), "refusal {code}");
+        let raw = scene.pretender.greeted();
+        liar.answer(&raw);
+        liar.publish(0, &[7]);
+        eventually("it is heard", || scene.topic.recv() == Some(7));
+        scene.works();
+    }
+    // Its pool is met first.
+    let name = unique();
+    let (pretender, topic) = (pretend(&name, UID), Topic::<Tensor>::new(&name).unwrap());
+    std::thread::scope(|scope| {
+        scope.spawn(|| pretender.greeted().send(&packet(REFUSED, 3, 0), &[]).unwrap());
+        topic.subscribe().unwrap();
+    });
+    assert!(pretender.waits_for(PATIENCE));
 }
 
 /// It lets us connect, and says nothing; another does not even do that.
