@@ -2,10 +2,12 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use rustix::event::{EventfdFlags, eventfd};
 
+use crate::pool::service::Served;
 use crate::sync::{AtomicU64, Ordering, fence};
 
 /// An eventfd that is written to only while somebody listens. It never leaves this process.
@@ -81,6 +83,13 @@ impl News {
     /// place of one whose reason is not seen yet, and nobody would look for that.
     pub(crate) fn clear(&self) {
         self.any.swap(false, Ordering::AcqRel);
+    }
+}
+
+/// Called when it is time to look again.
+impl Served for News {
+    fn ready(self: Arc<Self>, _token: u64) {
+        self.bell.ring_anyway();
     }
 }
 

@@ -1,10 +1,11 @@
 //! Publishers that lie to those who subscribe.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use cenote::{Error, Tensor, Topic};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::SealFlags;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 
@@ -30,9 +31,14 @@ pub(crate) const TESTS: &[Test] = &[
     ("a_ring_that_changes_all_the_time", restless),
     ("a_publisher_that_never_stops_talking_delays_nobody", chatter),
     ("descriptors_of_nonsense", descriptors),
+    ("what_lies_behind_much_that_is_lost_is_told_of", behind),
+    ("a_message_whose_pool_is_crowded_is_told_of_once_it_can_be_had", crowded),
+    ("a_message_that_never_can_be_had_is_looked_for_now_and_then", never),
 ];
 
 const UID: u64 = 0xbad0_0000_0000_0002;
+/// Of a pool that is not the publisher's.
+const OTHER: u64 = 0xbad0_0000_0000_0005;
 
 /// A topic that the liar and somebody honest publish on.
 struct Scene {
@@ -344,4 +350,75 @@ fn descriptors() {
     eventually("what is honest arrives", || {
         topic.recv().is_some_and(|tensor| tensor.to_vec::<u8>().is_ok_and(|v| v == [1; 10]))
     });
+}
+
+fn is_readable(fd: BorrowedFd<'_>) -> bool {
+    let time = Timespec::try_from(PATIENCE).unwrap();
+    poll(&mut [PollFd::from_borrowed_fd(fd, PollFlags::IN)], Some(&time)).unwrap() > 0
+}
+
+/// More than are passed over at a time.
+fn behind() {
+    let said = Subscribed { depth: 256, ..Liar::honest(UID).said };
+    let (scene, liar) = (Scene::new(), Liar::of(said));
+    let _connection = scene.subscribed(|raw| liar.answer(raw));
+    eventually("both are met", || scene.topic.stats().publishers == 2);
+    let fd = scene.topic.fd().unwrap();
+    (0..200).for_each(|sequence| liar.publish(sequence, &[]));
+    liar.publish(200, &[9]);
+    while scene.topic.recv() != Some(9) {
+        assert!(is_readable(fd), "after {}", scene.topic.missed());
+    }
+    assert_eq!(scene.topic.missed(), 200);
+}
+
+/// The words of a message: 1000 bytes in a slot of a pool.
+fn message(pool: u64, slot: u64) -> [u64; 7] {
+    [2, slot | 1 << 32 | 8 << 40, pool, 0, 0, 1000, 1]
+}
+
+/// Nobody tells when there is room at its door.
+fn crowded() {
+    let (topic, liar, _connections) = believed(&unique(), UID);
+    let (owner, answer) = (Pretender::new(OTHER), Answer::honest(OTHER));
+    let crowd = owner.crowd();
+    let fd = topic.fd().unwrap();
+    liar.publish(0, &message(OTHER, 3));
+    assert!(topic.recv().is_none());
+    std::thread::scope(|scope| {
+        let served = scope.spawn(|| {
+            loop {
+                let raw = owner.accept();
+                if raw.recv().is_ok_and(|(hello, _)| !hello.is_empty()) {
+                    answer.send(&raw);
+                    return raw;
+                }
+            }
+        });
+        drop(crowd);
+        let tensor = loop {
+            match topic.recv() {
+                Some(tensor) => break tensor,
+                None => assert!(is_readable(fd)),
+            }
+        };
+        assert_eq!(tensor.to_vec::<u8>().unwrap(), [6; 1000]);
+        drop(served.join().unwrap());
+    });
+    assert_eq!(topic.missed(), 0);
+}
+
+/// Its segment does not come. Whoever sleeps on the descriptor does so most of the time.
+fn never() {
+    let (topic, liar, _connections) = believed(&unique(), UID);
+    let fd = topic.fd().unwrap();
+    liar.publish(0, &message(UID, 7));
+    let (start, mut rounds) = (Instant::now(), 0);
+    while start.elapsed() < Duration::from_millis(100) {
+        assert!(is_readable(fd) && topic.recv().is_none());
+        rounds += 1;
+    }
+    let most = start.elapsed().as_millis() + 5;
+    assert!(rounds < most, "{rounds} of {most}");
+    assert_eq!(topic.missed(), 0);
 }

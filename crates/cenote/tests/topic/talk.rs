@@ -5,6 +5,7 @@ use std::time::Duration;
 use cenote::{
     CopyReason, DepthImage, Image, PointCloud, Policy, Tensor, TensorPoolConfig, Topic, TopicConfig,
 };
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::Role;
 use super::fork::sleeper;
@@ -160,6 +161,11 @@ impl<T: Sample> Talk<T> {
             }
             "copies" => copies(topic),
             "clone" => sleeper().to_string(),
+            "descriptors" => {
+                let most = Rlimit { current: Some(number(1)), ..getrlimit(Resource::Nofile) };
+                setrlimit(Resource::Nofile, most).unwrap();
+                "ok".into()
+            }
             "drop" => {
                 self.topic = None;
                 "ok".into()
