@@ -215,8 +215,16 @@ impl<S: Spared> Attachment<S> {
     /// Whether the owner has hung up a moment ago and may be about to end: the kernel closes the
     /// sockets of a process that dies before it says that it is dead. Then look again.
     pub(crate) fn may_be_dying(&self) -> bool {
-        let moment = |since: &Instant| since.elapsed() < DYING;
-        self.is_gone() && !self.owner.has_ended() && self.gone_since.get().is_some_and(moment)
+        self.is_gone() && !self.owner.has_ended() && self.has_just_gone()
+    }
+
+    /// Whether leases still hold, or will if the owner is about to end. One look: between two it may.
+    pub(crate) fn may_serve(&self) -> bool {
+        !self.is_gone() || self.has_just_gone() || self.owner.has_ended()
+    }
+
+    fn has_just_gone(&self) -> bool {
+        self.gone_since.get().is_some_and(|since| since.elapsed() < DYING)
     }
 
     #[inline]

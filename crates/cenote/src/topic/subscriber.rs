@@ -517,9 +517,9 @@ impl Pools {
     /// bell rings when that is done.
     fn get(&mut self, uid: u64, from: &Other, news: &Arc<News>) -> Result<&Known, Unread> {
         let key = (from.uid, uid);
-        if !self.found.get(&key).is_some_and(|known| known.is_usable() || known.may_be_dying()) {
+        if !self.found.get(&key).is_some_and(Known::may_serve) {
             let known = self.look_for(uid, from, news)?;
-            self.found.retain(|_, known| known.is_usable());
+            self.found.retain(|_, known| known.may_serve());
             self.found.insert(key, known);
         }
         self.found.get(&key).ok_or(Unread::Later)
@@ -537,7 +537,8 @@ impl Pools {
     fn look_for(&mut self, uid: u64, from: &Other, news: &Arc<News>) -> Result<Known, Unread> {
         let lent = || from.pool.as_ref()?.lent(uid);
         let begun = self.attaching.contains_key(&uid);
-        if let Some(known) = known::find(uid).or_else(|| if begun { None } else { lent() }) {
+        let lent_now = || if begun { None } else { lent().filter(Known::is_usable) };
+        if let Some(known) = known::find(uid).or_else(lent_now) {
             self.attaching.remove(&uid);
             return Ok(known);
         }
@@ -557,7 +558,8 @@ impl Pools {
             }
             Progress::Failed(error) => {
                 self.attaching.remove(&uid);
-                lent().ok_or_else(|| error.into())
+                // Its owner may be dying: then it cannot be attached to, and need not be.
+                lent().or_else(|| known::find_dying(uid)).ok_or_else(|| error.into())
             }
         }
     }
