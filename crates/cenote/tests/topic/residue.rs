@@ -14,6 +14,7 @@ pub(crate) const TESTS: &[Test] = &[
     ("a_subscriber_outlives_its_directory", removed),
     ("publishers_that_come_and_go_one_by_one_are_all_found", one_by_one),
     ("whoever_comes_while_another_leaves_has_a_directory", crossing),
+    ("of_those_who_leave_at_once_one_removes_the_directory", at_once),
 ];
 
 /// The survivor is a child, for other tests have descriptors and memory, too.
@@ -119,6 +120,26 @@ fn crossing() {
         }
     });
     assert!(!topic_dir(&name).exists());
+}
+
+fn at_once() {
+    const LEAVE: usize = 4;
+    let (name, together) = (unique(), std::sync::Barrier::new(LEAVE));
+    std::thread::scope(|scope| {
+        for _ in 0..LEAVE {
+            scope.spawn(|| {
+                for round in 0..rounds(200) {
+                    let topic = topic::<u64>(&name, "");
+                    topic.advertise().unwrap();
+                    together.wait();
+                    drop(topic);
+                    together.wait();
+                    assert!(!topic_dir(&name).exists(), "round {round}");
+                    together.wait();
+                }
+            });
+        }
+    });
 }
 
 fn survivor(words: &[&str]) {
