@@ -190,6 +190,7 @@ fn batch(topic: &Topic<Tensor>, random: &mut Random) {
     });
     // Sockets of those that were killed are removed by the next to come.
     super::talk::topic::<Tensor>(topic.name(), "").subscribe().unwrap();
+    eventually("that one is gone, too", || topic.stats().subscribers == 0);
 }
 
 /// The memory of this process, in KiB.
