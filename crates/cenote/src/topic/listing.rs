@@ -15,6 +15,7 @@ use crate::os::peer::Peer;
 use crate::pool::inquiry::{self, Inquiry};
 use crate::pool::place::{Entry, Place};
 use crate::pool::wire::{Kind, Named, Packet};
+use crate::tensor::known;
 use crate::topic::name::TopicName;
 use crate::topic::signature::Signature;
 use crate::topic::spot::Ring;
@@ -124,7 +125,7 @@ fn look_at(names: &[String]) -> Result<Vec<(TopicInfo, Place)>> {
         let asked = entries.iter().map(|(at, entry)| ask(&found[*at].1, entry));
         let asked = asked.collect::<Result<Vec<_>>>()?;
         let answering = asked.iter().filter_map(|asked| asked.as_ref().ok()?.as_ref());
-        inquiry::await_answers(answering.map(|asked| &asked.inquiry), inquiry::ANSWER);
+        await_answers(answering, inquiry::ANSWER);
         for ((at, entry), asked) in entries.iter().zip(&asked) {
             found[*at].0.publishers.extend(match asked {
                 Ok(asked) => asked.as_ref().map(info),
@@ -177,7 +178,7 @@ pub(crate) fn check_type(
         // Of those that cannot be asked, nobody can tell.
         let asked = entries.iter().map(|entry| ask(place, entry)).collect::<Result<Vec<_>>>()?;
         let asked: Vec<Asked> = asked.into_iter().filter_map(|asked| asked.ok()?).collect();
-        inquiry::await_answers(asked.iter().map(|asked| &asked.inquiry), inquiry::ANSWER);
+        await_answers(asked.iter(), inquiry::ANSWER);
         for asked in asked {
             if let Some(Some(told)) = asked.told()
                 && told.head.signature != *ours
@@ -227,6 +228,13 @@ pub(super) struct Asked {
 pub(super) fn ask(place: &Place, entry: &Entry) -> Result<io::Result<Option<Asked>>> {
     let asked = Inquiry::begin(place, entry, Kind::Who)?;
     Ok(asked.map(|it| it.map(|inquiry| Asked { uid: entry.uid, inquiry })))
+}
+
+/// Waits until all have answered, or the time is over.
+pub(super) fn await_answers<'a>(asked: impl Iterator<Item = &'a Asked> + Clone, time: Duration) {
+    // Those of this very process need not wake up for it.
+    asked.clone().for_each(|asked| known::let_in_now(asked.uid));
+    inquiry::await_answers(asked.map(|asked| &asked.inquiry), time);
 }
 
 impl Asked {
