@@ -388,6 +388,7 @@ fn crowded() {
     std::thread::scope(|scope| {
         let served = scope.spawn(|| {
             loop {
+                assert!(owner.waits_for(PATIENCE));
                 let raw = owner.accept();
                 if raw.recv().is_ok_and(|(hello, _)| !hello.is_empty()) {
                     answer.send(&raw);
