@@ -15,6 +15,7 @@
 mod arrivals;
 mod bell;
 pub(crate) mod config;
+mod few;
 pub(crate) mod listing;
 #[cfg(all(test, loom))]
 mod loom_tests;

@@ -124,7 +124,7 @@ impl Count {
             sockets: 0,
             shared: entries(Path::new("/dev/shm"))?,
         };
-        count.add(&run::dir()?.join("cenote"))?;
+        count.add(&run::memory()?)?;
         Ok(count)
     }
 

@@ -1,9 +1,11 @@
 //! The part of a topic that receives: every publisher there is, one after another.
 //!
 //! Taking a message needs no syscall: it is in mapped memory. Publishers come as [`Arrivals`], most of
-//! them by way of the service thread; so does a pool that a message made necessary. Whoever sleeps does so in epoll, over all connections and a bell for the rest.
+//! them by way of the service thread; so does a pool that a message made necessary. Whoever
+//! sleeps does so over all connections and a bell for the rest.
 
 use std::collections::HashMap;
+use std::io;
 use std::mem;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Weak};
@@ -22,10 +24,11 @@ use crate::tensor::known::{self, Known};
 use crate::tensor::packed::Packed;
 use crate::topic::arrivals::Arrivals;
 use crate::topic::bell::{Bell, News};
+use crate::topic::few::Few;
 use crate::topic::message::{Message, Tensors, Unread};
 use crate::topic::publisher::Publisher;
 use crate::topic::row;
-use crate::topic::source::{From, Next, Other, Source};
+use crate::topic::source::{self, From, Next, Other, Source};
 use crate::topic::spot::{Spot, Spots};
 
 /// How many messages that cannot be had are passed over before others have their turn.
@@ -229,14 +232,24 @@ impl Subscriber {
     }
 
     fn sleep(&self, left: Option<Duration>) -> Result<()> {
-        let left = if self.receiving().is_stuck() {
+        let receiving = self.receiving();
+        let few = Few::of(receiving.others());
+        let left = if receiving.is_stuck() {
             Some(left.map_or(LOOK_AGAIN, |left| left.min(LOOK_AGAIN)))
         } else {
             left
         };
+        drop(receiving);
+        let slept = match few {
+            Some(few) => few.sleep(&self.news.bell, left),
+            None => self.sleep_on_all(left),
+        };
+        slept.map_err(|source| Error::os("waiting for a message", source))
+    }
+
+    fn sleep_on_all(&self, left: Option<Duration>) -> io::Result<()> {
         let mut events = Vec::with_capacity(16);
-        os::epoll::wait(&self.epoll, &mut events, left)
-            .map_err(|source| Error::os("waiting for a message", source))?;
+        os::epoll::wait(&self.epoll, &mut events, left)?;
         self.hush(&events);
         Ok(())
     }
@@ -249,7 +262,7 @@ impl Subscriber {
             if uid == BELL {
                 self.news.bell.hush();
             } else if let Some(other) = receiving.others().find(|other| other.uid == uid) {
-                other.hush();
+                source::hush(&other.connection);
             }
         }
     }
@@ -298,6 +311,10 @@ impl Subscriber {
         }
         if receiving.waiters > 0 || receiving.watched {
             receiving.arm(&self.news.bell);
+        }
+        if receiving.waiters > 0 {
+            // Those that sleep do not know of these.
+            self.news.bell.ring_anyway();
         }
     }
 
