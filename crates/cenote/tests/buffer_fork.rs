@@ -37,7 +37,7 @@ fn child_succeeds(work: impl FnOnce() -> bool) -> bool {
     // SAFETY: the child is ours and was not waited for.
     unsafe { libc::kill(child, libc::SIGKILL) };
     // SAFETY: as above.
-    unsafe { libc::waitpid(child, std::ptr::null_mut(), 0) };
+    unsafe { libc::waitpid(child, ptr::null_mut(), 0) };
     false
 }
 
