@@ -121,7 +121,7 @@ struct Count {
 impl Count {
     fn now() -> Result<Count> {
         let mut count = Count { descriptors: descriptors()?, files: 0, sockets: 0 };
-        count.add(&run::dir()?.join("cenote"))?;
+        count.add(&run::memory()?)?;
         Ok(count)
     }
 

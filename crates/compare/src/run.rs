@@ -1,13 +1,17 @@
-//! Where a run keeps its things: a directory of its own, gone when it ends, however it ends.
+//! Where a run keeps its things: directories of its own, gone when it ends, however it ends.
+//!
+//! Each is measured where it keeps its files unless it is told otherwise: cenote in memory, and peers in the
+//! directory for temporary files.
 //!
 //! Whoever is to tidy up must not be killed by what it tidies up after. So a run is two processes: the one
 //! that was started, which waits, and the same program again, which measures. Whatever ends the second, the
-//! first removes the directory; whatever ends the first ends the second, too, and the next run removes what
+//! first removes the directories; whatever ends the first ends the second, too, and the next run removes what
 //! was left. A directory belongs to whoever holds its lock.
 
 use std::fs;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, id as pid};
@@ -25,6 +29,12 @@ const VARIABLE: &str = "COMPARE_RUN";
 
 /// What directories are called, before the number of the process.
 const NAME: &str = "cenote-compare-";
+
+/// Where a run has a directory for what is to be in memory.
+const MEMORY: &str = "/dev/shm";
+
+/// What peers keep. By this, a directory is known to be that of a run.
+const PEERS: &str = "peers";
 
 /// How often a directory is made that another run takes for one that was left: it may not be locked yet.
 const ATTEMPTS: usize = 16;
@@ -45,9 +55,13 @@ impl Run {
         remove_leftovers(&std::env::temp_dir());
         let dir = std::env::temp_dir().join(format!("{NAME}{}", pid()));
         for _ in 0..ATTEMPTS {
-            fs::create_dir_all(dir.join("cenote"))?;
+            fs::create_dir_all(dir.join(PEERS))?;
             if let Some(lock) = lock(&dir)? {
-                return Ok(Run { dir, _lock: lock });
+                let run = Run { dir, _lock: lock };
+                // What one that was killed left and had the same number.
+                let _ = fs::remove_dir_all(in_memory(pid()));
+                fs::DirBuilder::new().mode(0o700).create(in_memory(pid()))?;
+                return Ok(run);
             }
         }
         Err(format!("{} is somebody else's", dir.display()).into())
@@ -62,7 +76,7 @@ impl Run {
         let mut child = Command::new(std::env::current_exe()?)
             .args(std::env::args_os().skip(1))
             .env(VARIABLE, &self.dir)
-            .env("CENOTE_DIR", self.dir.join("cenote"))
+            .env("CENOTE_DIR", in_memory(pid()))
             .spawn()?;
         let code = end(&mut child, &mut signals)?;
         await_all();
@@ -128,7 +142,7 @@ fn lock(dir: &Path) -> io::Result<Option<OwnedFd>> {
 fn remove_leftovers(temp: &Path) {
     let Ok(listing) = fs::read_dir(temp) else { return };
     for entry in listing.flatten().filter(|entry| number(&entry.path()).is_some()) {
-        let is_a_run = entry.path().join("cenote").is_dir();
+        let is_a_run = entry.path().join(PEERS).is_dir();
         if let (true, Ok(Some(_lock))) = (is_a_run, lock(&entry.path())) {
             let _ = remove(&entry.path());
         }
@@ -140,14 +154,20 @@ fn number(dir: &Path) -> Option<u32> {
     dir.file_name()?.to_str()?.strip_prefix(NAME)?.parse().ok()
 }
 
-/// Removes the directory of a run, and what iceoryx2 keeps elsewhere for nodes to come.
+/// The directory in memory of the run with this number.
+fn in_memory(number: u32) -> PathBuf {
+    Path::new(MEMORY).join(format!("{NAME}{number}"))
+}
+
+/// Removes the directories of a run, and what iceoryx2 keeps elsewhere for nodes to come.
 fn remove(dir: &Path) -> io::Result<()> {
-    if let (Some(number), Ok(listing)) = (number(dir), fs::read_dir("/dev/shm")) {
+    if let (Some(number), Ok(listing)) = (number(dir), fs::read_dir(MEMORY)) {
         let prefix = format!("compare{number}_");
         let files = listing.flatten();
         for file in files.filter(|file| file.file_name().to_string_lossy().starts_with(&prefix)) {
             let _ = fs::remove_file(file.path());
         }
+        let _ = fs::remove_dir_all(in_memory(number));
     }
     fs::remove_dir_all(dir)
 }
@@ -159,9 +179,19 @@ pub(crate) fn dir() -> Result<PathBuf> {
 }
 
 /// A number that only this run has.
+pub(crate) fn id() -> Result<u32> {
+    Ok(number(&dir()?).ok_or("the directory of this run is called otherwise")?)
+}
+
+/// Where peers keep their files.
 #[cfg(feature = "peers")]
-pub(crate) fn id() -> Result<String> {
-    Ok(number(&dir()?).ok_or("the directory of this run is called otherwise")?.to_string())
+pub(crate) fn peers() -> Result<PathBuf> {
+    Ok(dir()?.join(PEERS))
+}
+
+/// The directory in memory: where cenote has its files.
+pub(crate) fn memory() -> Result<PathBuf> {
+    Ok(in_memory(id()?))
 }
 
 #[cfg(test)]
@@ -186,7 +216,7 @@ mod tests {
     fn what_the_dead_left_is_removed_and_what_is_locked_stays() {
         let temp = std::env::temp_dir().join(format!("compare-test-{}", pid()));
         let names = ["cenote-compare-1", "cenote-compare-2", "cenote-compare-x"];
-        names.iter().for_each(|name| fs::create_dir_all(temp.join(name).join("cenote")).unwrap());
+        names.iter().for_each(|name| fs::create_dir_all(temp.join(name).join(PEERS)).unwrap());
         let held = lock(&temp.join("cenote-compare-2")).unwrap();
         assert!(held.is_some() && lock(&temp.join("cenote-compare-2")).unwrap().is_none());
         remove_leftovers(&temp);

@@ -1,5 +1,9 @@
 //! A publisher and a subscriber made until they know each other, or the first message is there, and
 //! dropped.
+//!
+//! Much of it is making files. cenote keeps its own in memory, where nobody is to lose them at a restart;
+//! iceoryx2 has them in `/tmp`, which is on a disk on some machines. So it is measured with its files in
+//! memory as well.
 
 use std::time::Duration;
 
@@ -26,12 +30,16 @@ fn both(pace: Pace, work: &str, message: bool) -> Result<Vec<Series>> {
     #[cfg(feature = "peers")]
     {
         use crate::hand_off::iceoryx2;
+        use crate::run;
 
         let node = iceoryx2::node()?;
         let there = move || iceoryx2::set_up(&node, message);
         subjects.push(Subject::new("iceoryx2", there));
         let anew = move || iceoryx2::set_up(&iceoryx2::node()?, message);
         subjects.push(Subject::new("iceoryx2, and its node", anew));
+        let node = iceoryx2::node_in(&run::memory()?)?;
+        let in_memory = move || iceoryx2::set_up(&node, message);
+        subjects.push(Subject::new("iceoryx2, files in memory", in_memory));
     }
     interleave(pace, GROUP, work, subjects)
 }

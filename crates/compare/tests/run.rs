@@ -124,13 +124,17 @@ impl Long {
         // The one that measures, and the one that answers it.
         eventually("two processes are at it", || {
             family = descendants(Pid::from_child(&long.child));
-            family.len() == 2 && long.dir().join("cenote/default").exists()
+            family.len() == 2 && long.memory().join("default").exists()
         });
         (long, family)
     }
 
     fn dir(&self) -> PathBuf {
         self.temp.join(format!("cenote-compare-{}", self.child.id()))
+    }
+
+    fn memory(&self) -> PathBuf {
+        PathBuf::from(format!("/dev/shm/cenote-compare-{}", self.child.id()))
     }
 
     fn ends(&mut self, signal: Signal) -> ExitStatus {
@@ -144,6 +148,7 @@ impl Drop for Long {
         let _ = self.child.kill();
         let _ = self.child.wait();
         let _ = fs::remove_dir_all(&self.temp);
+        let _ = fs::remove_dir_all(self.memory());
     }
 }
 
@@ -187,6 +192,7 @@ fn a_run_that_is_ended_by_a_signal_leaves_nothing() {
         let (mut long, family) = Long::start("ended");
         assert_eq!(long.ends(signal).code(), Some(code));
         assert!(are_gone(&family), "{family:?}");
+        assert!(!long.memory().exists());
         assert_eq!(fs::read_dir(&long.temp).expect("a directory").count(), 0);
     }
 }
@@ -197,7 +203,7 @@ fn what_a_run_that_was_killed_left_is_removed_by_the_next() {
     let (mut long, family) = Long::start("killed");
     long.ends(Signal::KILL);
     eventually("all die with it", || are_gone(&family));
-    assert!(long.dir().exists(), "nobody could remove it");
+    assert!(long.dir().exists() && long.memory().exists(), "nobody could remove them");
     // What iceoryx2 would have left.
     let segment = PathBuf::from(format!("/dev/shm/compare{}_test", long.child.id()));
     fs::write(&segment, "").expect("a file");
@@ -206,7 +212,7 @@ fn what_a_run_that_was_killed_left_is_removed_by_the_next() {
     let segment_left = segment.exists();
     let _ = fs::remove_file(&segment);
     assert!(next.expect("it runs").code().is_some());
-    assert!(!segment_left);
+    assert!(!segment_left && !long.memory().exists());
     assert_eq!(fs::read_dir(&long.temp).expect("a directory").count(), 0);
 }
 

@@ -50,6 +50,12 @@ impl Peer {
         Ok(Peer { pid, uid, gid, groups, pidfd, ended })
     }
 
+    /// The same process by a descriptor of its own: an epoll instance watches each only once.
+    pub(crate) fn try_clone(&self) -> io::Result<Peer> {
+        let pidfd = self.pidfd.as_ref().map(|pidfd| pidfd.try_clone()).transpose()?;
+        Ok(Peer { pidfd: pidfd.map(Arc::new), ..self.clone() })
+    }
+
     /// Whether the process is known to have ended, whoever else may have its sockets.
     pub(crate) fn has_ended(&self) -> bool {
         self.ended || self.pidfd.as_ref().is_some_and(|pidfd| is_readable(pidfd))

@@ -77,9 +77,18 @@ fn is_none(error: &io::Error) -> bool {
 
 /// Waits until something can be read, or the other end is gone; `false` if time ran out.
 pub(crate) fn wait_readable(fd: impl AsFd, timeout: Duration) -> io::Result<bool> {
-    let fd = fd.as_fd();
-    let timeout = Timespec::try_from(timeout).map_err(io::Error::other)?;
-    match poll(&mut [PollFd::from_borrowed_fd(fd, PollFlags::IN)], Some(&timeout)) {
+    wait_any(&mut [PollFd::new(&fd, PollFlags::IN)], Some(timeout))
+}
+
+/// As long as anybody waits in one go.
+const MOST: Duration = Duration::from_secs(1 << 30);
+
+/// Waits until something can be read from one of them, or its other end is gone; `false` if time ran out, or a
+/// signal came.
+pub(crate) fn wait_any(fds: &mut [PollFd<'_>], timeout: Option<Duration>) -> io::Result<bool> {
+    let timeout = timeout.map(|timeout| timeout.min(MOST));
+    let timeout = timeout.map(Timespec::try_from).transpose().map_err(io::Error::other)?;
+    match poll(fds, timeout.as_ref()) {
         Err(Errno::INTR) => Ok(false),
         ready => Ok(ready? > 0),
     }

@@ -279,23 +279,24 @@ impl<S: Spared> Owner<S> {
     /// Takes back a slot that was published. If nobody else holds it, it is as good as one that was not.
     #[inline]
     pub(crate) fn retire(spare: Arc<S>) {
-        let owner = spare.owner().filter(|owner| !owner.inherited());
-        if owner.is_some_and(|owner| owner.retire_now(&spare)) {
-            Self::offer(spare);
-        }
+        let Some(owner) = spare.owner().filter(|owner| !owner.inherited()) else { return };
+        let claimed = owner.state().claim_published(spare.slot().index, owner.serials());
+        if claimed { Self::offer(spare) } else { Self::retire_held(spare) }
     }
 
-    /// Whether the slot of a spare can be reused at once; otherwise it waits, and the spare with it.
-    fn retire_now(&self, spare: &Arc<S>) -> bool {
+    /// The same of a slot that others held a moment ago: it waits, and the spare with it. That goes there
+    /// as it is, for whoever has it next must have it alone; so somebody else has to keep the pool.
+    fn retire_held(spare: Arc<S>) {
+        let Some(owner) = spare.owner().cloned() else { return };
         let slot = spare.slot().index;
-        let mut state = self.state();
-        if state.retire_published(slot, self.serials()) {
-            return true;
+        let mut state = owner.state();
+        if state.retire_published(slot, owner.serials()) {
+            drop(state);
+            return Self::offer(spare);
         }
-        let old = state.keep(slot, Some(spare.clone()));
+        let old = state.keep(slot, Some(spare));
         drop(state);
         drop(old);
-        false
     }
 
     /// Takes back a slot of this pool that others are about to let go of: it is one of many, so it can wait

@@ -215,8 +215,16 @@ impl<S: Spared> Attachment<S> {
     /// Whether the owner has hung up a moment ago and may be about to end: the kernel closes the
     /// sockets of a process that dies before it says that it is dead. Then look again.
     pub(crate) fn may_be_dying(&self) -> bool {
-        let moment = |since: &Instant| since.elapsed() < DYING;
-        self.is_gone() && !self.owner.has_ended() && self.gone_since.get().is_some_and(moment)
+        self.is_gone() && !self.owner.has_ended() && self.has_just_gone()
+    }
+
+    /// Whether leases still hold, or will if the owner is about to end. One look: between two it may.
+    pub(crate) fn may_serve(&self) -> bool {
+        !self.is_gone() || self.has_just_gone() || self.owner.has_ended()
+    }
+
+    fn has_just_gone(&self) -> bool {
+        self.gone_since.get().is_some_and(|since| since.elapsed() < DYING)
     }
 
     #[inline]
@@ -334,7 +342,9 @@ impl<S: Spared> Attachment<S> {
     /// Leases a slot that has no spare, unless this process has leases or spares of as many as it may.
     ///
     /// Slots that are held and slots that have a spare are together never more than that: a slot
-    /// goes from one to the other and back, and another is added only here, under the lock.
+    /// goes from one to the other and back, and another is added only here, under the lock. Those that
+    /// other threads are just giving back are neither for a moment, and not counted: so many may be one
+    /// too many, which the owner lets pass.
     #[cold]
     fn account_for<R>(&self, slot: u32, lease: impl FnOnce() -> R) -> Result<R> {
         let mut dropped = Vec::new(); // after the lock, which is declared later

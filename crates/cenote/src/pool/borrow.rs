@@ -18,14 +18,15 @@ use crate::pool::place::Entry;
 use crate::pool::wire::Welcome;
 
 impl<S: Spared> Attachment<S> {
-    /// Another pool of the owner's, if it was lent. Whatever was lent before this was asked is found.
+    /// Another pool of the owner's, if it was lent. Whatever was lent before this was asked is found; one
+    /// whose owner may be dying, too.
     pub(crate) fn lent(&self, uid: u64) -> Option<Arc<Attachment<S>>> {
-        let found = || self.state().lent.get(&uid).filter(|pool| pool.is_usable()).cloned();
-        found().or_else(|| {
+        let found = || self.state().lent.get(&uid).cloned();
+        found().filter(|pool| pool.is_usable()).or_else(|| {
             if !self.inherited() {
                 self.listen(PACKETS_AT_ONCE);
             }
-            found()
+            found().filter(|pool| pool.may_serve())
         })
     }
 
@@ -36,7 +37,11 @@ impl<S: Spared> Attachment<S> {
         }
         let Ok(pool) = self.attach_to_lent(uid, name, connection) else { return };
         let mut state = self.state();
-        state.lent.retain(|_, pool| !pool.is_gone());
+        // What was lent by an owner that dies is of use until all that it sent is taken.
+        state.lent.retain(|_, pool| pool.may_serve());
+        if state.lent.len() >= state.max_lent {
+            state.lent.retain(|_, pool| !pool.is_gone());
+        }
         let room = state.lent.len() < state.max_lent;
         let old = if room { state.lent.insert(uid, pool.clone()) } else { None };
         // As long as this one: what is let go of is looked for under this lock, too.

@@ -93,7 +93,7 @@ impl<S: Spared> Owner<S> {
             return None;
         }
         let (ours, theirs) = unix::pair().ok()?;
-        let number = self.take_in(Arc::new(ours), peer.clone(), true)?;
+        let number = self.take_in(Arc::new(ours), peer.try_clone().ok()?, true)?;
         match self.welcome(number) {
             Ok(()) => Some(theirs),
             Err(()) => {

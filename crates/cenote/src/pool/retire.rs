@@ -65,12 +65,24 @@ impl<O: Orderings> Retired<O> {
         serials: &[AtomicU64],
         rows: &Rows<R>,
     ) -> bool {
-        debug_assert!(self.iter().all(|other| other != slot), "slot {slot} was retired twice");
-        let mut claimed = false;
-        claim::<O, R>(&[slot], serials, rows, |_, free| claimed = free);
+        let claimed = self.claim(slot, serials, rows);
         if !claimed {
             self.waiting.push_back(slot);
         }
+        claimed
+    }
+
+    /// The same, but one that cannot be reused at once is not retired yet.
+    #[must_use = "a slot that can be reused and is not is lost"]
+    pub(crate) fn claim<R: AsRef<[AtomicU64]>>(
+        &self,
+        slot: u32,
+        serials: &[AtomicU64],
+        rows: &Rows<R>,
+    ) -> bool {
+        debug_assert!(self.iter().all(|other| other != slot), "slot {slot} was retired twice");
+        let mut claimed = false;
+        claim::<O, R>(&[slot], serials, rows, |_, free| claimed = free);
         claimed
     }
 

@@ -452,8 +452,13 @@ impl<S: Spared> Owner<S> {
         // Should that fail, the pool goes on for those who are attached.
         for _ in 0..ATTEMPTS {
             let Some(place) = self.lost_place() else { return };
-            let Ok(server) = place.and_then(|place| Server::start(place, self)) else { return };
-            self.serve_anew(server);
+            match place.and_then(|place| Server::start(place, self)) {
+                Ok(server) => self.serve_anew(server),
+                // The directory was removed as soon as it was open: it is made anew, too.
+                Err(Error::Directory { source, .. })
+                    if source.kind() == io::ErrorKind::NotFound => {}
+                Err(_) => return,
+            }
         }
     }
 

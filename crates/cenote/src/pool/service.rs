@@ -8,12 +8,13 @@ use std::collections::HashMap;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, Instant};
 use std::{fmt, io};
 
-use rustix::buffer::spare_capacity;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::event::{EventfdFlags, eventfd};
 
+use crate::os;
 use crate::os::fork::{self, PerProcess};
 use crate::os::thread;
 
@@ -41,6 +42,9 @@ struct Service {
     /// Who is to be called although no descriptor is ready, and what wakes the thread for it.
     woken: Mutex<Vec<u64>>,
     bell: OwnedFd,
+    /// Who is to be called when, each at most once. This takes no descriptor, of which there may be none
+    /// left: that is when many want to try again.
+    later: Mutex<Vec<(Instant, u64)>>,
 }
 
 /// As much as the standard library gives a thread: it runs what others have to be told.
@@ -164,8 +168,15 @@ impl Waker {
         let Called { service, id } = &*self.0;
         if self.0.is_ours() {
             service.woken().push(*id);
-            // It fails only when the bell has rung too often to count, and then it has rung.
-            let _ = rustix::io::write(&service.bell, &1_u64.to_ne_bytes());
+            service.ring();
+        }
+    }
+
+    /// The same in a while, or sooner if that was asked for.
+    pub(crate) fn wake_after(&self, time: Duration) {
+        let Called { service, id } = &*self.0;
+        if self.0.is_ours() && service.call_at(Instant::now() + time, *id) {
+            service.ring();
         }
     }
 }
@@ -188,6 +199,7 @@ impl Service {
             next: AtomicU64::new(BELL + 1),
             woken: Mutex::new(Vec::new()),
             bell: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
+            later: Mutex::new(Vec::new()),
         };
         epoll::add(&service.epoll, &service.bell, EventData::new_u64(BELL), EventFlags::IN)?;
         Ok(service)
@@ -211,20 +223,54 @@ impl Service {
         self.woken.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn later(&self) -> MutexGuard<'_, Vec<(Instant, u64)>> {
+        self.later.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Has the thread look who is to be called.
+    fn ring(&self) {
+        // It fails only when the bell has rung too often to count, and then it has rung.
+        let _ = rustix::io::write(&self.bell, &1_u64.to_ne_bytes());
+    }
+
+    /// Has somebody called at a time; whether that is sooner than before.
+    fn call_at(&self, at: Instant, id: u64) -> bool {
+        let mut later = self.later();
+        match later.iter_mut().find(|(_, other)| *other == id) {
+            Some((known, _)) if *known <= at => return false,
+            Some((known, _)) => *known = at,
+            None => later.push((at, id)),
+        }
+        true
+    }
+
+    /// How long until somebody is to be called, in whole milliseconds, which every kernel can wait for.
+    fn left(&self) -> Option<Duration> {
+        let next = self.later().iter().map(|(at, _)| *at).min()?;
+        let left = next.saturating_duration_since(Instant::now());
+        Some(Duration::from_millis(left.as_micros().div_ceil(1000).try_into().unwrap_or(u64::MAX)))
+    }
+
     fn run(&self) {
         let mut events = Vec::with_capacity(64);
         loop {
             events.clear();
-            if epoll::wait(&self.epoll, spare_capacity(&mut events), None).is_err() {
-                continue; // interrupted by a signal
-            }
+            let _ = os::epoll::wait(&self.epoll, &mut events, self.left());
             for event in &events {
                 match { event.data }.u64() {
                     BELL => self.answer_bell(),
                     id => self.call(id),
                 }
             }
+            self.call_due();
         }
+    }
+
+    /// Calls those whose time has come.
+    fn call_due(&self) {
+        let now = Instant::now();
+        let due: Vec<_> = self.later().extract_if(.., |(at, _)| *at <= now).collect();
+        due.into_iter().for_each(|(_, id)| self.call(id));
     }
 
     fn answer_bell(&self) {

@@ -27,6 +27,11 @@ use crate::pool::wire::{MAX_ADOPTED, row};
 use crate::region::{Map, Words};
 use crate::sync::AtomicU64;
 
+/// How many slots more than it may an attacher can hold without being expelled, in a pool that has many:
+/// threads of one that give slots back just when another counts them make it hold one more each. A
+/// faulty one holds no more than that, either.
+const LEASE_SLACK: usize = 64;
+
 /// What the lock of a pool protects.
 #[derive(Debug)]
 pub(crate) struct State<S> {
@@ -56,6 +61,8 @@ pub(crate) struct State<S> {
     pub(super) closed: bool,
     /// The most slots that one attacher may hold.
     lease_limit: usize,
+    /// And the most that it can hold without being expelled.
+    lease_bound: usize,
     /// Segments are DMA-BUFs, which devices may be using.
     devices: bool,
     /// Allocations under the lock.
@@ -124,6 +131,7 @@ impl<S> State<S> {
             waiters: 0,
             closed: false,
             lease_limit: config.lease_limit(),
+            lease_bound: lease_bound(config.lease_limit(), max_slots as usize),
             devices: config.memory == TensorMemory::Dma,
             allocations: 0,
             failures: 0,
@@ -177,6 +185,12 @@ impl<S> State<S> {
             free(&mut self.allocator, &mut self.adopted, &mut self.dirty, slot);
         }
         self.forget_adopted();
+    }
+
+    /// Whether nobody holds a slot that was published. Otherwise nothing has happened: it is still to be
+    /// retired, as is one that a device may be using.
+    pub(super) fn claim_published(&self, slot: u32, serials: &[AtomicU64]) -> bool {
+        !self.devices && self.retired.claim(slot, serials, &self.rows)
     }
 
     /// Whether nobody holds a slot that was published; otherwise it waits.
@@ -394,18 +408,23 @@ impl<S> State<S> {
         self.sweep_all(serials);
     }
 
-    /// Disconnects attachers that hold more slots than they may, which only a faulty one does.
+    /// Disconnects attachers that hold many more slots than they may, which only a faulty one does.
     pub(super) fn expel(&mut self, serials: &[AtomicU64]) {
         let mut held: HashMap<RowId, usize> = HashMap::new();
         for slot in self.retired.iter() {
             self.rows.holders(slot).for_each(|row| *held.entry(row).or_default() += 1);
         }
-        held.retain(|_, slots| *slots > self.lease_limit);
+        held.retain(|_, slots| *slots > self.lease_bound);
         for attacher in self.attachers.expel(&held, self.lease_limit) {
             attacher.row.and_then(|row| self.rows.remove(row));
         }
         self.sweep_all(serials);
     }
+}
+
+/// What the owner lets pass: in a pool that has few slots, half of what is left to others at most.
+fn lease_bound(limit: usize, max_slots: usize) -> usize {
+    limit.saturating_add(LEASE_SLACK.min(max_slots.saturating_sub(limit) / 2))
 }
 
 /// Frees a slot that nobody holds any more, or puts it down for scrubbing, which is too long for

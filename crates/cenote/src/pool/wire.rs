@@ -215,6 +215,10 @@ impl Refusal {
         (packet.index == Refusal::Leases as u32).then_some(numbers)
     }
 
+    pub(crate) fn text(self) -> &'static str {
+        Refusal::why(self as u32)
+    }
+
     pub(crate) fn why(code: u32) -> &'static str {
         match code {
             1 => "the pool belongs to another user, who has not let this one in",

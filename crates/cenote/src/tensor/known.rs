@@ -36,6 +36,14 @@ impl Known {
         matches!(self, Known::Attached(attachment) if attachment.may_be_dying())
     }
 
+    /// Either of the two.
+    pub(crate) fn may_serve(&self) -> bool {
+        match self {
+            Known::Owned(owner) => !owner.inherited(),
+            Known::Attached(attachment) => attachment.may_serve(),
+        }
+    }
+
     /// Another pool of the same owner, which it has lent.
     pub(crate) fn lent(&self, uid: u64) -> Option<Known> {
         match self {
@@ -63,7 +71,12 @@ pub(crate) fn find(uid: u64) -> Option<Known> {
     known().find(uid)
 }
 
-/// The same, attaching to it if need be.
+/// The same; one whose owner may be dying, too.
+pub(crate) fn find_dying(uid: u64) -> Option<Known> {
+    find(uid).or_else(|| known().find_dying(uid))
+}
+
+/// The same as [`find`], attaching to it if need be.
 pub(crate) fn find_or_attach(uid: u64) -> Result<Known> {
     if let Some(known) = find(uid) {
         return Ok(known);
@@ -180,6 +193,11 @@ impl KnownPools {
 
     fn attached(&self, uid: u64) -> Option<Arc<Attachment<Buffer>>> {
         self.attached.get(&uid).and_then(Weak::upgrade).filter(|found| found.is_usable())
+    }
+
+    fn find_dying(&self, uid: u64) -> Option<Known> {
+        let found = self.attached.get(&uid).and_then(Weak::upgrade);
+        found.filter(|found| found.may_serve()).map(Known::Attached)
     }
 }
 

@@ -3,16 +3,11 @@
 //! that waits a moment for answers, and takes them itself, which spares it being woken by another thread.
 
 use std::collections::{HashMap, VecDeque};
-use std::os::fd::OwnedFd;
+use std::io;
 use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
-
-use rustix::time::{
-    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
-    timerfd_settime,
-};
 
 use crate::error::{Error, Result};
 use crate::os::fork;
@@ -22,8 +17,8 @@ use crate::pool::changes::{self, DirectoryWatch};
 use crate::pool::directory;
 use crate::pool::greeting::{self, Answer, Begun, Greeting};
 use crate::pool::place::{Entry, Place};
-use crate::pool::service::{self, Served, Watch};
-use crate::pool::wire::{Kind, Packet};
+use crate::pool::service::{Served, Waker};
+use crate::pool::wire::{Kind, Packet, Refusal};
 use crate::tensor::known::{self, Known};
 use crate::topic::bell::News;
 use crate::topic::signature::Signature;
@@ -39,15 +34,14 @@ const ATTEMPTS: u32 = 4;
 /// When to try again where too many wait at a publisher's door.
 const RETRY: Duration = Duration::from_millis(10);
 
-/// When to look again where the directory cannot be watched.
+/// When to look again where the directory cannot be watched, or somebody lacks what it takes to meet.
 const BLIND: Duration = Duration::from_millis(50);
 
 /// The most publishers of something else that are kept until somebody asks.
 const MAX_MISMATCHES: usize = 64;
 
-/// What is watched here: the directory, and a timer for those who are to be greeted again.
-const DIRECTORY: u64 = 0;
-const TIMER: u64 = 1;
+/// What there is to do: something changed in the directory, or somebody is to be greeted again.
+const LOOK: u64 = 0;
 
 /// Publishers that have come.
 #[derive(Debug)]
@@ -81,7 +75,8 @@ struct State {
     /// Publishers that send something else, and of whom nobody was told yet.
     mismatches: VecDeque<Error>,
     directory: Option<(DirectoryWatch, DirectoryWatch)>,
-    timer: Option<(Arc<OwnedFd>, Watch)>,
+    /// Has it looked at again.
+    waker: Option<Waker>,
 }
 
 /// What became of somebody who was seen.
@@ -201,13 +196,15 @@ impl Arrivals {
     }
 
     /// Has the service thread hear those who have not answered yet, and all whom this thread greets.
-    fn leave_to_service(&self) {
+    fn leave_to_service(self: &Arc<Self>) {
         let mut state = self.state();
         state.listener = None;
-        for (uid, greeting) in state.unheard() {
-            if greeting.leave_to_service().is_err() {
-                state.met.remove(&uid);
-            }
+        let unheard = state.unheard().into_iter();
+        let failed: Vec<_> = unheard.filter(|(_, one)| one.leave_to_service().is_err()).collect();
+        failed.iter().for_each(|(uid, _)| drop(state.met.remove(uid)));
+        drop(state);
+        if !failed.is_empty() {
+            self.look_after(BLIND);
         }
     }
 
@@ -228,7 +225,7 @@ impl Arrivals {
     /// Has changes of a directory told, and its end: that, only the directory it is in tells of.
     fn watch(self: &Arc<Self>, place: &Place) {
         // A user may have but few of them.
-        let watch = |path: PathBuf| changes::watch(&path, self.served(), DIRECTORY).ok();
+        let watch = |path: PathBuf| changes::watch(&path, self.served(), LOOK).ok();
         let watches = watch(place.held_path()).zip(watch(place.held_parent()));
         let old = std::mem::replace(&mut self.state().directory, watches);
         drop(old);
@@ -366,11 +363,12 @@ impl Arrivals {
             Ok(Begun::Crowd) => {
                 *met = Met::Crowd(wish);
                 drop(state);
-                self.try_again_soon();
+                self.look_after(RETRY);
             }
-            Ok(Begun::Nobody) | Err(_) => {
+            failed @ (Ok(Begun::Nobody) | Err(_)) => {
                 state.met.remove(&uid);
                 drop(state);
+                self.look_after_shortage(failed.err().as_ref());
                 self.answered.notify_all();
             }
         }
@@ -387,10 +385,11 @@ impl Arrivals {
         // Pushed out by a crowd of others, perhaps.
         if matches!(source, Err(Error::Disconnected { .. })) && state.note_hang_up(uid) {
             drop(state);
-            return self.try_again_soon();
+            return self.look_after(RETRY);
         }
         let gone = source.as_ref().ok().and_then(Source::gone);
         state.met.insert(uid, Met::Answered(gone.as_ref().map_or_else(Weak::new, Arc::downgrade)));
+        let mut failed = None;
         match source {
             Ok(source) => state.ready.push(source),
             Err(error @ Error::TypeMismatch { .. }) => {
@@ -398,14 +397,16 @@ impl Arrivals {
                     state.mismatches.push_back(error);
                 }
             }
-            // It died, or was too crowded; if it is still there, the next look finds it.
-            Err(_) => {
+            // If it is still there, the next look finds it.
+            Err(error) => {
                 state.met.remove(&uid);
+                failed = Some(error);
             }
         }
         // Before anybody who waits for the answer looks.
         self.news.set();
         drop(state);
+        self.look_after_shortage(failed.as_ref());
         self.answered.notify_all();
         self.news.tell();
     }
@@ -418,6 +419,10 @@ impl Arrivals {
     ) -> Result<Source> {
         match Packet::parse(&answer.bytes)? {
             (Kind::Subscribed, _) => {}
+            (Kind::Refused, head) => {
+                let why = Refusal::why(head.index);
+                return Err(Error::AttachRefused { pool: self.topic.clone(), why });
+            }
             (Kind::Mismatch, _) => {
                 let theirs: Mismatch = wire::read(&answer.bytes)?;
                 return Err(self.signature.mismatch(&self.topic, &theirs.signature, &answer.peer));
@@ -427,49 +432,51 @@ impl Arrivals {
         Source::other(uid, pool, answer, &self.news)
     }
 
-    fn try_again_soon(self: &Arc<Self>) {
-        let _ = self.set_timer(RETRY);
-    }
-
     /// Looks by the clock where nobody tells of changes.
     fn look_again_if_blind(self: &Arc<Self>) {
-        if self.state().directory.is_none() {
-            let _ = self.set_timer(BLIND);
+        if self.place().is_some() && self.state().directory.is_none() {
+            self.look_after(BLIND);
         }
     }
 
-    fn set_timer(self: &Arc<Self>, after: Duration) -> std::io::Result<()> {
+    /// The same for somebody who could not be met, if that may be different in a moment.
+    fn look_after_shortage(self: &Arc<Self>, failed: Option<&Error>) {
+        if failed.is_some_and(is_shortage) {
+            self.look_after(BLIND);
+        }
+    }
+
+    fn look_after(self: &Arc<Self>, time: Duration) {
         let mut state = self.state();
-        if state.timer.is_none() {
-            let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
-            let timer = Arc::new(timerfd_create(TimerfdClockId::Monotonic, flags)?);
-            let watch = service::watch(&timer, self.served(), TIMER)?;
-            state.timer = Some((timer, watch));
+        if state.waker.is_none() {
+            state.waker = Waker::new(self.served(), LOOK).ok();
         }
-        if let Some((timer, _)) = &state.timer {
-            let once = Timespec { tv_sec: 0, tv_nsec: after.subsec_nanos().into() };
-            let never = Timespec { tv_sec: 0, tv_nsec: 0 };
-            let when = Itimerspec { it_interval: never, it_value: once };
-            timerfd_settime(timer, TimerfdTimerFlags::empty(), &when)?;
+        state.waker.iter().for_each(|waker| waker.wake_after(time));
+    }
+}
+
+/// Whether somebody lacked memory, descriptors or the like, here or there. Whoever is not let in, or makes
+/// no sense, will not be or do so later.
+fn is_shortage(error: &Error) -> bool {
+    let shortages = [Refusal::Crowded, Refusal::Memory, Refusal::Descriptors];
+    match error {
+        Error::AttachRefused { why, .. } => shortages.iter().any(|one| one.text() == *why),
+        Error::Connect { source, .. } | Error::Os { source, .. } => {
+            source.kind() != io::ErrorKind::PermissionDenied
         }
-        Ok(())
+        _ => false,
     }
 }
 
 impl Served for Arrivals {
-    fn ready(self: Arc<Self>, token: u64) {
+    fn ready(self: Arc<Self>, _token: u64) {
         if self.epoch != fork::epoch() {
             return;
         }
-        if token == TIMER {
-            // Made anew the next time: it is seldom needed.
-            let timer = self.state().timer.take();
-            drop(timer);
-        }
-        // Should the directory not be readable, the next change tells.
-        let _ = self.look();
-        if token == TIMER {
-            self.look_again_if_blind();
+        match self.look() {
+            Ok(()) => self.look_again_if_blind(),
+            // It cannot be read: no descriptor was left, perhaps.
+            Err(_) => self.look_after(BLIND),
         }
     }
 }

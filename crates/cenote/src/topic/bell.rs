@@ -2,10 +2,12 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use rustix::event::{EventfdFlags, eventfd};
 
+use crate::pool::service::Served;
 use crate::sync::{AtomicU64, Ordering, fence};
 
 /// An eventfd that is written to only while somebody listens. It never leaves this process.
@@ -77,9 +79,17 @@ impl News {
         self.any.load(Ordering::Acquire)
     }
 
-    /// What there is is about to be looked at.
+    /// What there is is about to be looked at. It reads what it overwrites: a plain store could take the
+    /// place of one whose reason is not seen yet, and nobody would look for that.
     pub(crate) fn clear(&self) {
-        self.any.store(false, Ordering::Relaxed);
+        self.any.swap(false, Ordering::AcqRel);
+    }
+}
+
+/// Called when it is time to look again.
+impl Served for News {
+    fn ready(self: Arc<Self>, _token: u64) {
+        self.bell.ring_anyway();
     }
 }
 

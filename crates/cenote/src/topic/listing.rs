@@ -5,11 +5,12 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
-use std::time::Duration;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 use bytemuck::{Pod, Zeroable};
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::os::peer::Peer;
 use crate::pool::inquiry::{self, Inquiry};
 use crate::pool::place::{Entry, Place};
@@ -187,6 +188,32 @@ pub(crate) fn check_type(
         }
     }
     Ok(())
+}
+
+/// How long one that began to publish at the same time may take to give way.
+const GIVE_WAY: Duration = Duration::from_millis(500);
+
+/// How often that is looked at.
+const LOOK_AGAIN: Duration = Duration::from_millis(5);
+
+/// The same of those who began to publish while this one did: of two that send different things, that with the
+/// higher uid gives way. But it may have looked before this one was there, and then it stays.
+pub(crate) fn check_newcomers(
+    place: &Place,
+    newcomers: Vec<Entry>,
+    uid: u64,
+    topic: &str,
+    ours: &Signature,
+) -> Result<()> {
+    let (lower, higher): (Vec<_>, Vec<_>) = newcomers.into_iter().partition(|one| one.uid < uid);
+    check_type(place, &lower, topic, ours)?;
+    let start = Instant::now();
+    loop {
+        match check_type(place, &higher, topic, ours) {
+            Err(Error::TypeMismatch { .. }) if start.elapsed() < GIVE_WAY => sleep(LOOK_AGAIN),
+            done => return done,
+        }
+    }
 }
 
 /// A publisher that was asked who it is.

@@ -232,16 +232,16 @@ impl Other {
         }
     }
 
-    /// Reads a packet that woke us; tells whether there was one. Most often it is the only one.
-    pub(crate) fn hush(&self) -> bool {
-        // One that is too long makes no sense, and is gone.
-        packet::recv(self.connection.as_fd(), &mut [0; 8]).is_ok_and(|(len, _)| len > 0)
-    }
-
-    /// Reads all of them.
+    /// Reads all the packets that woke us.
     pub(crate) fn hush_all(&self) {
-        let _ = (0..AT_ONCE).all(|_| self.hush());
+        let _ = (0..AT_ONCE).all(|_| hush(&self.connection));
     }
+}
+
+/// Reads a packet of a publisher that woke us; tells whether there was one. Most often it is the only one.
+pub(crate) fn hush(connection: &GuardedSocket) -> bool {
+    // One that is too long makes no sense, and is gone.
+    packet::recv(connection.as_fd(), &mut [0; 8]).is_ok_and(|(len, _)| len > 0)
 }
 
 /// Whether a publisher is gone. What is in its ring can still be taken.

@@ -1,12 +1,14 @@
 //! The part of a topic that receives: every publisher there is, one after another.
 //!
 //! Taking a message needs no syscall: it is in mapped memory. Publishers come as [`Arrivals`], most of
-//! them by way of the service thread; so does a pool that a message made necessary. Whoever sleeps does so in epoll, over all connections and a bell for the rest.
+//! them by way of the service thread; so does a pool that a message made necessary. Whoever
+//! sleeps does so over all connections and a bell for the rest.
 
 use std::collections::HashMap;
+use std::io;
 use std::mem;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
@@ -14,6 +16,7 @@ use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use crate::error::{Error, Result};
 use crate::os::{self, fork};
 use crate::pool::place::Place;
+use crate::pool::service::{Served, Waker};
 use crate::sync::{Lock, LockGuard};
 use crate::tensor::attaching::{Attaching, Progress};
 use crate::tensor::handle::Handle;
@@ -21,10 +24,11 @@ use crate::tensor::known::{self, Known};
 use crate::tensor::packed::Packed;
 use crate::topic::arrivals::Arrivals;
 use crate::topic::bell::{Bell, News};
+use crate::topic::few::Few;
 use crate::topic::message::{Message, Tensors, Unread};
 use crate::topic::publisher::Publisher;
 use crate::topic::row;
-use crate::topic::source::{From, Next, Other, Source};
+use crate::topic::source::{self, From, Next, Other, Source};
 use crate::topic::spot::{Spot, Spots};
 
 /// How many messages that cannot be had are passed over before others have their turn.
@@ -57,9 +61,6 @@ struct Receiving {
     /// Messages that were overwritten, or could not be had.
     missed: u64,
     received: u64,
-    /// A message could not be taken because its segment is not here yet, or its pool's owner is not
-    /// dead yet. Nobody rings for that.
-    awaits_segment: bool,
     /// Why the last one could not be had.
     last_loss: Option<Error>,
     /// Threads that sleep.
@@ -68,6 +69,8 @@ struct Receiving {
     watched: bool,
     /// Goes up with every arming; 0 stands for none.
     armed: u64,
+    /// Rings for whoever sleeps while a message is stuck.
+    waker: Option<Waker>,
 }
 
 /// The pools that messages came from.
@@ -208,7 +211,7 @@ impl Subscriber {
         let mut receiving = self.receiving();
         receiving.waiters += 1;
         receiving.arm(&self.news.bell);
-        !self.arrivals.any() && !receiving.sources.iter().any(Source::is_ready)
+        !self.arrivals.any() && !receiving.is_ready()
     }
 
     /// Undoes [`Subscriber::arm`]. Those that still sleep, on the descriptor, too, are armed anew, for the byte
@@ -221,18 +224,32 @@ impl Subscriber {
             return receiving.disarm(&self.news.bell);
         }
         receiving.arm(&self.news.bell);
-        if self.arrivals.any() || receiving.sources.iter().any(Source::is_ready) {
+        if self.arrivals.any() || receiving.is_ready() {
             self.news.bell.ring_anyway();
+        } else if receiving.is_stuck() {
+            receiving.ring_soon(&self.news);
         }
     }
 
     fn sleep(&self, left: Option<Duration>) -> Result<()> {
-        let stuck = self.receiving().sources.iter().any(|source| source.stuck);
-        let left =
-            if stuck { Some(left.map_or(LOOK_AGAIN, |left| left.min(LOOK_AGAIN))) } else { left };
+        let receiving = self.receiving();
+        let few = Few::of(receiving.others());
+        let left = if receiving.is_stuck() {
+            Some(left.map_or(LOOK_AGAIN, |left| left.min(LOOK_AGAIN)))
+        } else {
+            left
+        };
+        drop(receiving);
+        let slept = match few {
+            Some(few) => few.sleep(&self.news.bell, left),
+            None => self.sleep_on_all(left),
+        };
+        slept.map_err(|source| Error::os("waiting for a message", source))
+    }
+
+    fn sleep_on_all(&self, left: Option<Duration>) -> io::Result<()> {
         let mut events = Vec::with_capacity(16);
-        os::epoll::wait(&self.epoll, &mut events, left)
-            .map_err(|source| Error::os("waiting for a message", source))?;
+        os::epoll::wait(&self.epoll, &mut events, left)?;
         self.hush(&events);
         Ok(())
     }
@@ -245,7 +262,7 @@ impl Subscriber {
             if uid == BELL {
                 self.news.bell.hush();
             } else if let Some(other) = receiving.others().find(|other| other.uid == uid) {
-                other.hush();
+                source::hush(&other.connection);
             }
         }
     }
@@ -260,9 +277,11 @@ impl Subscriber {
             self.take_in(&mut receiving);
         }
         let found = receiving.next(&self.news);
-        if found.is_some() || receiving.awaits_segment {
+        if found.is_some() || receiving.is_ready() {
             // There may be more, and nobody would be told.
             self.news.bell.ring_anyway();
+        } else if receiving.is_stuck() {
+            receiving.ring_soon(&self.news);
         }
         found
     }
@@ -292,6 +311,10 @@ impl Subscriber {
         }
         if receiving.waiters > 0 || receiving.watched {
             receiving.arm(&self.news.bell);
+        }
+        if receiving.waiters > 0 {
+            // Those that sleep do not know of these.
+            self.news.bell.ring_anyway();
         }
     }
 
@@ -346,6 +369,29 @@ impl Receiving {
         self.others().for_each(|other| other.row().disarm());
     }
 
+    /// Whether there is something to take, or to be told.
+    fn is_ready(&self) -> bool {
+        self.sources.iter().any(Source::is_ready)
+    }
+
+    /// Whether a message is there that could not be had yet, which nobody rings for once it can.
+    fn is_stuck(&self) -> bool {
+        self.sources.iter().any(|source| source.stuck)
+    }
+
+    /// Has whoever sleeps on the descriptor look again in a moment: not at once, for it would do nothing
+    /// else until the message can be had, which may be never.
+    fn ring_soon(&mut self, news: &Arc<News>) {
+        if self.waker.is_none() {
+            let served: Weak<dyn Served> = Arc::downgrade(&(news.clone() as Arc<dyn Served>));
+            self.waker = Waker::new(served, 0).ok();
+        }
+        match &self.waker {
+            Some(waker) => waker.wake_after(LOOK_AGAIN),
+            None => news.bell.ring_anyway(),
+        }
+    }
+
     /// The next message, if there is one.
     fn next<T: Message>(&mut self, news: &Arc<News>) -> Option<T> {
         let (at, taken) = self.take::<T>(news)?;
@@ -356,7 +402,6 @@ impl Receiving {
     #[inline(always)]
     fn take<T: Message>(&mut self, news: &Arc<News>) -> Option<(usize, T::Taken)> {
         let mut looked = 0;
-        self.awaits_segment = false;
         while looked < self.sources.len() {
             if self.turn >= self.sources.len() {
                 self.turn = 0;
@@ -386,7 +431,7 @@ impl Receiving {
 
     #[inline(always)]
     fn take_from<T: Message>(&mut self, at: usize, news: &Arc<News>) -> Took<T::Taken> {
-        let Receiving { sources, words, pools, missed, last_loss, awaits_segment, .. } = self;
+        let Receiving { sources, words, pools, missed, last_loss, .. } = self;
         let source = &mut sources[at];
         source.stuck = false;
         for _ in 0..TRIES {
@@ -401,7 +446,7 @@ impl Receiving {
                 }
             };
             let Source { mould, from, spot, .. } = &mut *source;
-            let mut tensors = Lender { from, spot, pools, news, awaits_segment };
+            let mut tensors = Lender { from, spot, pools, news };
             match T::read(&words[..len], mould, &mut tensors) {
                 Ok(taken) => {
                     source.advance(1);
@@ -437,7 +482,6 @@ struct Lender<'a> {
     spot: &'a Spot,
     pools: &'a mut Pools,
     news: &'a Arc<News>,
-    awaits_segment: &'a mut bool,
 }
 
 impl Tensors for Lender<'_> {
@@ -457,7 +501,6 @@ impl Tensors for Lender<'_> {
         };
         // What it sent before it died can be had as soon as it is dead.
         if !pool.is_usable() && pool.may_be_dying() {
-            *self.awaits_segment = true;
             return Err(Unread::Later);
         }
         // Asked first: what its owner sent last may come in while this looks for it.
@@ -480,10 +523,7 @@ impl Lender<'_> {
                 Unread::Passed
             }
             // On its way.
-            Error::NoSuchSegment { .. } if alive => {
-                *self.awaits_segment = true;
-                Unread::Later
-            }
+            Error::NoSuchSegment { .. } if alive => Unread::Later,
             error => error.into(),
         }
     }
@@ -494,9 +534,9 @@ impl Pools {
     /// bell rings when that is done.
     fn get(&mut self, uid: u64, from: &Other, news: &Arc<News>) -> Result<&Known, Unread> {
         let key = (from.uid, uid);
-        if !self.found.get(&key).is_some_and(|known| known.is_usable() || known.may_be_dying()) {
+        if !self.found.get(&key).is_some_and(Known::may_serve) {
             let known = self.look_for(uid, from, news)?;
-            self.found.retain(|_, known| known.is_usable());
+            self.found.retain(|_, known| known.may_serve());
             self.found.insert(key, known);
         }
         self.found.get(&key).ok_or(Unread::Later)
@@ -514,7 +554,8 @@ impl Pools {
     fn look_for(&mut self, uid: u64, from: &Other, news: &Arc<News>) -> Result<Known, Unread> {
         let lent = || from.pool.as_ref()?.lent(uid);
         let begun = self.attaching.contains_key(&uid);
-        if let Some(known) = known::find(uid).or_else(|| if begun { None } else { lent() }) {
+        let lent_now = || if begun { None } else { lent().filter(Known::is_usable) };
+        if let Some(known) = known::find(uid).or_else(lent_now) {
             self.attaching.remove(&uid);
             return Ok(known);
         }
@@ -534,7 +575,8 @@ impl Pools {
             }
             Progress::Failed(error) => {
                 self.attaching.remove(&uid);
-                lent().ok_or_else(|| error.into())
+                // Its owner may be dying: then it cannot be attached to, and need not be.
+                lent().or_else(|| known::find_dying(uid)).ok_or_else(|| error.into())
             }
         }
     }

@@ -1,10 +1,11 @@
 //! Publishers that lie to those who subscribe.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use cenote::{Error, Tensor, Topic};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::SealFlags;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 
@@ -17,21 +18,27 @@ use crate::stranger::ring::{
 use crate::stranger::wire::{
     HELLO, MISMATCH, Pretender, REFUSED, Raw, SUBSCRIBE, SUBSCRIBED, WAKE, WELCOME, kind, packet,
 };
-use crate::stranger::{Random, eventually, memfd, topic_dir, unique};
+use crate::stranger::{PATIENCE, Random, eventually, memfd, topic_dir, unique};
 
 pub(crate) const TESTS: &[Test] = &[
     ("a_publisher_that_tells_the_truth_is_believed", truth),
     ("rings_that_do_not_add_up", rings),
     ("answers_to_a_subscriber_that_are_none", answers),
     ("a_mismatch_of_garbage_can_be_read", mismatch),
+    ("a_publisher_that_lacks_something_for_a_moment_is_asked_again", shortage),
     ("a_publisher_that_never_answers_hides_nobody", silence),
     ("heads_and_states_that_cannot_be", words),
     ("a_ring_that_changes_all_the_time", restless),
     ("a_publisher_that_never_stops_talking_delays_nobody", chatter),
     ("descriptors_of_nonsense", descriptors),
+    ("what_lies_behind_much_that_is_lost_is_told_of", behind),
+    ("a_message_whose_pool_is_crowded_is_told_of_once_it_can_be_had", crowded),
+    ("a_message_that_never_can_be_had_is_looked_for_now_and_then", never),
 ];
 
 const UID: u64 = 0xbad0_0000_0000_0002;
+/// Of a pool that is not the publisher's.
+const OTHER: u64 = 0xbad0_0000_0000_0005;
 
 /// A topic that the liar and somebody honest publish on.
 struct Scene {
@@ -170,6 +177,28 @@ fn mismatch() {
         assert!(matches!(error, Error::TypeMismatch { .. }) && text.len() < 2000, "{text}");
         assert!(!text.chars().any(char::is_control), "{text:?}");
     }
+}
+
+/// It refuses for want of room, memory or descriptors, and nothing tells when it has them again.
+fn shortage() {
+    for code in [2, 3, 5] {
+        let (scene, liar) = (Scene::new(), Liar::honest(UID));
+        drop(scene.subscribed(|raw| raw.send(&packet(REFUSED, code, 0), &[]).unwrap()));
+        assert!(scene.pretender.waits_for(PATIENCE), "refusal {code}");
+        let raw = scene.pretender.greeted();
+        liar.answer(&raw);
+        liar.publish(0, &[7]);
+        eventually("it is heard", || scene.topic.recv() == Some(7));
+        scene.works();
+    }
+    // Its pool is met first.
+    let name = unique();
+    let (pretender, topic) = (pretend(&name, UID), Topic::<Tensor>::new(&name).unwrap());
+    std::thread::scope(|scope| {
+        scope.spawn(|| pretender.greeted().send(&packet(REFUSED, 3, 0), &[]).unwrap());
+        topic.subscribe().unwrap();
+    });
+    assert!(pretender.waits_for(PATIENCE));
 }
 
 /// It lets us connect, and says nothing; another does not even do that.
@@ -321,4 +350,75 @@ fn descriptors() {
     eventually("what is honest arrives", || {
         topic.recv().is_some_and(|tensor| tensor.to_vec::<u8>().is_ok_and(|v| v == [1; 10]))
     });
+}
+
+fn is_readable(fd: BorrowedFd<'_>) -> bool {
+    let time = Timespec::try_from(PATIENCE).unwrap();
+    poll(&mut [PollFd::from_borrowed_fd(fd, PollFlags::IN)], Some(&time)).unwrap() > 0
+}
+
+/// More than are passed over at a time.
+fn behind() {
+    let said = Subscribed { depth: 256, ..Liar::honest(UID).said };
+    let (scene, liar) = (Scene::new(), Liar::of(said));
+    let _connection = scene.subscribed(|raw| liar.answer(raw));
+    eventually("both are met", || scene.topic.stats().publishers == 2);
+    let fd = scene.topic.fd().unwrap();
+    (0..200).for_each(|sequence| liar.publish(sequence, &[]));
+    liar.publish(200, &[9]);
+    while scene.topic.recv() != Some(9) {
+        assert!(is_readable(fd), "after {}", scene.topic.missed());
+    }
+    assert_eq!(scene.topic.missed(), 200);
+}
+
+/// The words of a message: 1000 bytes in a slot of a pool.
+fn message(pool: u64, slot: u64) -> [u64; 7] {
+    [2, slot | 1 << 32 | 8 << 40, pool, 0, 0, 1000, 1]
+}
+
+/// Nobody tells when there is room at its door.
+fn crowded() {
+    let (topic, liar, _connections) = believed(&unique(), UID);
+    let (owner, answer) = (Pretender::new(OTHER), Answer::honest(OTHER));
+    let crowd = owner.crowd();
+    let fd = topic.fd().unwrap();
+    liar.publish(0, &message(OTHER, 3));
+    assert!(topic.recv().is_none());
+    std::thread::scope(|scope| {
+        let served = scope.spawn(|| {
+            loop {
+                let raw = owner.accept();
+                if raw.recv().is_ok_and(|(hello, _)| !hello.is_empty()) {
+                    answer.send(&raw);
+                    return raw;
+                }
+            }
+        });
+        drop(crowd);
+        let tensor = loop {
+            match topic.recv() {
+                Some(tensor) => break tensor,
+                None => assert!(is_readable(fd)),
+            }
+        };
+        assert_eq!(tensor.to_vec::<u8>().unwrap(), [6; 1000]);
+        drop(served.join().unwrap());
+    });
+    assert_eq!(topic.missed(), 0);
+}
+
+/// Its segment does not come. Whoever sleeps on the descriptor does so most of the time.
+fn never() {
+    let (topic, liar, _connections) = believed(&unique(), UID);
+    let fd = topic.fd().unwrap();
+    liar.publish(0, &message(UID, 7));
+    let (start, mut rounds) = (Instant::now(), 0);
+    while start.elapsed() < Duration::from_millis(100) {
+        assert!(is_readable(fd) && topic.recv().is_none());
+        rounds += 1;
+    }
+    let most = start.elapsed().as_millis() + 5;
+    assert!(rounds < most, "{rounds} of {most}");
+    assert_eq!(topic.missed(), 0);
 }

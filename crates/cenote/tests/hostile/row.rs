@@ -1,14 +1,15 @@
 //! Attachers that write what they like into the one thing they can write: their row.
 
-use cenote::{DType, Error, Tensor, TensorPool};
+use cenote::{DType, Error, Tensor, TensorPool, TensorPoolConfig};
 
 use super::Test;
 use super::attacher::works;
 use crate::stranger::wire::{Attached, REFUSED, SEGMENT, kind, packet};
-use crate::stranger::{Random, all_are, eventually, filled, pool};
+use crate::stranger::{Random, all_are, eventually, filled, pool, unique};
 
 pub(crate) const TESTS: &[Test] = &[
     ("whoever_holds_too_much_is_told_how_much", told),
+    ("whoever_holds_a_little_too_much_is_left_alone", lenient),
     ("garbage_in_a_row_only_holds_slots", garbage),
     ("garbage_that_changes_all_the_time_only_holds_slots", restless),
     ("a_row_with_holes_punched_into_it_is_zeros", punched),
@@ -35,15 +36,41 @@ fn all_free(pool: &TensorPool) {
 fn told() {
     let pool = pool(SLOTS);
     let attached = Attached::to(pool.name());
-    attached.write_row(|slot| u64::from(slot < 12));
+    attached.write_row(|slot| u64::from(slot < 13));
     drop(published(&pool, SLOTS));
-    // It has half of the slots to hold; only a full pool looks.
+    // It has half of the slots to hold, and half of the others before it is expelled; only a full pool looks.
     let _all = published(&pool, SLOTS);
     let (bytes, _) = attached.raw.recv().unwrap();
     // It got the first segment before.
     let bytes = if kind(&bytes) == SEGMENT { attached.raw.recv().unwrap().0 } else { bytes };
-    assert_eq!(bytes, packet(REFUSED, 4, 12 << 32 | 8));
+    assert_eq!(bytes, packet(REFUSED, 4, 13 << 32 | 8));
     assert!(attached.raw.is_hung_up());
+}
+
+/// Threads of an honest process that give slots back while another counts them make it hold a few more.
+fn lenient() {
+    for (slots, limit, bound) in [(16, 8, 12), (16, 14, 15), (512, 256, 320)] {
+        let config = TensorPoolConfig {
+            max_slots: slots,
+            max_leases: limit,
+            growth: 8 << 20,
+            ..TensorPoolConfig::small()
+        };
+        let pool = TensorPool::new(unique(), config).unwrap();
+        let attached = Attached::to(pool.name());
+        let full = |held: usize| {
+            attached.write_row(|_| 0);
+            let all = published(&pool, slots);
+            attached.write_row(|slot| u64::from(slot < held));
+            drop(all);
+            let _rest: Vec<Tensor> = (held..slots).map(|_| filled(&pool, 10, 0)).collect();
+            pool.alloc(&[1], DType::U8).map(drop)
+        };
+        full(bound).unwrap_err();
+        assert_eq!(pool.stats().unwrap().attachers, 1, "{limit} of {slots}");
+        full(bound + 1).unwrap();
+        assert_eq!(pool.stats().unwrap().attachers, 0, "{limit} of {slots}");
+    }
 }
 
 fn garbage() {

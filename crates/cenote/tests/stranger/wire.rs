@@ -270,6 +270,16 @@ impl Pretender {
         poll(&mut [PollFd::new(&self.listener, PollFlags::IN)], Some(&time)).is_ok_and(|n| n > 0)
     }
 
+    /// As many connections as can wait here.
+    pub(crate) fn crowd(&self) -> Vec<OwnedFd> {
+        let path = SocketAddrUnix::new(&self.path).unwrap();
+        let connected = || {
+            let socket = socket(SocketFlags::NONBLOCK);
+            net::connect(&socket, &path).is_ok().then_some(socket)
+        };
+        std::iter::from_fn(connected).collect()
+    }
+
     pub(crate) fn accept(&self) -> Raw {
         let connection = net::accept_with(&self.listener, SocketFlags::CLOEXEC).unwrap();
         set_socket_timeout(&connection, Timeout::Recv, Some(PATIENCE)).unwrap();

@@ -25,6 +25,7 @@ pub(crate) const TESTS: &[Test] = &[
     ("sixty_four_subscribers_of_one_publisher", many),
     ("publishers_and_subscribers_that_start_at_once_all_meet", at_once),
     ("a_publisher_knows_its_subscribers", counted),
+    ("a_subscriber_that_was_without_descriptors_for_a_while_meets_its_publishers", poor),
 ];
 
 pub(crate) const ROLES: &[Role] = &[("four", four)];
@@ -268,4 +269,20 @@ fn counted() {
     eventually("one is left", || topic.stats().subscribers == 1);
     another.kill();
     eventually("none is left", || topic.stats().subscribers == 0);
+}
+
+fn poor() {
+    for kind in ["u64", "tensor"] {
+        let name = unique();
+        let mut subscriber = subscriber(kind, &name, "");
+        assert_eq!(subscriber.ask("descriptors 0"), "ok");
+        let mut publisher = publisher(kind, &name, "");
+        // So that it is tried in vain. Should that come too late, it is not.
+        std::thread::sleep(Duration::from_millis(100));
+        assert_eq!(subscriber.ask("publishers"), "0");
+        assert_eq!(subscriber.ask("descriptors 1000"), "ok");
+        assert_eq!(publisher.ask("subscribers 1"), "1");
+        assert_eq!(publisher.ask("send 0 3"), "ok");
+        assert_eq!(subscriber.ask("take 3"), "0 1 2");
+    }
 }

@@ -37,6 +37,29 @@ fn in_child(act: impl FnOnce() -> bool) {
     }
 }
 
+/// Clones off a process that sleeps until it is killed, and has all sockets that this one has: cenote
+/// hears nothing of it. Gives its pid.
+pub(crate) fn sleeper() -> libc::pid_t {
+    let flags = libc::c_long::from(libc::SIGCHLD);
+    // SAFETY: the child makes system calls, and nothing else.
+    let pid = unsafe { libc::syscall(libc::SYS_clone, flags, 0_usize, 0_usize, 0_usize, 0_usize) };
+    if pid == 0 {
+        // SAFETY: it takes a number. Should nobody kill it, this does.
+        unsafe { libc::alarm(60) };
+        loop {
+            // SAFETY: it takes nothing.
+            unsafe { libc::pause() };
+        }
+    }
+    pid.try_into().unwrap()
+}
+
+/// Ends a [`sleeper`] whose parent is gone.
+pub(crate) fn end_sleeper(pid: libc::pid_t) {
+    // SAFETY: a process that a child of this test cloned off, and that only it ends.
+    assert_eq!(unsafe { libc::kill(pid, libc::SIGKILL) }, 0);
+}
+
 fn is_forked<T>(result: cenote::Result<T>) -> bool {
     result.is_err_and(|error| matches!(error, Error::ForkedTopic { .. }))
 }

@@ -1,5 +1,6 @@
 //! What topics carry, and what happens when two processes do not agree on it.
 
+use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
 use cenote::{
@@ -23,6 +24,7 @@ pub(crate) const TESTS: &[Test] = &[
     ("every_publisher_of_something_else_is_told_of", mismatches),
     ("what_keeps_a_topic_from_starting_is_told_to_whoever_polls", start),
     ("a_mismatch_hides_nobody_else", mismatch_and_match),
+    ("of_two_that_begin_at_once_one_gives_way", at_once),
     ("whoever_takes_tensors_takes_images", tensor_of_image),
     ("a_name_has_one_form", names),
     ("configurations_that_make_no_sense_are_refused", configs),
@@ -213,6 +215,30 @@ fn start() {
     assert!(peer.ask("error").contains(&shown));
     assert!(peer.ask("wait").contains(&shown));
     std::fs::remove_file(&file).unwrap();
+}
+
+fn at_once() {
+    let mut winners = 0;
+    for _ in 0..20 {
+        let name = unique();
+        let ones = topic::<u64>(&name, "");
+        let others = Topic::<[f32; 3]>::new(&name).unwrap();
+        let together = Barrier::new(2);
+        let begin = |advertise: &dyn Fn() -> cenote::Result<()>| {
+            together.wait();
+            advertise()
+        };
+        let done = std::thread::scope(|scope| {
+            let one = scope.spawn(|| begin(&|| ones.advertise()));
+            let other = scope.spawn(|| begin(&|| others.advertise()));
+            [one.join().unwrap(), other.join().unwrap()]
+        });
+        let refused: Vec<_> = done.iter().filter_map(|one| one.as_ref().err()).collect();
+        assert!(refused.iter().all(|error| matches!(error, Error::TypeMismatch { .. })));
+        assert!(!refused.is_empty(), "both send");
+        winners += 2 - refused.len();
+    }
+    assert!(winners > 0, "both gave way, always");
 }
 
 fn mismatch_and_match() {

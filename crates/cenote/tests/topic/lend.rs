@@ -1,17 +1,22 @@
 //! Tensors of other pools of a publisher's process: they are lent to its subscribers before they are sent.
 
-use cenote::{Tensor, TensorPool, TensorPoolConfig};
+use std::time::{Duration, Instant};
 
+use cenote::{Tensor, TensorPool, TensorPoolConfig, Topic};
+
+use super::fork::end_sleeper;
 use super::sample::{Sample, filled};
-use super::talk::{LONG, copies, show, subscriber, take, topic};
+use super::talk::{LONG, copies, drain, show, subscriber, take, topic};
 use super::{Role, Test};
 use crate::stranger::process::{Peer, reply, serve};
 use crate::stranger::{eventually, unique};
 
 pub(crate) const TESTS: &[Test] = &[
     ("what_lies_in_other_pools_of_a_killed_publisher_arrives", killed),
+    ("what_lies_in_other_pools_of_a_publisher_that_hangs_up_before_it_dies_arrives", dying),
     ("a_late_joiner_has_what_lies_in_other_pools_of_a_killed_publisher", late),
     ("a_killed_subscriber_gives_back_slots_of_pools_that_were_lent", given_back),
+    ("a_killed_subscriber_that_had_forked_gives_back_slots_of_pools_that_were_lent", orphaned),
     ("a_subscriber_that_lives_gives_back_slots_of_pools_that_were_lent", reused),
     ("pools_beyond_those_that_are_lent_are_attached_to", many_pools),
     ("one_pool_is_lent_by_way_of_many_topics", many_topics),
@@ -43,6 +48,11 @@ fn lender(words: &[&str]) {
             reply(topics.iter().try_for_each(|topic| topic.send(&tensor)))
         }
         ["copies"] => copies(&topics[0]),
+        ["name", pool] => pools[pool.parse::<usize>().unwrap()].name().to_owned(),
+        ["hang_up"] => {
+            hang_up();
+            "ok".into()
+        }
         _ => panic!("{words:?}"),
     });
 }
@@ -69,6 +79,64 @@ fn killed() {
     assert_eq!(lender.ask("copies"), "0");
     lender.kill();
     assert_eq!((take(&topic, 6), topic.missed()), ((0..6).collect(), 0));
+}
+
+/// Ends all connections, as the kernel does for a process that dies, which it is not known to do yet.
+#[allow(unsafe_code, reason = "shutdown")]
+fn hang_up() {
+    let fds = std::fs::read_dir("/proc/self/fd").unwrap().flatten();
+    let sockets = fds.filter(|fd| {
+        std::fs::read_link(fd.path()).is_ok_and(|to| to.to_string_lossy().starts_with("socket:"))
+    });
+    for fd in sockets.map(|fd| fd.file_name().to_str().unwrap().parse().unwrap()) {
+        // SAFETY: it takes numbers. The descriptor stays open.
+        unsafe { libc::shutdown(fd, libc::SHUT_RDWR) };
+    }
+}
+
+/// Whoever receives meanwhile waits for its end, though not for ever: a round that takes too long is played again.
+fn dying() {
+    let lent = || {
+        let (name, mut lender) = start(2, 1);
+        let topic = topic::<Tensor>(&format!("{name}.0"), "");
+        topic.subscribe().unwrap();
+        assert_eq!(lender.ask("subscribers"), "ok");
+        assert_eq!((lender.ask("send 0 0"), lender.ask("send 1 1")), ("ok".into(), "ok".into()));
+        dies_in_time(&topic, lender, &[0, 1])
+    };
+    // One that was not lent, and is attached to for another reason.
+    let known = || {
+        let (name, mut lender) = start(MAX_LENT + 1, 1);
+        let topic = topic::<Tensor>(&format!("{name}.0"), "");
+        topic.subscribe().unwrap();
+        assert_eq!(lender.ask("subscribers"), "ok");
+        for number in 0..MAX_LENT {
+            assert_eq!(lender.ask(&format!("send {number} {number}")), "ok");
+            assert_eq!(take(&topic, 1), [number as u64]);
+        }
+        let _attached = TensorPool::open(lender.ask(&format!("name {MAX_LENT}"))).unwrap();
+        assert_eq!(lender.ask(&format!("send {MAX_LENT} 7")), "ok");
+        dies_in_time(&topic, lender, &[7])
+    };
+    while !lent() {}
+    while !known() {}
+}
+
+/// Whether a lender dies soon enough after it hung up. Then all that it sent arrives.
+fn dies_in_time(topic: &Topic<Tensor>, mut lender: Peer, sent: &[u64]) -> bool {
+    let start = Instant::now();
+    assert_eq!(lender.ask("hang_up"), "ok");
+    std::thread::sleep(Duration::from_millis(50)); // to be noticed
+    let mut taken = drain(topic);
+    let missed = topic.missed();
+    lender.kill();
+    let in_time = start.elapsed() < Duration::from_millis(900);
+    if in_time {
+        assert_eq!(missed, 0, "{:?}", topic.last_loss());
+        taken.extend(take(topic, sent.len() - taken.len()));
+        assert_eq!((&*taken, topic.missed()), (sent, 0));
+    }
+    in_time
 }
 
 fn late() {
@@ -100,6 +168,22 @@ fn given_back() {
     reader.kill();
     eventually("its row is dropped", || stats().attachers == 0);
     assert_eq!(stats().retired, 0);
+}
+
+/// Its connections outlive it.
+fn orphaned() {
+    let (pool, name) = (pool(), unique());
+    let publisher = topic::<Tensor>(&name, "ignore_own");
+    publisher.advertise().unwrap();
+    let mut reader = subscriber("tensor", &name, "");
+    assert_eq!(publisher.wait_for_subscribers(1, LONG).unwrap(), 1);
+    publisher.send(&filled(&pool, 0).unwrap()).unwrap();
+    assert_eq!(reader.ask("keep"), "ok");
+    assert_eq!(pool.stats().unwrap().attachers, 1);
+    let sleeper = reader.ask("clone").parse().unwrap();
+    reader.kill();
+    eventually("its row is dropped", || pool.stats().unwrap().attachers == 0);
+    end_sleeper(sleeper);
 }
 
 fn reused() {
@@ -157,8 +241,7 @@ fn mutual() {
         assert_eq!(of_other.ask("take 1"), show(&[number]));
     }
     // Each has its own subscriber, and the other's.
-    let attachers =
-        |topic: &cenote::Topic<Tensor>| topic.pool().unwrap().stats().unwrap().attachers;
+    let attachers = |topic: &Topic<Tensor>| topic.pool().unwrap().stats().unwrap().attachers;
     assert_eq!((attachers(&one), attachers(&other)), (2, 2));
 }
 

@@ -5,8 +5,10 @@ use std::time::Duration;
 use cenote::{
     CopyReason, DepthImage, Image, PointCloud, Policy, Tensor, TensorPoolConfig, Topic, TopicConfig,
 };
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::Role;
+use super::fork::sleeper;
 use super::sample::{Sample, before, retyped, swapped};
 use crate::stranger::eventually;
 use crate::stranger::process::{Peer, reply, serve};
@@ -158,6 +160,12 @@ impl<T: Sample> Talk<T> {
                 topic.wait_for_subscribers(count, LONG).unwrap().to_string()
             }
             "copies" => copies(topic),
+            "clone" => sleeper().to_string(),
+            "descriptors" => {
+                let most = Rlimit { current: Some(number(1)), ..getrlimit(Resource::Nofile) };
+                setrlimit(Resource::Nofile, most).unwrap();
+                "ok".into()
+            }
             "drop" => {
                 self.topic = None;
                 "ok".into()

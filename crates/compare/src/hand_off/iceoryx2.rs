@@ -17,11 +17,16 @@ use crate::run;
 /// What it is called.
 pub(crate) const WHO: &str = "iceoryx2";
 
-/// Its files and segments are under names of this run.
+/// Its files are where it keeps them unless it is told otherwise, under a name of this run.
 pub(crate) fn node() -> Result<Node<ipc::Service>> {
+    node_in(&run::peers()?)
+}
+
+/// The same, with its files in this directory. Segments are under names of this run, too.
+pub(crate) fn node_in(dir: &std::path::Path) -> Result<Node<ipc::Service>> {
     set_log_level(LogLevel::Fatal);
     let mut config = Config::default();
-    let dir = run::dir()?.join("iceoryx2");
+    let dir = dir.join("iceoryx2");
     let dir = dir.to_str().ok_or("a path that is no text")?;
     config.global.set_root_path(&Path::new(dir.as_bytes())?);
     let prefix = format!("compare{}_", run::id()?);
