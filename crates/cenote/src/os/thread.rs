@@ -6,6 +6,7 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
+#[cfg(any(feature = "gl", test))]
 use std::thread::{Builder, JoinHandle};
 
 /// Faults are for the thread that makes them. Blocked, they would pass the program's handler by.
@@ -17,6 +18,7 @@ const FAULTS: [i32; 6] =
 /// A program that blocks a signal, to wait for it or to read it from a signalfd, can do so in its
 /// own threads only: had one of ours the signal unblocked, it would be delivered there, and its
 /// default action could end the process.
+#[cfg(any(feature = "gl", test))]
 pub(crate) fn spawn(
     thread: Builder,
     run: impl FnOnce() + Send + 'static,
