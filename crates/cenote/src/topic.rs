@@ -23,6 +23,7 @@ pub(crate) mod message;
 mod name;
 pub(crate) mod observer;
 pub(crate) mod plain;
+mod pools;
 mod publisher;
 #[cfg(feature = "tokio")]
 mod recv_async;
