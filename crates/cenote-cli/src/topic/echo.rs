@@ -5,10 +5,9 @@ use std::time::{Duration, Instant};
 
 use cenote::{Content, Observer, Sighting};
 use serde::Serialize;
-use serde_json::Value;
 
 use crate::failure::{self, Failure, Outcome};
-use crate::files::values;
+use crate::files::values::{self, Shown};
 use crate::output::{Output, Page, Report};
 use crate::topic::watching;
 
@@ -20,8 +19,8 @@ const NAP: Duration = Duration::from_millis(1);
 
 /// What is sent, message by message
 ///
-/// With --values the first elements are shown, too. For that each message is leased while it is read, one
-/// at a time; without, none is. In JSON, what is no number there is text: "NaN", "Infinity", "-Infinity".
+/// With --values the first elements are shown, too, those of structs and of mixed points by name. For that
+/// each message is leased while it is read, one at a time; without, none is. In JSON, what is no number there is text: "NaN", "Infinity", "-Infinity".
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The topic, as in camera.rgb or /camera/rgb
@@ -90,7 +89,7 @@ impl Args {
     }
 
     /// The first values; `None` if they are gone.
-    fn values(&self, observer: &Observer, seen: &Sighting) -> Outcome<Option<Vec<Value>>> {
+    fn values(&self, observer: &Observer, seen: &Sighting) -> Outcome<Option<Vec<Shown>>> {
         let Some(content) = observer.content(seen)? else { return Ok(None) };
         // Many take their time to read, for which nobody is to wait.
         let content = if self.values > BRIEF { content.copied_out()? } else { content };
@@ -110,9 +109,10 @@ impl Garbled {
     }
 }
 
-fn first(carries: &str, content: &Content, count: usize) -> Outcome<Vec<Value>> {
+fn first(carries: &str, content: &Content, count: usize) -> Outcome<Vec<Shown>> {
     match (content, content.tensor()) {
         (Content::Plain(bytes), _) => Ok(values::plain(carries, bytes, count)),
+        (Content::Cloud(cloud), _) => values::points(cloud, count),
         (_, Some(tensor)) => values::first(tensor, count),
         _ => Ok(Vec::new()),
     }
@@ -133,7 +133,7 @@ struct Echo {
     frame_id: Option<String>,
     /// The first of them; none if they were not asked for, gone already, or not to be had.
     #[serde(skip_serializing_if = "Option::is_none")]
-    values: Option<Vec<Value>>,
+    values: Option<Vec<Shown>>,
 }
 
 impl Echo {
@@ -173,7 +173,7 @@ impl Report for Echo {
         }
         page.line(line);
         if let Some(values) = &self.values {
-            let values: Vec<String> = values.iter().map(values::show).collect();
+            let values: Vec<String> = values.iter().map(Shown::to_string).collect();
             page.aside(&format!("  {}", values.join(" ")));
         }
     }

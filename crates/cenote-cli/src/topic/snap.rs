@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use cenote::{Content, DType, DepthImage, Error, Observer, PointCloud, Tensor};
+use cenote::{Content, DepthImage, Error, Observer, PointCloud};
 use serde::Serialize;
 
 use crate::failure::{Failure, Outcome};
@@ -63,7 +63,8 @@ impl Format {
             (Format::Png, Content::Depth(depth)) => picture::save_depth(depth, path),
             (Format::Ply, Content::Cloud(cloud)) => ply::save(cloud, path),
             (Format::Ply, Content::Depth(depth)) => ply::save(&points(depth, path)?, path),
-            (Format::Npy, Content::Plain(bytes)) => npy::save(&as_tensor(bytes)?, path),
+            (Format::Npy, Content::Plain(bytes)) => npy::save_bytes(bytes, path),
+            (Format::Npy, Content::Cloud(cloud)) => npy::save_cloud(cloud, path),
             (Format::Npy, other) => other.tensor().map_or(Ok(()), |tensor| npy::save(tensor, path)),
             _ => Err(Failure::Failed(format!(
                 "{}: what is sent is not of that kind; .npy always works",
@@ -83,14 +84,6 @@ fn points(depth: &DepthImage, path: &Path) -> Outcome<PointCloud> {
         )),
         other => Failure::from(other).about(path),
     })
-}
-
-/// Bytes as an array. (A tensor has no dimension of length 0.)
-fn as_tensor(bytes: &[u8]) -> Outcome<Tensor> {
-    match bytes.len() {
-        0 => Ok(Tensor::new(&[1], DType::U8)?),
-        len => Ok(Tensor::from_slice(bytes, &[len])?),
-    }
 }
 
 impl Args {
