@@ -9,7 +9,7 @@ use serde::Serialize;
 use crate::failure::{self, Failure, Outcome};
 use crate::files::values::{self, Shown};
 use crate::output::{Output, Page, Report};
-use crate::topic::watching;
+use crate::topic::{kind, watching};
 
 /// So many values are read at once.
 const BRIEF: usize = 4096;
@@ -20,7 +20,8 @@ const NAP: Duration = Duration::from_millis(1);
 /// What is sent, message by message
 ///
 /// With --values the first elements are shown, too, those of structs and of mixed points by name. For that
-/// each message is leased while it is read, one at a time; without, none is. In JSON, what is no number there is text: "NaN", "Infinity", "-Infinity".
+/// each message is leased while it is read, one at a time; without, none is. In JSON, what is no number there
+/// is text: "NaN", "Infinity", "-Infinity".
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The topic, as in camera.rgb or /camera/rgb
@@ -157,7 +158,7 @@ impl Echo {
 
 impl Report for Echo {
     fn write(&self, page: &mut Page) {
-        let mut line = format!("#{} {}", self.sequence, self.carries);
+        let mut line = format!("#{} {}", self.sequence, kind::brief(&self.carries));
         if let Some(dtype) = &self.dtype {
             line += &format!(" {dtype} {:?}", self.shape);
         }

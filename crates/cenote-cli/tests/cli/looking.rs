@@ -21,6 +21,8 @@ pub(crate) const TESTS: &[Test] = &[
     ("names_that_are_none_are_left_out_and_end_nothing", names),
     ("who_is_stopped_is_listed_and_hides_nobody", stopped),
     ("what_is_closed_to_a_user_is_said_to_be", closed),
+    ("what_is_open_is_shown_beside_what_is_closed", half_closed),
+    ("lists_name_structs_and_info_tells_of_their_fields", structs),
     ("more_topics_than_descriptors_are_all_listed", many),
     ("hz_and_bw_measure_a_publisher", measures),
     ("hz_tells_of_all_that_is_sent_as_seen_or_missed", all),
@@ -155,6 +157,27 @@ fn stopped() {
         listing[what].as_array().unwrap().iter().map(|it| it["name"].clone()).collect()
     };
     assert_eq!((names("topics").len(), names("pools").len()), (2, 2), "{listing}");
+    // What is not known is no number.
+    let list = scene.json(&["topic", "list"]);
+    for topics in [&listing["topics"], &list["topics"]] {
+        let (answers, silent) = (&topics[0], &topics[1]);
+        assert_eq!((&answers["answers"], &silent["answers"]), (&true.into(), &false.into()));
+        for number in ["sent", "subscribers"] {
+            assert!(answers[number].is_u64() && silent[number].is_null(), "{number}: {topics}");
+        }
+        assert_eq!((&silent["publishers"], &silent["closed"]), (&1.into(), &false.into()));
+    }
+    let info = scene.json(&["topic", "info", "stopped"]);
+    for publisher in [&listing["topics"][1]["published_by"][0], &info["publishers"][0]] {
+        assert_eq!(publisher["answers"], false, "{publisher}");
+        for number in ["sent", "depth", "waits_for_subscribers", "subscribers"] {
+            assert!(publisher[number].is_null(), "{number}: {publisher}");
+        }
+    }
+    let why = scene.json(&["why", "stopped"]);
+    assert!(why["publishers"][0]["sent"].is_null(), "{why}");
+    let pool = &listing["pools"][1];
+    assert_eq!((&pool["stats"], &pool["leases"]), (&Value::Null, &Value::Null));
     for args in
         [&["ls"][..], &["topic", "list"], &["pool", "stat"], &["top", "-c", "1", "-i", "0.3"]]
     {
@@ -187,6 +210,7 @@ fn stopped() {
     };
     assert!(of("camera.rgb")["messages"].as_u64().unwrap() > 0, "{top}");
     assert_eq!((&of("stopped")["type"], &of("stopped")["messages"]), (&Value::Null, &0.into()));
+    assert_eq!((&of("stopped")["behind"], &of("camera.rgb")["behind"]), (&Value::Null, &0.into()));
 }
 
 /// The sockets of the publishers of `camera.rgb`.
@@ -208,17 +232,86 @@ fn closed() {
     // Root may do anything, so it is somebody else who looks. The command may be where he cannot see it.
     let program = scene.0.join("cenote");
     fs::copy(CENOTE, &program).unwrap();
-    let run = |args: &[&str]| {
-        let mut command = scene.command(&program);
-        if rustix::process::geteuid().is_root() {
-            command.uid(65534).gid(65534);
+    let run = |args: &[&str]| somebody_else(&scene, &program, args);
+    // The publisher, and then the topic.
+    for mode in [0o755, 0o700] {
+        let mine = !rustix::process::geteuid().is_root();
+        let mode = if mine && mode == 0o700 { 0 } else { mode };
+        permit(&scene.0.join("default/topics/camera.rgb"), mode);
+        let done = run(&["topic", "info", "camera.rgb"]);
+        assert!(done.code == 5 && done.stderr.contains("closed to this user"), "{done:?}");
+        for args in [&["topic", "list"][..], &["ls"], &["top", "-c", "1", "-i", "0.1"]] {
+            let done = run(args);
+            assert!(done.code == 0 && done.stdout.contains("(closed)"), "{args:?}: {done:?}");
         }
-        Done::of(command.args(args))
+        let done = run(&["topic", "list", "--json"]);
+        let listed: Value = serde_json::from_str(&done.stdout).unwrap();
+        let topic = &listed["topics"][0];
+        assert_eq!((&topic["closed"], &topic["answers"]), (&true.into(), &false.into()));
+        assert_eq!((&topic["sent"], &topic["subscribers"]), (&Value::Null, &Value::Null));
+        let publishers = if mode == 0o755 { 1.into() } else { Value::Null };
+        assert_eq!(topic["publishers"], publishers);
+    }
+    permit(&scene.0.join("default/topics/camera.rgb"), 0o755);
+}
+
+/// Root may do anything, so it is nobody who runs the command then.
+fn somebody_else(scene: &Scene, program: &Path, args: &[&str]) -> Done {
+    let mut command = scene.command(program);
+    if rustix::process::geteuid().is_root() {
+        command.uid(65534).gid(65534);
+    }
+    Done::of(command.args(args))
+}
+
+fn half_closed() {
+    let scene = Scene::new();
+    let _camera = scene.publisher(CAMERA);
+    let _owner = scene.role("owner");
+    let program = scene.0.join("cenote");
+    fs::copy(CENOTE, &program).unwrap();
+    let permit = |path: &str, mode| {
+        fs::set_permissions(scene.0.join(path), fs::Permissions::from_mode(mode)).unwrap();
     };
-    let done = run(&["topic", "info", "camera.rgb"]);
-    assert!(done.code == 5 && done.stderr.contains("closed to this user"), "{done:?}");
-    let done = run(&["topic", "list"]);
-    assert!(done.code == 0 && done.stdout.contains("(no answer)"), "{done:?}");
+    ["", "default", "default/pools", "default/topics", "default/topics/camera.rgb"]
+        .iter()
+        .for_each(|open| permit(open, 0o755));
+    let listings = [&["ls"][..], &["pool", "stat"], &["top", "-c", "1", "-i", "0.1"]];
+    for (closed, seen, hidden) in
+        [("default/topics", "maps", "camera.rgb"), ("default/pools", "camera.rgb", "maps")]
+    {
+        permit(closed, 0);
+        let named = ["pool", "stat", seen];
+        for args in listings.iter().chain([&&named[..]]) {
+            let done = somebody_else(&scene, &program, args);
+            assert_eq!((done.code, done.stderr.lines().count()), (0, 1), "{args:?}: {done:?}");
+            let told = format!("{closed} is closed to this user");
+            assert!(done.stderr.contains(&told), "{args:?}: {done:?}");
+            assert!(done.stdout.contains(seen), "{args:?}: {done:?}");
+            assert!(!done.stdout.contains(hidden), "{args:?}: {done:?}");
+        }
+        let done = somebody_else(&scene, &program, &["pool", "holders", seen]);
+        assert_eq!((done.code, done.stderr.lines().count()), (0, 1), "{done:?}");
+        permit(closed, 0o755);
+    }
+    permit("default/topics", 0);
+    let done = somebody_else(&scene, &program, &["topic", "list"]);
+    assert!(done.code == 5 && done.stderr.contains("ermission denied"), "{done:?}");
+    permit("default/topics", 0o755);
+}
+
+fn structs() {
+    let scene = Scene::new();
+    let _pose = scene.told("pose publisher");
+    for args in [&["ls"][..], &["topic", "list"], &["top", "-c", "1", "-i", "0.1"]] {
+        let text = scene.cenote(args).stdout;
+        assert!(text.contains(" Pose ") && !text.contains("position"), "{args:?}: {text}");
+    }
+    let layout = "Pose { position: [f64; 3] at 0, rotation: [f64; 4] at 24 }";
+    assert!(scene.cenote(&["topic", "info", "robot.pose"]).stdout.contains(layout));
+    for listing in [scene.json(&["ls"]), scene.json(&["topic", "list"])] {
+        assert!(listing["topics"][0]["type"].as_str().unwrap().starts_with(layout), "{listing}");
+    }
 }
 
 /// One publisher under many names: a socket can have more than one, as any file.
@@ -474,6 +567,17 @@ fn pool() {
             .find(holds)
             .is_some_and(|process| process["slots"] == 1 && process["retired_slots"] == 1)
     });
+    // For how long the owner has held what it still has, it does not note.
+    let held = scene.json(&["pool", "holders", "maps"]);
+    let process = &held["pools"][0]["processes"][0];
+    assert_eq!((&process["pid"], &process["slots"]), (&owner.pid().into(), &1.into()));
+    assert_eq!(process["longest_ms"], Value::Null);
+    let held = scene.json(&["pool", "holders", "camera.rgb"]);
+    let processes = held["pools"][0]["processes"].as_array().unwrap();
+    let process = processes.iter().find(|process| process["pid"] == holder.pid()).unwrap();
+    assert!(process["longest_ms"].as_f64().unwrap() >= 0.0, "{process}");
+    let text = scene.cenote(&["ls"]).stdout;
+    assert!(text.contains("PROCESS") && text.matches(" ATTACHED ").count() == 2, "{text}");
     let text = scene.cenote(&["pool", "holders"]).stdout;
     assert!(text.contains("maps") && text.contains("(owner)"), "{text}");
     assert!(scene.cenote(&["pool", "stat"]).stdout.contains("camera.rgb (topic)"));

@@ -9,6 +9,7 @@ use crate::scene::{CENOTE, Done, Scene, eventually};
 
 pub(crate) const TESTS: &[Test] = &[
     ("top_shows_topics_on_a_terminal_and_ends_with_q", top),
+    ("top_has_room_for_rates_beside_a_struct_of_many_fields", narrow),
     ("top_that_is_ended_by_a_signal_leaves_the_terminal_as_it_was", top_ended),
     ("top_that_is_stopped_hands_the_terminal_over_and_takes_it_back", top_stopped),
     ("top_ends_with_its_terminal", top_left_alone),
@@ -42,8 +43,12 @@ impl<'a> Terminal<'a> {
     }
 
     fn start(scene: &'a Scene, script: &str) -> Terminal<'a> {
+        Terminal::start_wide(scene, "140", script)
+    }
+
+    fn start_wide(scene: &'a Scene, columns: &str, script: &str) -> Terminal<'a> {
         let terminal = Terminal { scene };
-        let done = terminal.tmux(&["new-session", "-d", "-x", "140", "-y", "40", script]);
+        let done = terminal.tmux(&["new-session", "-d", "-x", columns, "-y", "40", script]);
         assert_eq!(done.code, 0, "tmux is needed: {done:?}");
         terminal
     }
@@ -118,6 +123,16 @@ fn top() {
     terminal.tmux(&["send-keys", "q"]);
     terminal.ended(0);
     assert!(!terminal.screen().contains("cenote top"));
+}
+
+fn narrow() {
+    let scene = Scene::new();
+    let _pose = scene.told("pose publisher");
+    let dir = scene.0.display();
+    let script = format!("env CENOTE_DIR='{dir}' '{CENOTE}' top --interval 0.1");
+    let terminal = Terminal::start_wide(&scene, "100", &script);
+    terminal.shows(&["robot.pose", "Pose ", "0 Hz", "0 B/s", "BEHIND"]);
+    assert!(!terminal.screen().contains("position"), "{}", terminal.screen());
 }
 
 fn top_ended() {
