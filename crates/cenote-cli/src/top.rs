@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use cenote::{PoolInfo, TopicInfo, pools, topics};
 use serde::Serialize;
 
-use crate::failure::Outcome;
+use crate::failure::{Failure, Outcome};
 use crate::interrupt::Interrupt;
 use crate::ls;
 use crate::meter::{Meter, NAP, Reading};
@@ -42,6 +42,10 @@ pub(crate) struct Args {
 
 impl Args {
     pub(crate) fn run(&self, output: &Output) -> Outcome {
+        if output.is_dumb() {
+            let text = "this terminal (TERM=dumb) cannot show it: use --json, or `cenote topic hz`";
+            return Err(Failure::Nonsense(text.to_owned()));
+        }
         ls::check_namespace()?;
         ls::note_closed()?;
         let interrupt = Interrupt::listen()?;

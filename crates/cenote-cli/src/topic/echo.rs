@@ -31,7 +31,7 @@ pub(crate) struct Args {
     #[arg(short, long, value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
 
-    /// Give up if nothing comes for so many seconds
+    /// Give up if nothing comes for so many seconds; without it, that nobody publishes is an error
     #[arg(short, long, value_parser = watching::seconds)]
     timeout: Option<f64>,
 
@@ -44,8 +44,10 @@ pub(crate) struct Args {
 
 impl Args {
     pub(crate) fn run(&self, output: &Output) -> Outcome {
-        let (name, mut presence) = watching::find(&self.topic)?;
-        let mut observer = Observer::new(&name)?;
+        // It looks before it is known whether anybody publishes, so that it misses nothing of who comes.
+        let observer = Observer::new(&self.topic);
+        let mut presence = watching::find(&self.topic, self.timeout)?;
+        let (mut observer, name) = (observer?, presence.topic.clone());
         let mut garbled = Garbled::default();
         let mut left = self.count;
         let mut last = Instant::now();

@@ -16,6 +16,9 @@ use crate::unit;
 /// How long to sleep between two looks.
 const NAP: Duration = Duration::from_millis(1);
 
+/// How long to wait, in seconds, if nothing is said.
+const PATIENCE: f64 = 5.0;
+
 /// Writes the newest message to a file: PNG, PLY or NPY
 ///
 /// The name of the file says which: .png for images and depth images (in millimetres up to 65.5 m; what is
@@ -29,9 +32,9 @@ pub(crate) struct Args {
     /// The file to write, which is overwritten
     file: PathBuf,
 
-    /// Give up if there is nothing for so many seconds
-    #[arg(short, long, default_value_t = 5.0, value_parser = watching::seconds)]
-    timeout: f64,
+    /// Give up if there is nothing for so many seconds; without it, after 5, or at once if nobody publishes
+    #[arg(short, long, value_parser = watching::seconds)]
+    timeout: Option<f64>,
 }
 
 /// The formats.
@@ -89,7 +92,7 @@ fn points(depth: &DepthImage, path: &Path) -> Outcome<PointCloud> {
 impl Args {
     pub(crate) fn run(&self, output: &Output) -> Outcome {
         let format = Format::of(&self.file)?;
-        let (name, _) = watching::find(&self.topic)?;
+        let name = watching::find(&self.topic, self.timeout)?.topic;
         let (sequence, content) = self.newest(&name)?;
         format.save(&content, &self.file)?;
         let bytes = std::fs::metadata(&self.file)?.len();
@@ -101,10 +104,11 @@ impl Args {
     /// and nobody is to wait for the memory.
     fn newest(&self, name: &str) -> Outcome<(u64, Content)> {
         let mut observer = Observer::new(name)?;
-        let text = format!("nothing was to be had of `{name}` for {} s", self.timeout);
+        let timeout = self.timeout.unwrap_or(PATIENCE);
+        let text = format!("nothing was to be had of `{name}` for {timeout} s");
         let mut why_not = Failure::Silence(text);
         let start = Instant::now();
-        while start.elapsed().as_secs_f64() < self.timeout {
+        while start.elapsed().as_secs_f64() < timeout {
             match try_newest(&mut observer) {
                 Ok(Some(newest)) => return Ok(newest),
                 Ok(None) => {}

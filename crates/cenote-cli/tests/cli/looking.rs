@@ -29,17 +29,22 @@ pub(crate) const TESTS: &[Test] = &[
     ("top_takes_no_latency_of_what_came_while_it_did_not_look", stalls),
     ("hz_and_bw_end_after_some_seconds", seconds),
     ("who_looks_at_a_topic_is_told_when_its_publisher_dies", dies),
+    ("who_is_patient_waits_for_somebody_to_publish", patience),
+    ("hz_tells_of_a_publisher_that_died_and_came_back_between_two_readings", between),
     ("who_looks_leases_nothing", leases),
     ("snap_holds_nothing_while_it_writes", snap),
     ("echo_shows_messages_and_their_values", echo),
     ("pool_shows_who_holds_what", pool),
     ("why_says_zero_copy_or_why_not", why),
     ("gc_removes_what_the_dead_left_and_nothing_else", gc),
+    ("gc_claims_nothing_that_it_leaves", gc_leaves),
+    ("doctor_heeds_who_may_lock_memory", doctor_locks),
     ("doctor_finds_this_machine_fit", doctor),
     ("doctor_leaves_no_directory_that_was_not_there", doctor_leaves_nothing),
     ("top_prints_where_there_is_no_terminal", top),
     ("top_shows_how_pools_grow", growth),
     ("pub_ends_in_good_order_when_asked_to", published),
+    ("pub_that_waits_ends_in_good_order_when_asked_to", waits),
     ("bench_measures", bench),
     ("who_reads_no_more_is_no_error", broken_pipe),
     ("completions_and_manual_pages_are_there", manual),
@@ -378,6 +383,65 @@ fn dies() {
     }
 }
 
+fn patience() {
+    let scene = Scene::new();
+    let file = scene.path("x.npy");
+    let _waiter = scene.role("waiter");
+    for topic in ["nobody", "camera.rgb"] {
+        for args in [&["hz", topic][..], &["bw", topic], &["echo", topic], &["snap", topic, &file]]
+        {
+            let done = scene.cenote(&[&["topic"], args].concat());
+            assert_eq!((done.code, done.stderr.lines().count()), (3, 1), "{args:?}: {done:?}");
+            let done = scene.cenote(&[&["topic"], args, &["--timeout", "0.2"]].concat());
+            assert_eq!((done.code, done.stderr.lines().count()), (4, 2), "{args:?}: {done:?}");
+            assert!(done.stderr.contains("yet; waiting"), "{args:?}: {done:?}");
+        }
+    }
+    for args in [
+        &["hz", "robot.pose", "-c", "1"][..],
+        &["bw", "robot.pose", "-c", "1"],
+        &["echo", "robot.pose", "-c", "1"],
+        &["snap", "robot.pose", &file],
+    ] {
+        let mut looks = going_on(&scene, &[&["topic"], args, &["--timeout", "600"]].concat());
+        let mut said = BufReader::new(looks.0.stderr.take().unwrap()).lines();
+        assert!(said.next().unwrap().unwrap().contains("yet; waiting"), "{args:?}");
+        let mut publisher = scene.told("pose publisher");
+        let mut ended = None;
+        eventually("it has seen something", || {
+            publisher.tell();
+            ended = looks.0.try_wait().unwrap();
+            ended.is_some()
+        });
+        assert!(ended.unwrap().success(), "{args:?}");
+        if args[0] == "echo" {
+            // It was there first, and sees the first message.
+            let mut shown = String::new();
+            looks.0.stdout.take().unwrap().read_to_string(&mut shown).unwrap();
+            assert!(shown.starts_with("#0 Pose, 56 bytes"), "{shown}");
+        }
+    }
+    assert!(fs::metadata(&file).unwrap().len() > 128);
+}
+
+fn between() {
+    let scene = Scene::new();
+    let args = ["topic", "hz", "camera.rgb", "--timeout", "600", "--interval", "3600"];
+    let mut looks = going_on(&scene, &args);
+    let mut said = BufReader::new(looks.0.stderr.take().unwrap()).lines();
+    let mut says = |words: &str| {
+        let line = said.next().unwrap().unwrap();
+        assert!(line.ends_with(words), "{words}: {line}");
+    };
+    says("nobody publishes `camera.rgb` yet; waiting");
+    let camera = scene.publisher(CAMERA);
+    says("somebody publishes `camera.rgb`");
+    camera.kill();
+    says("nobody who answers publishes `camera.rgb` any more; waiting");
+    let _successor = scene.publisher(CAMERA);
+    says("somebody publishes `camera.rgb` again");
+}
+
 /// What a process holds of the camera's pool: `None` if it is not attached.
 fn held(scene: &Scene, pid: i64) -> Option<u64> {
     let held = scene.json(&["pool", "holders", "camera.rgb"]);
@@ -428,6 +492,21 @@ fn published() {
         assert_eq!(camera.ends().code(), Some(0));
         assert_eq!(scene.json(&["ls"])["topics"], Value::Array(vec![]));
         assert_eq!(scene.json(&["gc"])["removed"], Value::Array(vec![]), "nothing is left");
+    }
+}
+
+fn waits() {
+    let scene = Scene::new();
+    for signal in [Signal::INT, Signal::TERM] {
+        let args = ["topic", "pub", "camera.rgb", "--wait", "1", "--timeout", "3600", "--json"];
+        let mut waits = going_on(&scene, &args);
+        eventually("it is there", || {
+            scene.cenote(&["topic", "list", "-q"]).stdout == "camera.rgb\n"
+        });
+        waits.signal(signal);
+        assert_eq!(waits.ends().code(), Some(0));
+        let sent: Value = serde_json::from_reader(waits.0.stdout.take().unwrap()).unwrap();
+        assert_eq!(sent["sent"], 0);
     }
 }
 
@@ -623,6 +702,44 @@ fn gc() {
     assert!(!scene.0.join("default/topics/camera.rgb").exists(), "nobody is in it");
     assert_eq!(scene.json(&["gc"])["removed"], Value::Array(vec![]));
     assert_eq!(scene.json(&["pool", "stat"])["pools"].as_array().unwrap().len(), 1);
+}
+
+/// Whoever may write to the directory may make anything there.
+fn gc_leaves() {
+    let scene = Scene::new();
+    let pools = scene.0.join("default/pools");
+    for name in ["maps@00000000000000ff", ".00000000000000ff"] {
+        fs::create_dir_all(pools.join(name)).unwrap();
+    }
+    assert_eq!(scene.json(&["gc"])["removed"], Value::Array(vec![]));
+    assert_eq!(fs::read_dir(&pools).unwrap().count(), 2);
+}
+
+/// `limited` by a limit of 64 kB, but not where the limit is for others.
+fn doctor_locks() {
+    let scene = Scene::new();
+    let open = fs::Permissions::from_mode(0o777);
+    fs::set_permissions(&scene.0, open).unwrap();
+    let program = scene.0.join("cenote");
+    fs::copy(CENOTE, &program).unwrap();
+    let locked = |command: &mut Command| {
+        let script = "ulimit -l 64 && exec \"$0\" doctor --json";
+        let done = Done::of(command.args(["-c", script]).arg(&program));
+        let found: Value = serde_json::from_str(&done.stdout).unwrap();
+        let checks = found["checks"].as_array().unwrap().clone();
+        checks.into_iter().find(|check| check["name"] == "locked memory").unwrap()
+    };
+    let status = fs::read_to_string("/proc/self/status").unwrap();
+    let set = status.lines().find_map(|line| line.strip_prefix("CapEff:")).unwrap();
+    let may = u64::from_str_radix(set.trim(), 16).unwrap() & 1 << 14 != 0
+        && fs::read_to_string("/proc/self/uid_map").unwrap().contains("4294967295");
+    let check = locked(&mut scene.command("bash"));
+    let expected = if may { ("works", "without limit") } else { ("limited", "65.5 kB") };
+    assert_eq!((&check["state"], &check["found"]), (&expected.0.into(), &expected.1.into()));
+    if rustix::process::geteuid().is_root() {
+        let check = locked(scene.command("bash").uid(65534).gid(65534));
+        assert_eq!((&check["state"], &check["found"]), (&"limited".into(), &"65.5 kB".into()));
+    }
 }
 
 fn doctor() {

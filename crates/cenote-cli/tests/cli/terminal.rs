@@ -10,6 +10,7 @@ use crate::scene::{CENOTE, Done, Scene, eventually};
 pub(crate) const TESTS: &[Test] = &[
     ("top_shows_topics_on_a_terminal_and_ends_with_q", top),
     ("top_has_room_for_rates_beside_a_struct_of_many_fields", narrow),
+    ("top_is_refused_where_a_terminal_shows_lines_and_nothing_else", dumb),
     ("top_that_is_ended_by_a_signal_leaves_the_terminal_as_it_was", top_ended),
     ("top_that_is_stopped_hands_the_terminal_over_and_takes_it_back", top_stopped),
     ("top_ends_with_its_terminal", top_left_alone),
@@ -133,6 +134,20 @@ fn narrow() {
     let terminal = Terminal::start_wide(&scene, "100", &script);
     terminal.shows(&["robot.pose", "Pose ", "0 Hz", "0 B/s", "BEHIND"]);
     assert!(!terminal.screen().contains("position"), "{}", terminal.screen());
+}
+
+fn dumb() {
+    let scene = Scene::new();
+    let dir = scene.0.display();
+    let run = format!("env TERM=dumb CENOTE_DIR='{dir}' '{CENOTE}'");
+    // What it writes is a file as well, in which anything would be seen.
+    let script =
+        format!("script -qec \"{run} top\" '{dir}/typed'; echo \"exit code $?\"; sleep 600");
+    let terminal = Terminal::start(&scene, &script);
+    terminal.shows(&["TERM=dumb", "--json", "cenote topic hz"]);
+    terminal.ended(2);
+    let typed = std::fs::read_to_string(scene.path("typed")).unwrap();
+    assert!(typed.contains("TERM=dumb") && !typed.contains('\x1b'), "{typed}");
 }
 
 fn top_ended() {
