@@ -20,17 +20,12 @@ pub(crate) const TESTS: &[Test] = &[
     ("who_waits_for_a_publisher_is_listed", waiting),
     ("names_that_are_none_are_left_out_and_end_nothing", names),
     ("who_is_stopped_is_listed_and_hides_nobody", stopped),
-    ("what_is_closed_to_a_user_is_said_to_be", closed),
-    ("what_is_open_is_shown_beside_what_is_closed", half_closed),
     ("lists_name_structs_and_info_tells_of_their_fields", structs),
     ("more_topics_than_descriptors_are_all_listed", many),
     ("hz_and_bw_measure_a_publisher", measures),
     ("hz_tells_of_all_that_is_sent_as_seen_or_missed", all),
     ("top_takes_no_latency_of_what_came_while_it_did_not_look", stalls),
     ("hz_and_bw_end_after_some_seconds", seconds),
-    ("who_looks_at_a_topic_is_told_when_its_publisher_dies", dies),
-    ("who_is_patient_waits_for_somebody_to_publish", patience),
-    ("hz_tells_of_a_publisher_that_died_and_came_back_between_two_readings", between),
     ("who_looks_leases_nothing", leases),
     ("snap_holds_nothing_while_it_writes", snap),
     ("echo_shows_messages_and_their_values", echo),
@@ -44,13 +39,12 @@ pub(crate) const TESTS: &[Test] = &[
     ("top_prints_where_there_is_no_terminal", top),
     ("top_shows_how_pools_grow", growth),
     ("pub_ends_in_good_order_when_asked_to", published),
-    ("pub_that_waits_ends_in_good_order_when_asked_to", waits),
     ("bench_measures", bench),
     ("who_reads_no_more_is_no_error", broken_pipe),
     ("completions_and_manual_pages_are_there", manual),
 ];
 
-const CAMERA: &[&str] = &["camera.rgb", "--size", "64x48", "--rate", "100"];
+pub(crate) const CAMERA: &[&str] = &["camera.rgb", "--size", "64x48", "--rate", "100"];
 
 fn nothing() {
     let scene = Scene::new();
@@ -219,90 +213,9 @@ fn stopped() {
 }
 
 /// The sockets of the publishers of `camera.rgb`.
-fn sockets(scene: &Scene) -> Vec<PathBuf> {
+pub(crate) fn sockets(scene: &Scene) -> Vec<PathBuf> {
     let entries = fs::read_dir(scene.0.join("default/topics/camera.rgb")).unwrap();
     entries.map(|entry| entry.unwrap().path()).collect()
-}
-
-fn closed() {
-    let scene = Scene::new();
-    let _camera = scene.publisher(CAMERA);
-    let permit = |path: &Path, mode| {
-        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
-    };
-    for open in ["", "default", "default/topics", "default/topics/camera.rgb"] {
-        permit(&scene.0.join(open), 0o755);
-    }
-    sockets(&scene).iter().for_each(|socket| permit(socket, 0));
-    // Root may do anything, so it is somebody else who looks. The command may be where he cannot see it.
-    let program = scene.0.join("cenote");
-    fs::copy(CENOTE, &program).unwrap();
-    let run = |args: &[&str]| somebody_else(&scene, &program, args);
-    // The publisher, and then the topic.
-    for mode in [0o755, 0o700] {
-        let mine = !rustix::process::geteuid().is_root();
-        let mode = if mine && mode == 0o700 { 0 } else { mode };
-        permit(&scene.0.join("default/topics/camera.rgb"), mode);
-        let done = run(&["topic", "info", "camera.rgb"]);
-        assert!(done.code == 5 && done.stderr.contains("closed to this user"), "{done:?}");
-        for args in [&["topic", "list"][..], &["ls"], &["top", "-c", "1", "-i", "0.1"]] {
-            let done = run(args);
-            assert!(done.code == 0 && done.stdout.contains("(closed)"), "{args:?}: {done:?}");
-        }
-        let done = run(&["topic", "list", "--json"]);
-        let listed: Value = serde_json::from_str(&done.stdout).unwrap();
-        let topic = &listed["topics"][0];
-        assert_eq!((&topic["closed"], &topic["answers"]), (&true.into(), &false.into()));
-        assert_eq!((&topic["sent"], &topic["subscribers"]), (&Value::Null, &Value::Null));
-        let publishers = if mode == 0o755 { 1.into() } else { Value::Null };
-        assert_eq!(topic["publishers"], publishers);
-    }
-    permit(&scene.0.join("default/topics/camera.rgb"), 0o755);
-}
-
-/// Root may do anything, so it is nobody who runs the command then.
-fn somebody_else(scene: &Scene, program: &Path, args: &[&str]) -> Done {
-    let mut command = scene.command(program);
-    if rustix::process::geteuid().is_root() {
-        command.uid(65534).gid(65534);
-    }
-    Done::of(command.args(args))
-}
-
-fn half_closed() {
-    let scene = Scene::new();
-    let _camera = scene.publisher(CAMERA);
-    let _owner = scene.role("owner");
-    let program = scene.0.join("cenote");
-    fs::copy(CENOTE, &program).unwrap();
-    let permit = |path: &str, mode| {
-        fs::set_permissions(scene.0.join(path), fs::Permissions::from_mode(mode)).unwrap();
-    };
-    ["", "default", "default/pools", "default/topics", "default/topics/camera.rgb"]
-        .iter()
-        .for_each(|open| permit(open, 0o755));
-    let listings = [&["ls"][..], &["pool", "stat"], &["top", "-c", "1", "-i", "0.1"]];
-    for (closed, seen, hidden) in
-        [("default/topics", "maps", "camera.rgb"), ("default/pools", "camera.rgb", "maps")]
-    {
-        permit(closed, 0);
-        let named = ["pool", "stat", seen];
-        for args in listings.iter().chain([&&named[..]]) {
-            let done = somebody_else(&scene, &program, args);
-            assert_eq!((done.code, done.stderr.lines().count()), (0, 1), "{args:?}: {done:?}");
-            let told = format!("{closed} is closed to this user");
-            assert!(done.stderr.contains(&told), "{args:?}: {done:?}");
-            assert!(done.stdout.contains(seen), "{args:?}: {done:?}");
-            assert!(!done.stdout.contains(hidden), "{args:?}: {done:?}");
-        }
-        let done = somebody_else(&scene, &program, &["pool", "holders", seen]);
-        assert_eq!((done.code, done.stderr.lines().count()), (0, 1), "{done:?}");
-        permit(closed, 0o755);
-    }
-    permit("default/topics", 0);
-    let done = somebody_else(&scene, &program, &["topic", "list"]);
-    assert!(done.code == 5 && done.stderr.contains("ermission denied"), "{done:?}");
-    permit("default/topics", 0o755);
 }
 
 fn structs() {
@@ -347,7 +260,7 @@ fn many() {
 }
 
 /// A command that goes on, whose output can be read.
-fn going_on(scene: &Scene, args: &[&str]) -> Background {
+pub(crate) fn going_on(scene: &Scene, args: &[&str]) -> Background {
     let mut command = scene.command(CENOTE);
     command.args(args).stdout(Stdio::piped()).stderr(Stdio::piped());
     Background(command.spawn().unwrap())
@@ -362,84 +275,6 @@ fn seconds() {
         let lengths = readings.iter().map(|reading| reading["seconds"].as_f64().unwrap());
         assert!((1..=3).contains(&readings.len()) && lengths.sum::<f64>() >= 0.4, "{readings:?}");
     }
-}
-
-fn dies() {
-    let scene = Scene::new();
-    for command in ["hz", "bw", "echo"] {
-        let camera = scene.publisher(CAMERA);
-        let args: &[&str] = if command == "echo" { &[] } else { &["-i", "0.1"] };
-        let mut looks = going_on(&scene, &[&["topic", command, "camera.rgb"], args].concat());
-        let mut lines = BufReader::new(looks.0.stdout.take().unwrap()).lines();
-        lines.next().unwrap().unwrap();
-        // It is read on, so that nothing waits for room.
-        let rest = std::thread::spawn(move || lines.count());
-        camera.kill();
-        let mut said = String::new();
-        BufReader::new(looks.0.stderr.take().unwrap()).read_line(&mut said).unwrap();
-        assert!(said.contains("camera.rgb") && said.contains("any more"), "{command}: {said}");
-        drop(looks);
-        rest.join().unwrap();
-    }
-}
-
-fn patience() {
-    let scene = Scene::new();
-    let file = scene.path("x.npy");
-    let _waiter = scene.role("waiter");
-    for topic in ["nobody", "camera.rgb"] {
-        for args in [&["hz", topic][..], &["bw", topic], &["echo", topic], &["snap", topic, &file]]
-        {
-            let done = scene.cenote(&[&["topic"], args].concat());
-            assert_eq!((done.code, done.stderr.lines().count()), (3, 1), "{args:?}: {done:?}");
-            let done = scene.cenote(&[&["topic"], args, &["--timeout", "0.2"]].concat());
-            assert_eq!((done.code, done.stderr.lines().count()), (4, 2), "{args:?}: {done:?}");
-            assert!(done.stderr.contains("yet; waiting"), "{args:?}: {done:?}");
-        }
-    }
-    for args in [
-        &["hz", "robot.pose", "-c", "1"][..],
-        &["bw", "robot.pose", "-c", "1"],
-        &["echo", "robot.pose", "-c", "1"],
-        &["snap", "robot.pose", &file],
-    ] {
-        let mut looks = going_on(&scene, &[&["topic"], args, &["--timeout", "600"]].concat());
-        let mut said = BufReader::new(looks.0.stderr.take().unwrap()).lines();
-        assert!(said.next().unwrap().unwrap().contains("yet; waiting"), "{args:?}");
-        let mut publisher = scene.told("pose publisher");
-        let mut ended = None;
-        eventually("it has seen something", || {
-            publisher.tell();
-            ended = looks.0.try_wait().unwrap();
-            ended.is_some()
-        });
-        assert!(ended.unwrap().success(), "{args:?}");
-        if args[0] == "echo" {
-            // It was there first, and sees the first message.
-            let mut shown = String::new();
-            looks.0.stdout.take().unwrap().read_to_string(&mut shown).unwrap();
-            assert!(shown.starts_with("#0 Pose, 56 bytes"), "{shown}");
-        }
-    }
-    assert!(fs::metadata(&file).unwrap().len() > 128);
-}
-
-fn between() {
-    let scene = Scene::new();
-    let args = ["topic", "hz", "camera.rgb", "--timeout", "600", "--interval", "3600"];
-    let mut looks = going_on(&scene, &args);
-    let mut said = BufReader::new(looks.0.stderr.take().unwrap()).lines();
-    let mut says = |words: &str| {
-        let line = said.next().unwrap().unwrap();
-        assert!(line.ends_with(words), "{words}: {line}");
-    };
-    says("nobody publishes `camera.rgb` yet; waiting");
-    let camera = scene.publisher(CAMERA);
-    says("somebody publishes `camera.rgb`");
-    camera.kill();
-    says("nobody who answers publishes `camera.rgb` any more; waiting");
-    let _successor = scene.publisher(CAMERA);
-    says("somebody publishes `camera.rgb` again");
 }
 
 /// What a process holds of the camera's pool: `None` if it is not attached.
@@ -492,21 +327,6 @@ fn published() {
         assert_eq!(camera.ends().code(), Some(0));
         assert_eq!(scene.json(&["ls"])["topics"], Value::Array(vec![]));
         assert_eq!(scene.json(&["gc"])["removed"], Value::Array(vec![]), "nothing is left");
-    }
-}
-
-fn waits() {
-    let scene = Scene::new();
-    for signal in [Signal::INT, Signal::TERM] {
-        let args = ["topic", "pub", "camera.rgb", "--wait", "1", "--timeout", "3600", "--json"];
-        let mut waits = going_on(&scene, &args);
-        eventually("it is there", || {
-            scene.cenote(&["topic", "list", "-q"]).stdout == "camera.rgb\n"
-        });
-        waits.signal(signal);
-        assert_eq!(waits.ends().code(), Some(0));
-        let sent: Value = serde_json::from_reader(waits.0.stdout.take().unwrap()).unwrap();
-        assert_eq!(sent["sent"], 0);
     }
 }
 
