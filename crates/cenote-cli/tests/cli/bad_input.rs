@@ -106,9 +106,7 @@ fn permission() {
     fs::create_dir(&closed).unwrap();
     fs::set_permissions(&closed, fs::Permissions::from_mode(0o000)).unwrap();
     fs::set_permissions(&scene.0, fs::Permissions::from_mode(0o755)).unwrap();
-    // Another user may not reach where it was built.
-    let program = scene.0.join("cenote");
-    fs::copy(CENOTE, &program).unwrap();
+    let program = scene.program();
     for args in
         [&["ls"][..], &["topic", "list"], &["topic", "info", "x"], &["pool", "stat"], &["gc"]]
     {

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::Test;
 use crate::looking::{CAMERA, sockets};
-use crate::scene::{CENOTE, Done, Scene};
+use crate::scene::{Done, Scene};
 
 pub(crate) const TESTS: &[Test] = &[
     ("what_is_closed_to_a_user_is_said_to_be", closed),
@@ -26,9 +26,7 @@ fn closed() {
         permit(&scene.0.join(open), 0o755);
     }
     sockets(&scene).iter().for_each(|socket| permit(socket, 0));
-    // Root may do anything, so it is somebody else who looks. The command may be where he cannot see it.
-    let program = scene.0.join("cenote");
-    fs::copy(CENOTE, &program).unwrap();
+    let program = scene.program();
     let run = |args: &[&str]| somebody_else(&scene, &program, args);
     // The publisher, and then the topic.
     for mode in [0o755, 0o700] {
@@ -65,8 +63,7 @@ fn half_closed() {
     let scene = Scene::new();
     let _camera = scene.publisher(CAMERA);
     let _owner = scene.role("owner");
-    let program = scene.0.join("cenote");
-    fs::copy(CENOTE, &program).unwrap();
+    let program = scene.program();
     let permit = |path: &str, mode| {
         fs::set_permissions(scene.0.join(path), fs::Permissions::from_mode(mode)).unwrap();
     };

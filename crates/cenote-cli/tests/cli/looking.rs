@@ -540,8 +540,7 @@ fn doctor_locks() {
     let scene = Scene::new();
     let open = fs::Permissions::from_mode(0o777);
     fs::set_permissions(&scene.0, open).unwrap();
-    let program = scene.0.join("cenote");
-    fs::copy(CENOTE, &program).unwrap();
+    let program = scene.program();
     let locked = |command: &mut Command| {
         let script = "ulimit -l 64 && exec \"$0\" doctor --json";
         let done = Done::of(command.args(["-c", script]).arg(&program));

@@ -103,6 +103,14 @@ impl Scene {
         Background(child)
     }
 
+    /// The command, where every user reaches it. Another process copies it: what is open for writing here,
+    /// if only in a child that another test is just starting, cannot be run.
+    pub(crate) fn program(&self) -> PathBuf {
+        let program = self.0.join("cenote");
+        assert!(Command::new("cp").arg(CENOTE).arg(&program).status().unwrap().success());
+        program
+    }
+
     /// The names of what is in the directory.
     pub(crate) fn names(&self) -> Vec<String> {
         let entries = fs::read_dir(&self.0).unwrap();
