@@ -1,7 +1,7 @@
 //! `cenote ls`
 
-use std::env;
 use std::path::Path;
+use std::{env, fs, io};
 
 use cenote::{DIR_ENV, NAMESPACE_ENV, PoolInfo, TopicInfo, namespace_dir, pools, topics};
 use serde::Serialize;
@@ -20,9 +20,10 @@ impl Args {
         check_namespace()?;
         let listing = Listing {
             directory: namespace_dir()?.display().to_string(),
-            topics: topics()?.iter().map(Topic::new).collect(),
+            topics: visible(topics())?.iter().map(Topic::new).collect(),
             pools: pools()?.iter().map(Pool::new).collect(),
         };
+        note_closed()?;
         output.report(&listing)
     }
 }
@@ -44,6 +45,27 @@ pub(crate) fn check_namespace() -> Outcome {
         // What else may be wrong with it is found out when it is read.
         _ => Ok(()),
     }
+}
+
+/// What this user may see of a kind of thing, be it nothing: the other kind may be there to be seen.
+pub(crate) fn visible<T>(listed: cenote::Result<Vec<T>>) -> Outcome<Vec<T>> {
+    match listed.map_err(Failure::from) {
+        Err(Failure::NoPermission(_)) => Ok(Vec::new()),
+        listed => listed,
+    }
+}
+
+/// Says what is closed to this user, and so not listed.
+pub(crate) fn note_closed() -> Outcome {
+    let dir = namespace_dir()?;
+    for dir in ["topics", "pools"].map(|kind| dir.join(kind)) {
+        let closed = |error: &io::Error| error.kind() == io::ErrorKind::PermissionDenied;
+        if fs::read_dir(&dir).is_err_and(|error| closed(&error)) {
+            let dir = dir.display();
+            failure::say(&format!("{dir} is closed to this user: what is in it is not listed"));
+        }
+    }
+    Ok(())
 }
 
 fn warn_of_missing_root(namespace: &Path) {
@@ -102,7 +124,7 @@ impl Report for Listing {
         page.table(&topic_table(self.topics.iter().map(|topic| &topic.line)), "no topics");
         page.line("");
         page.table(&pool_table(self.pools.iter().map(|pool| &pool.line)), "no pools");
-        let mut table = Table::new(&[">PID", "ATTACHED", "TO", ">OF PID", ">SLOTS"]);
+        let mut table = Table::new(&[">PID", "PROCESS", "ATTACHED TO", ">OF PID", ">SLOTS"]);
         for pool in &self.pools {
             for process in pool.attached() {
                 table.row([

@@ -125,11 +125,18 @@ impl Meter {
         self.observer.publishers()
     }
 
-    /// Looks for as long as this.
-    pub(crate) fn watch(&mut self, time: Duration) {
+    /// What follows is timed from here on.
+    pub(crate) fn begin(&mut self) {
+        self.tally.since = Instant::now();
+    }
+
+    /// Looks for as long as this. It is told again and again how many publishers are looked at: one may be
+    /// gone, and another there, long before the time is over.
+    pub(crate) fn watch(&mut self, time: Duration, mut tell: impl FnMut(usize)) {
         let start = Instant::now();
         while start.elapsed() < time {
             self.look();
+            tell(self.publishers());
             thread::sleep(NAP.min(time));
         }
     }

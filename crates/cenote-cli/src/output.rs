@@ -36,12 +36,17 @@ impl Output {
     pub(crate) fn new(json: bool) -> Output {
         let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
         let terminal = io::stdout().is_terminal();
-        Output { json, terminal, colour: terminal && !plain }
+        Output { json, terminal, colour: terminal && !plain && !is_dumb() }
     }
 
     /// Whether somebody looks who can see things move.
     pub(crate) fn is_live(&self) -> bool {
         self.terminal && !self.json
+    }
+
+    /// Whether it is a terminal which shows lines, and nothing else.
+    pub(crate) fn is_dumb(&self) -> bool {
+        self.is_live() && is_dumb()
     }
 
     pub(crate) fn is_json(&self) -> bool {
@@ -88,7 +93,15 @@ impl Output {
     /// Bytes as they are.
     pub(crate) fn raw(&self, bytes: &[u8]) -> Outcome {
         let mut out = io::stdout().lock();
-        out.write_all(bytes)?;
-        Ok(out.flush()?)
+        let written = out.write_all(bytes).and_then(|()| out.flush());
+        written.map_err(|error| match error.kind() {
+            io::ErrorKind::BrokenPipe => Failure::NobodyReads,
+            _ => Failure::Failed(format!("writing the output failed: {error}")),
+        })
     }
+}
+
+/// Whether the terminal says so of itself.
+fn is_dumb() -> bool {
+    std::env::var_os("TERM").is_some_and(|term| term == "dumb")
 }

@@ -7,6 +7,7 @@ use cenote::{PoolInfo, namespace_dir, pools};
 use clap::Subcommand;
 
 use crate::failure::{Failure, Outcome};
+use crate::ls;
 use crate::output::Output;
 
 pub(crate) use holders::Line as Attached;
@@ -30,6 +31,7 @@ impl Command {
 /// Pools by name, which may be that of a topic, with or without its slashes. All, if no name is given.
 pub(crate) fn find(given: Option<&str>) -> Outcome<Vec<PoolInfo>> {
     let mut found = pools()?;
+    ls::note_closed()?;
     let Some(given) = given else { return Ok(found) };
     let name = given.strip_prefix('/').unwrap_or(given).replace('/', ".");
     found.retain(|pool| pool.name == name);

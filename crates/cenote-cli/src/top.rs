@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use cenote::{PoolInfo, TopicInfo, pools, topics};
 use serde::Serialize;
 
-use crate::failure::Outcome;
+use crate::failure::{Failure, Outcome};
 use crate::interrupt::Interrupt;
 use crate::ls;
 use crate::meter::{Meter, NAP, Reading};
@@ -14,7 +14,7 @@ use crate::output::{Output, Page, Report, Table};
 use crate::percentile::Percentiles;
 use crate::pool::{PoolLine, pool_table};
 use crate::screen::{Screen, Section};
-use crate::topic::{show_type, watching};
+use crate::topic::{TopicLine, count, kind, watching};
 use crate::unit::{self, sum};
 
 /// How often topics are looked at, and keys.
@@ -22,6 +22,9 @@ const LOOK: Duration = Duration::from_millis(20);
 
 /// How many readings of the past are shown.
 const PAST: usize = 512;
+
+/// The longest name of a type: rates are to have room beside it.
+const TYPE_WIDTH: usize = 20;
 
 /// Topics and pools, live: rates, latency, memory, leases, growth
 ///
@@ -39,7 +42,12 @@ pub(crate) struct Args {
 
 impl Args {
     pub(crate) fn run(&self, output: &Output) -> Outcome {
+        if output.is_dumb() {
+            let text = "this terminal (TERM=dumb) cannot show it: use --json, or `cenote topic hz`";
+            return Err(Failure::Nonsense(text.to_owned()));
+        }
         ls::check_namespace()?;
+        ls::note_closed()?;
         let interrupt = Interrupt::listen()?;
         let mut screen = if output.is_live() { Some(Screen::open()?) } else { None };
         let mut watch = Watch::default();
@@ -102,7 +110,7 @@ struct Unreadable {
 impl Watch {
     /// Finds topics that came, and forgets those that went.
     fn find(&mut self) -> Outcome {
-        self.topics = topics()?;
+        self.topics = ls::visible(topics())?;
         let here = |name: &String| self.topics.iter().any(|topic| topic.name == *name);
         self.meters.retain(|name, _| here(name));
         self.unreadable.clear();
@@ -186,30 +194,19 @@ struct Pool {
 
 #[derive(Debug, Serialize)]
 struct Topic {
-    name: String,
-    #[serde(rename = "type")]
-    carries: Option<String>,
-    publishers: usize,
-    subscribers: usize,
-    /// Of the subscriber that is furthest behind.
-    behind: u64,
+    #[serde(flatten)]
+    line: TopicLine,
+    /// Of the subscriber that is furthest behind; `None` if nobody tells.
+    behind: Option<u64>,
     #[serde(flatten)]
     reading: Reading,
 }
 
 impl Topic {
     fn new(topic: &TopicInfo, reading: Reading) -> Topic {
-        let publishers = &topic.publishers;
-        let subscribers = || publishers.iter().flat_map(|publisher| &publisher.subscribers);
-        let most = publishers.iter().map(|publisher| publisher.subscribers.len()).max();
-        Topic {
-            name: topic.name.clone(),
-            carries: publishers.iter().find_map(|publisher| publisher.carries.clone()),
-            publishers: publishers.len(),
-            subscribers: most.unwrap_or(topic.waiting.len()),
-            behind: subscribers().map(|subscriber| subscriber.behind).max().unwrap_or(0),
-            reading,
-        }
+        let subscribers = topic.publishers.iter().flat_map(|publisher| &publisher.subscribers);
+        let behind = subscribers.map(|subscriber| subscriber.behind).max().unwrap_or(0);
+        Topic { line: TopicLine::new(topic), behind: answers(topic).then_some(behind), reading }
     }
 }
 
@@ -228,14 +225,14 @@ impl Top {
         let mut table = Table::new(&heads);
         for topic in &self.topics {
             table.row([
-                topic.name.clone(),
-                show_type(topic.carries.as_ref(), topic.publishers),
+                topic.line.name.clone(),
+                kind::cut(&topic.line.show_type(), TYPE_WIDTH),
                 unit::rate(topic.reading.hz),
                 unit::bandwidth(topic.reading.bytes_per_second),
                 Percentiles::show(topic.reading.latency.as_ref()),
-                topic.publishers.to_string(),
-                topic.subscribers.to_string(),
-                topic.behind.to_string(),
+                topic.line.show_publishers(),
+                topic.line.show_subscribers(),
+                count(topic.behind),
             ]);
         }
         table
@@ -249,7 +246,7 @@ impl Top {
     }
 
     fn memory(&self) -> String {
-        let leases = sum(self.pools.iter().map(|pool| pool.line.leases as u64));
+        let leases = sum(self.pools.iter().map(|pool| pool.line.leases.unwrap_or(0) as u64));
         let grown = self.pools.iter().filter_map(|pool| pool.grown_bytes);
         let grown = growth(grown.fold(0, i64::saturating_add));
         let (in_use, reserved) = (unit::bytes(self.bytes_in_use), unit::bytes(self.bytes_reserved));

@@ -4,6 +4,7 @@ mod bw;
 mod echo;
 mod hz;
 mod info;
+pub(crate) mod kind;
 mod list;
 mod publish;
 mod snap;
@@ -18,7 +19,7 @@ use crate::failure::{Failure, Outcome};
 use crate::output::Output;
 
 pub(crate) use info::{Publisher, Subscriber};
-pub(crate) use list::{Line as TopicLine, show_type, table as topic_table};
+pub(crate) use list::{Line as TopicLine, count, table as topic_table};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
@@ -61,8 +62,7 @@ pub(crate) fn find_any(given: &str) -> Outcome<TopicInfo> {
     let name = topic.name();
     let found = topics()?.into_iter().find(|topic| topic.name == name);
     let found = found.map_or_else(|| Err(missing(name)?), Ok)?;
-    let mut publishers = found.publishers.iter();
-    match !found.publishers.is_empty() && publishers.all(|publisher| publisher.closed) {
+    match list::is_closed(&found) {
         true => Err(Failure::NoPermission(format!("`{name}` is closed to this user"))),
         false => Ok(found),
     }

@@ -46,7 +46,8 @@ struct Publisher {
     pid: i32,
     program: String,
     answers: bool,
-    sent: u64,
+    /// `None` if it does not answer.
+    sent: Option<u64>,
     /// Messages that were copied before they were sent.
     copies: Vec<Copied>,
     /// All copies of tensor bytes in the publisher's process, for this topic or not.
@@ -85,7 +86,7 @@ impl Publisher {
             pid: info.pid,
             program: info.program.clone(),
             answers: info.carries.is_some(),
-            sent: info.sent,
+            sent: info.carries.as_ref().map(|_| info.sent),
             copies: info.copies.iter().map(Copied::new).collect(),
             process_copies: copies.collect(),
             oldest_lease: held.max_by_key(|process| process.longest).map(Attached::new),
@@ -164,11 +165,11 @@ impl Report for Why {
 
 impl Publisher {
     fn write(&self, page: &mut Page) {
-        let Publisher { pid, program, sent, .. } = self;
-        if !self.answers {
+        let Publisher { pid, program, .. } = self;
+        let Some(sent) = self.sent else {
             page.heading(&format!("{program} (pid {pid})"));
             return page.warning(&format!("it {NO_ANSWER}"));
-        }
+        };
         page.heading(&format!("{program} (pid {pid}) sent {sent} messages"));
         for copied in &self.copies {
             let bytes = unit::bytes(copied.bytes);
@@ -185,7 +186,7 @@ impl Publisher {
         }
         match &self.oldest_lease {
             Some(lease) => {
-                let held = unit::nanos(lease.longest_ms * 1e6);
+                let held = unit::nanos(lease.longest_ms.unwrap_or(0.0) * 1e6);
                 page.line(format!(
                     "the oldest lease is {}'s (pid {}): {} slots that are not queued any more, the \
                      oldest for {held}",

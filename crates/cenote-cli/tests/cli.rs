@@ -6,12 +6,16 @@
 
 #[path = "cli/bad_input.rs"]
 mod bad_input;
+#[path = "cli/closed.rs"]
+mod closed;
 #[path = "cli/demo.rs"]
 mod demo;
 #[path = "cli/file.rs"]
 mod file;
 #[path = "cli/looking.rs"]
 mod looking;
+#[path = "cli/patience.rs"]
+mod patience;
 #[path = "cli/role.rs"]
 mod role;
 #[path = "cli/scene.rs"]
@@ -29,7 +33,15 @@ fn main() -> ExitCode {
     if role::play() {
         return ExitCode::SUCCESS;
     }
-    let tests = [looking::TESTS, file::TESTS, bad_input::TESTS, demo::TESTS, terminal::TESTS];
+    let tests = [
+        looking::TESTS,
+        closed::TESTS,
+        patience::TESTS,
+        file::TESTS,
+        bad_input::TESTS,
+        demo::TESTS,
+        terminal::TESTS,
+    ];
     let trial = |&(name, test): &Test| {
         Trial::test(name, move || {
             test();

@@ -20,7 +20,8 @@ pub(crate) struct View {
 
 impl View {
     pub(crate) fn new(output: &Output, namespace: &str) -> Outcome<View> {
-        let screen = if output.is_live() { Some(Screen::open()?) } else { None };
+        let live = output.is_live() && !output.is_dumb();
+        let screen = if live { Some(Screen::open()?) } else { None };
         let lines = (screen.is_none() && !output.is_json()).then_some(*output);
         let hint = format!("CENOTE_NAMESPACE={namespace} cenote top   shows the same from outside");
         Ok(View { screen, lines, hint })

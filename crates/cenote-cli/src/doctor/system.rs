@@ -1,5 +1,7 @@
 //! The kernel, and what it lets a process have.
 
+use std::fs;
+
 use rustix::process::{PidfdFlags, Resource, getpid, getrlimit, pidfd_open};
 use rustix::system::uname;
 
@@ -54,10 +56,50 @@ fn inotify() -> Check {
 }
 
 fn locked() -> Check {
-    let limit = getrlimit(Resource::Memlock).current;
+    let limit = getrlimit(Resource::Memlock).current.filter(|_| !may_lock_all());
     let found = limit.map_or("without limit".to_owned(), unit::bytes);
     let enough = limit.is_none_or(|limit| limit >= 64 << 20);
     let state = if enough { State::Works } else { State::Limited };
     Check::new("locked memory", state, found)
         .advise("pools that ask for locked memory go without: ulimit -l unlimited")
+}
+
+/// Whether the limit is for others. What a user namespace gives is not asked for.
+fn may_lock_all() -> bool {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let users = fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
+    has_capability(&status, CAP_IPC_LOCK) && is_first_namespace(&users)
+}
+
+/// Of capabilities(7).
+const CAP_IPC_LOCK: u32 = 14;
+
+fn has_capability(status: &str, number: u32) -> bool {
+    let set = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    let set = set.and_then(|set| u64::from_str_radix(set.trim(), 16).ok());
+    set.is_some_and(|set| set >> number & 1 == 1)
+}
+
+/// There every user is who he is: see user_namespaces(7).
+fn is_first_namespace(users: &str) -> bool {
+    users.split_whitespace().eq(["0", "0", "4294967295"])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_may_lock_all_is_found_out() {
+        let status =
+            |set: &str| format!("Name:\tcenote\nCapEff:\t{set}\nCapBnd:\tffffffffffffffff\n");
+        assert!(has_capability(&status("000001ffffffffff"), CAP_IPC_LOCK));
+        assert!(has_capability(&status("0000000000004000"), CAP_IPC_LOCK));
+        for set in ["0000000000000000", "ffffffffffffbfff", "", "x"] {
+            assert!(!has_capability(&status(set), CAP_IPC_LOCK), "{set}");
+        }
+        assert!(!has_capability("", CAP_IPC_LOCK));
+        assert!(is_first_namespace("         0          0 4294967295\n"));
+        assert!(!is_first_namespace("0 1000 1\n") && !is_first_namespace(""));
+    }
 }

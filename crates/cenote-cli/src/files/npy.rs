@@ -3,9 +3,10 @@
 use std::fs;
 use std::path::Path;
 
-use cenote::{DType, Tensor};
+use cenote::{DType, PointCloud, Tensor};
 
 use crate::failure::{Failure, Outcome};
+use crate::files;
 
 const MAGIC: &[u8] = b"\x93NUMPY";
 
@@ -26,7 +27,23 @@ pub(crate) fn save(tensor: &Tensor, path: &Path) -> Outcome {
     let mut file = header.map_err(|failure| failure.about(path))?;
     let map = tensor.map()?;
     map.runs().for_each(|run| file.extend_from_slice(run));
-    fs::write(path, file).map_err(|error| Failure::of_file("writing", path, &error))
+    files::write(path, &file)
+}
+
+/// Writes a point cloud, a row for each point that it has. (There are arrays without any, but no such tensors.)
+pub(crate) fn save_cloud(cloud: &PointCloud, path: &Path) -> Outcome {
+    let tensor = cloud.tensor();
+    if let Some(points) = files::points(cloud)? {
+        return save(&points, path);
+    }
+    let values = tensor.shape().get(1).copied().unwrap_or(0);
+    let header = header(tensor.dtype(), &[0, values]);
+    files::write(path, &header.map_err(|failure| failure.about(path))?)
+}
+
+/// Writes bytes.
+pub(crate) fn save_bytes(bytes: &[u8], path: &Path) -> Outcome {
+    files::write(path, &[&header(DType::U8, &[bytes.len()])?, bytes].concat())
 }
 
 /// Reads an array.
@@ -88,7 +105,13 @@ fn parse(file: &[u8]) -> Result<Array, &'static str> {
 
 fn dtype(text: &str) -> Result<DType, &'static str> {
     let unknown = "its elements are of a type that a tensor does not have";
-    let (_, descr) = text.split_once("'descr': '").ok_or("its header has no descr")?;
+    let (_, descr) = text.split_once("'descr': ").ok_or("its header has no descr")?;
+    if descr.trim_start().starts_with('[') {
+        return Err(
+            "it is a structured array, which no tensor is: save each of its fields as one of its own",
+        );
+    }
+    let descr = descr.strip_prefix('\'').ok_or("its header has no descr")?;
     let (descr, _) = descr.split_once('\'').ok_or("its header has no descr")?;
     let foreign = if cfg!(target_endian = "little") { '>' } else { '<' };
     if descr.starts_with(foreign) && !descr.ends_with('1') {

@@ -1,11 +1,12 @@
 //! PNG: images as they are, depth images as millimetres.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::path::Path;
 
 use cenote::{DepthImage, Image, PixelFormat};
 
 use crate::failure::{Failure, Outcome};
+use crate::files;
 
 /// Reads an image.
 pub(crate) fn load(path: &Path) -> Outcome<Image> {
@@ -17,7 +18,7 @@ pub(crate) fn load(path: &Path) -> Outcome<Image> {
 /// Writes an image.
 pub(crate) fn save(image: &Image, path: &Path) -> Outcome {
     let png = image.to_png().map_err(|error| Failure::from(error).about(path))?;
-    fs::write(path, png).map_err(|error| Failure::of_file("writing", path, &error))
+    files::write(path, &png)
 }
 
 /// Writes a depth image as 16-bit grey: millimetres, and 0 where there is no depth.

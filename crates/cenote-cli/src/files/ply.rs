@@ -1,16 +1,15 @@
 //! PLY, the Stanford polygon format: points with coordinates, and colours if they have any.
 
-use std::fs;
 use std::path::Path;
 
 use cenote::PointCloud;
 
-use crate::failure::{Failure, Outcome};
+use crate::failure::Outcome;
+use crate::files;
 
 /// Writes a point cloud.
 pub(crate) fn save(cloud: &PointCloud, path: &Path) -> Outcome {
-    let file = encode(cloud)?;
-    fs::write(path, file).map_err(|error| Failure::of_file("writing", path, &error))
+    files::write(path, &encode(cloud)?)
 }
 
 #[allow(clippy::cast_possible_truncation, reason = "coordinates are stored as f32")]

@@ -1,25 +1,77 @@
 //! The elements of a tensor as values to look at.
 
-use cenote::{DType, Tensor, bf16, f16};
+use std::fmt;
+
+use cenote::{DType, Field, PointCloud, Tensor, bf16, f16};
+use serde::{Serialize, Serializer};
 use serde_json::Value;
 
 use crate::failure::Outcome;
+use crate::files;
+use crate::files::layout::Layout;
+
+/// Something to look at.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Shown {
+    One(Value),
+    Several(Vec<Shown>),
+    /// In their order.
+    Named(Vec<(String, Shown)>),
+}
 
 /// The first elements, in the order of their indices.
-pub(crate) fn first(tensor: &Tensor, count: usize) -> Outcome<Vec<Value>> {
+pub(crate) fn first(tensor: &Tensor, count: usize) -> Outcome<Vec<Shown>> {
     let map = tensor.map()?;
     let (dtype, size) = (tensor.dtype(), tensor.dtype().size());
     let elements = map.runs().flat_map(|run| run.chunks_exact(size));
-    Ok(elements.take(count).map(|element| value(dtype, element)).collect())
+    Ok(elements.take(count).map(|element| Shown::One(value(dtype, element))).collect())
 }
 
-/// The first values of plain data, if its type is a number or an array of them; else its first bytes.
-pub(crate) fn plain(carries: &str, bytes: &[u8], count: usize) -> Vec<Value> {
-    let name = carries.split(" (").next().unwrap_or(carries);
-    let element = name.trim_start_matches('[').split(';').next().unwrap_or(name);
-    let dtype = element.parse().ok().filter(|_| element == name || name.ends_with(']'));
-    let dtype = dtype.unwrap_or(DType::U8);
-    bytes.chunks_exact(dtype.size()).take(count).map(|element| value(dtype, element)).collect()
+/// The first values of plain data, those of a struct by name; if it is not known what they are, the first
+/// bytes.
+pub(crate) fn plain(carries: &str, bytes: &[u8], count: usize) -> Vec<Shown> {
+    // What follows is how many bytes they are.
+    let text = carries.rsplit_once(" (").map_or(carries, |(text, _)| text);
+    let layout = Layout::read(text);
+    let layout = layout.filter(|it| it.size().is_some_and(|size| size <= bytes.len()));
+    let layout =
+        layout.unwrap_or_else(|| Layout::Array(Layout::Number(DType::U8).into(), bytes.len()));
+    match layout.show(bytes, &mut count.clone()) {
+        Shown::Several(all) => all,
+        one => vec![one],
+    }
+}
+
+/// The first values of the points that there are. Where fields are of several types, a point has them by name.
+pub(crate) fn points(cloud: &PointCloud, count: usize) -> Outcome<Vec<Shown>> {
+    let Some(points) = files::points(cloud)? else { return Ok(Vec::new()) };
+    if cloud.fields().iter().all(|field| field.dtype() == points.dtype()) {
+        return first(&points, count);
+    }
+    let row = points.shape().get(1).copied().unwrap_or(0) * points.dtype().size();
+    let map = points.map()?;
+    let (mut shown, mut left) = (Vec::new(), count);
+    for point in map.runs().flat_map(|run| run.chunks_exact(row.max(1))) {
+        if left == 0 {
+            break;
+        }
+        shown.push(point_by_name(cloud.fields(), point, &mut left));
+    }
+    Ok(shown)
+}
+
+fn point_by_name(fields: &[Field], point: &[u8], left: &mut usize) -> Shown {
+    let mut named = Vec::new();
+    for field in fields {
+        let Some(bytes) = point.get(field.offset()..).filter(|_| *left > 0) else { break };
+        let number = Layout::Number(field.dtype());
+        let layout = match field.count() {
+            1 => number,
+            count => Layout::Array(number.into(), count),
+        };
+        named.push((field.name().to_owned(), layout.show(bytes, left)));
+    }
+    Shown::Named(named)
 }
 
 /// What JSON has no number for is text: these are the names that JavaScript and Python's `float` know.
@@ -27,8 +79,35 @@ const NAN: &str = "NaN";
 const INFINITY: &str = "Infinity";
 const NEG_INFINITY: &str = "-Infinity";
 
-/// A value as people read it.
-pub(crate) fn show(value: &Value) -> String {
+impl Serialize for Shown {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Shown::One(value) => value.serialize(serializer),
+            Shown::Several(all) => all.serialize(serializer),
+            Shown::Named(all) => serializer.collect_map(all.iter().map(|(name, it)| (name, it))),
+        }
+    }
+}
+
+/// As people read it.
+impl fmt::Display for Shown {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Shown::One(value) => f.write_str(&show(value)),
+            Shown::Several(all) => {
+                let all: Vec<String> = all.iter().map(Shown::to_string).collect();
+                write!(f, "[{}]", all.join(","))
+            }
+            Shown::Named(all) => {
+                let all: Vec<String> =
+                    all.iter().map(|(name, it)| format!("{name}: {it}")).collect();
+                write!(f, "{{{}}}", all.join(", "))
+            }
+        }
+    }
+}
+
+fn show(value: &Value) -> String {
     match value {
         Value::String(text) => match text.as_str() {
             INFINITY => "inf".to_owned(),
@@ -52,8 +131,8 @@ fn float<F: Copy + Into<f64> + Into<Value>>(number: F) -> Value {
     }
 }
 
-/// One element.
-fn value(dtype: DType, bytes: &[u8]) -> Value {
+/// One element, of as many of the bytes as it has.
+pub(super) fn value(dtype: DType, bytes: &[u8]) -> Value {
     match dtype {
         DType::F32 => float(f32::from_ne_bytes(exact(bytes))),
         DType::F64 => float(f64::from_ne_bytes(exact(bytes))),
@@ -67,7 +146,7 @@ fn value(dtype: DType, bytes: &[u8]) -> Value {
         DType::U16 => u16::from_ne_bytes(exact(bytes)).into(),
         DType::U32 => u32::from_ne_bytes(exact(bytes)).into(),
         DType::U64 => u64::from_ne_bytes(exact(bytes)).into(),
-        DType::Bool => (bytes != [0]).into(),
+        DType::Bool => (exact::<1>(bytes) != [0]).into(),
         DType::Complex64 => {
             let parts: [f32; 2] = bytemuck::cast(exact::<8>(bytes));
             parts.map(float).to_vec().into()
@@ -96,9 +175,14 @@ mod tests {
         let bytes: Vec<u8> = [1.5_f32, -2.0].iter().flat_map(|value| value.to_ne_bytes()).collect();
         let shown = |carries: &str| serde_json::to_string(&plain(carries, &bytes, 2)).unwrap();
         assert_eq!(shown("[f32; 2] (8 bytes, aligned to 4)"), "[1.5,-2.0]");
-        assert_eq!(shown("f32 (8 bytes, aligned to 4)"), "[1.5,-2.0]");
+        assert_eq!(shown("f32 (4 bytes, aligned to 4)"), "[1.5]");
+        let named = "Speed { x: f32 at 0, y: f32 at 4 } (8 bytes, aligned to 4)";
+        assert_eq!(shown(named), r#"[{"x":1.5,"y":-2.0}]"#);
+        assert_eq!(plain(named, &bytes, 9)[0].to_string(), "{x: 1.5, y: -2.0}");
         let first = format!("[{},{}]", bytes[0], bytes[1]);
         assert_eq!(shown("Pose (8 bytes, aligned to 4)"), first);
+        assert_eq!(shown("Pose { x: f32 .. 0123456789abcdef (8 bytes, aligned to 4)"), first);
+        assert_eq!(shown("[f32; 3] (8 bytes, aligned to 4)"), first, "there are not so many");
         assert_eq!(shown(""), first);
     }
 
@@ -107,7 +191,7 @@ mod tests {
         let all = [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, -0.5];
         let of = |tensor: &Tensor| {
             let values = first(tensor, 4).unwrap();
-            let shown: Vec<String> = values.iter().map(show).collect();
+            let shown: Vec<String> = values.iter().map(Shown::to_string).collect();
             (serde_json::to_string(&values).unwrap(), shown.join(" "))
         };
         let expected =
@@ -138,7 +222,7 @@ mod tests {
         assert_eq!(shown(&tensor), "[[1.0,2.0]]");
         for dtype in DType::all() {
             let zeros = Tensor::new(&[1], dtype).unwrap();
-            assert_ne!(first(&zeros, 1).unwrap(), [Value::Null], "{dtype}");
+            assert_ne!(first(&zeros, 1).unwrap(), [Shown::One(Value::Null)], "{dtype}");
         }
     }
 }

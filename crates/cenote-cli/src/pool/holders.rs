@@ -7,12 +7,13 @@ use crate::failure::Outcome;
 use crate::ls;
 use crate::output::{NO_ANSWER, Output, Page, Report, Table};
 use crate::pool;
+use crate::topic;
 use crate::unit;
 
 /// Who is attached to pools and holds what of them
 ///
 /// Those come first who hold most of what the owner has let go of. LONGEST is for how long they have held
-/// the oldest of that.
+/// the oldest of that; for how long they have held the rest, nobody notes.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// A pool, or a topic whose publishers' pools are meant; without it, all
@@ -57,17 +58,20 @@ pub(crate) struct Line {
     pub(crate) slots: usize,
     /// Of these, what the owner has let go of.
     pub(crate) retired_slots: usize,
-    pub(crate) longest_ms: f64,
+    /// For how long it has held the oldest of those; `None` if there are none. For how long it has held what
+    /// the owner still has nobody knows.
+    pub(crate) longest_ms: Option<f64>,
 }
 
 impl Line {
     pub(crate) fn new(holder: &Holder) -> Line {
+        let longest = (holder.retired_slots > 0).then_some(holder.longest);
         Line {
             pid: holder.pid,
             program: holder.program.clone(),
             slots: holder.slots,
             retired_slots: holder.retired_slots,
-            longest_ms: holder.longest.as_secs_f64() * 1000.0,
+            longest_ms: longest.map(|longest| longest.as_secs_f64() * 1000.0),
         }
     }
 }
@@ -79,17 +83,13 @@ impl Report for Holders {
         for pool in &self.pools {
             for process in &pool.processes {
                 let owner = if process.pid == pool.owner { " (owner)" } else { "" };
-                let longest = match process.retired_slots {
-                    0 => "-".to_owned(),
-                    _ => unit::nanos(process.longest_ms * 1e6),
-                };
                 table.row([
                     pool.name.clone(),
                     process.pid.to_string(),
                     format!("{}{owner}", process.program),
                     process.slots.to_string(),
                     process.retired_slots.to_string(),
-                    longest,
+                    topic::count(process.longest_ms.map(|ms| unit::nanos(ms * 1e6))),
                 ]);
             }
         }

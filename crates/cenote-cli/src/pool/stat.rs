@@ -1,12 +1,13 @@
 //! `cenote pool stat`
 
-use cenote::{PoolInfo, Wish};
+use cenote::{PoolAccount, PoolInfo, Wish};
 use serde::Serialize;
 
 use crate::failure::Outcome;
 use crate::ls;
 use crate::output::{NO_ANSWER_CELL, Output, Page, Report, Table};
 use crate::pool;
+use crate::topic;
 use crate::unit;
 
 /// How full pools are
@@ -37,9 +38,10 @@ pub(crate) struct Line {
     pub(crate) uid: String,
     pub(crate) pid: i32,
     pub(crate) program: String,
-    /// Slots that others hold, each counted once for every process that does.
-    pub(crate) leases: usize,
-    /// None if the owner does not answer.
+    /// Slots that others hold, each counted once for every process that does; `None` if the owner does not
+    /// answer.
+    pub(crate) leases: Option<usize>,
+    /// The same.
     pub(crate) stats: Option<Numbers>,
 }
 
@@ -65,15 +67,17 @@ pub(crate) struct Numbers {
 
 impl Line {
     pub(crate) fn new(pool: &PoolInfo) -> Line {
-        let processes = pool.account.iter().flat_map(|account| &account.processes);
-        let others = processes.filter(|process| process.pid != pool.pid);
+        let leases = |account: &PoolAccount| {
+            let others = account.processes.iter().filter(|process| process.pid != pool.pid);
+            others.map(|process| process.slots).fold(0, usize::saturating_add)
+        };
         Line {
             name: pool.name.clone(),
             of_topic: pool.of_topic,
             uid: format!("{:016x}", pool.uid),
             pid: pool.pid,
             program: pool.program.clone(),
-            leases: others.map(|process| process.slots).fold(0, usize::saturating_add),
+            leases: pool.account.as_ref().map(leases),
             stats: pool.account.as_ref().map(|account| Numbers::new(&account.stats)),
         }
     }
@@ -138,7 +142,7 @@ pub(crate) fn table<'a>(pools: impl IntoIterator<Item = &'a Line>) -> Table {
                 bytes(stats.bytes_reserved),
                 bytes(stats.peak_bytes),
                 stats.attachers.to_string(),
-                pool.leases.to_string(),
+                topic::count(pool.leases),
             ],
         };
         let [slots, wait, in_use, reserved, peak, attached, leases] = numbers;

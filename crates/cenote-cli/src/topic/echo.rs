@@ -5,12 +5,11 @@ use std::time::{Duration, Instant};
 
 use cenote::{Content, Observer, Sighting};
 use serde::Serialize;
-use serde_json::Value;
 
 use crate::failure::{self, Failure, Outcome};
-use crate::files::values;
+use crate::files::values::{self, Shown};
 use crate::output::{Output, Page, Report};
-use crate::topic::watching;
+use crate::topic::{kind, watching};
 
 /// So many values are read at once.
 const BRIEF: usize = 4096;
@@ -20,8 +19,9 @@ const NAP: Duration = Duration::from_millis(1);
 
 /// What is sent, message by message
 ///
-/// With --values the first elements are shown, too. For that each message is leased while it is read, one
-/// at a time; without, none is. In JSON, what is no number there is text: "NaN", "Infinity", "-Infinity".
+/// With --values the first elements are shown, too, those of structs and of mixed points by name. For that
+/// each message is leased while it is read, one at a time; without, none is. In JSON, what is no number there
+/// is text: "NaN", "Infinity", "-Infinity".
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The topic, as in camera.rgb or /camera/rgb
@@ -31,7 +31,7 @@ pub(crate) struct Args {
     #[arg(short, long, value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
 
-    /// Give up if nothing comes for so many seconds
+    /// Give up if nothing comes for so many seconds; without it, that nobody publishes is an error
     #[arg(short, long, value_parser = watching::seconds)]
     timeout: Option<f64>,
 
@@ -44,8 +44,10 @@ pub(crate) struct Args {
 
 impl Args {
     pub(crate) fn run(&self, output: &Output) -> Outcome {
-        let (name, mut presence) = watching::find(&self.topic)?;
-        let mut observer = Observer::new(&name)?;
+        // It looks before it is known whether anybody publishes, so that it misses nothing of who comes.
+        let observer = Observer::new(&self.topic);
+        let mut presence = watching::find(&self.topic, self.timeout)?;
+        let (mut observer, name) = (observer?, presence.topic.clone());
         let mut garbled = Garbled::default();
         let mut left = self.count;
         let mut last = Instant::now();
@@ -90,7 +92,7 @@ impl Args {
     }
 
     /// The first values; `None` if they are gone.
-    fn values(&self, observer: &Observer, seen: &Sighting) -> Outcome<Option<Vec<Value>>> {
+    fn values(&self, observer: &Observer, seen: &Sighting) -> Outcome<Option<Vec<Shown>>> {
         let Some(content) = observer.content(seen)? else { return Ok(None) };
         // Many take their time to read, for which nobody is to wait.
         let content = if self.values > BRIEF { content.copied_out()? } else { content };
@@ -110,9 +112,10 @@ impl Garbled {
     }
 }
 
-fn first(carries: &str, content: &Content, count: usize) -> Outcome<Vec<Value>> {
+fn first(carries: &str, content: &Content, count: usize) -> Outcome<Vec<Shown>> {
     match (content, content.tensor()) {
         (Content::Plain(bytes), _) => Ok(values::plain(carries, bytes, count)),
+        (Content::Cloud(cloud), _) => values::points(cloud, count),
         (_, Some(tensor)) => values::first(tensor, count),
         _ => Ok(Vec::new()),
     }
@@ -133,7 +136,7 @@ struct Echo {
     frame_id: Option<String>,
     /// The first of them; none if they were not asked for, gone already, or not to be had.
     #[serde(skip_serializing_if = "Option::is_none")]
-    values: Option<Vec<Value>>,
+    values: Option<Vec<Shown>>,
 }
 
 impl Echo {
@@ -157,7 +160,7 @@ impl Echo {
 
 impl Report for Echo {
     fn write(&self, page: &mut Page) {
-        let mut line = format!("#{} {}", self.sequence, self.carries);
+        let mut line = format!("#{} {}", self.sequence, kind::brief(&self.carries));
         if let Some(dtype) = &self.dtype {
             line += &format!(" {dtype} {:?}", self.shape);
         }
@@ -173,7 +176,7 @@ impl Report for Echo {
         }
         page.line(line);
         if let Some(values) = &self.values {
-            let values: Vec<String> = values.iter().map(values::show).collect();
+            let values: Vec<String> = values.iter().map(Shown::to_string).collect();
             page.aside(&format!("  {}", values.join(" ")));
         }
     }

@@ -38,11 +38,13 @@ pub(crate) struct Publisher {
     pub(crate) uid: String,
     #[serde(rename = "type")]
     pub(crate) carries: Option<String>,
+    pub(crate) answers: bool,
     pub(crate) closed: bool,
-    pub(crate) sent: u64,
-    pub(crate) depth: usize,
-    pub(crate) waits_for_subscribers: bool,
-    pub(crate) subscribers: Vec<Subscriber>,
+    /// `None` if it does not answer, as are those below.
+    pub(crate) sent: Option<u64>,
+    pub(crate) depth: Option<usize>,
+    pub(crate) waits_for_subscribers: Option<bool>,
+    pub(crate) subscribers: Option<Vec<Subscriber>>,
 }
 
 #[derive(Debug, Serialize)]
@@ -60,22 +62,24 @@ impl Subscriber {
 
 impl Publisher {
     pub(crate) fn new(info: &PublisherInfo) -> Publisher {
-        let subscribers = info.subscribers.iter().map(Subscriber::new);
+        let subscribers = || info.subscribers.iter().map(Subscriber::new).collect();
+        let answers = info.carries.is_some();
         Publisher {
             pid: info.pid,
             program: info.program.clone(),
             uid: format!("{:016x}", info.uid),
             carries: info.carries.clone(),
+            answers,
             closed: info.closed,
-            sent: info.sent,
-            depth: info.depth,
-            waits_for_subscribers: info.waits,
-            subscribers: subscribers.collect(),
+            sent: answers.then_some(info.sent),
+            depth: answers.then_some(info.depth),
+            waits_for_subscribers: answers.then_some(info.waits),
+            subscribers: answers.then(subscribers),
         }
     }
 
     fn policy(&self) -> &'static str {
-        match self.waits_for_subscribers {
+        match self.waits_for_subscribers.unwrap_or(false) {
             true => "waits for, or refuses, who is slower",
             false => "pushes out what was not taken",
         }
@@ -85,7 +89,7 @@ impl Publisher {
 impl Report for Info {
     fn write(&self, page: &mut Page) {
         for publisher in &self.publishers {
-            let Publisher { pid, program, sent, depth, .. } = publisher;
+            let Publisher { pid, program, .. } = publisher;
             page.heading(&format!("{} from {program} (pid {pid})", self.name));
             let Some(carries) = &publisher.carries else {
                 page.warning(&match publisher.closed {
@@ -95,18 +99,20 @@ impl Report for Info {
                 continue;
             };
             page.line(format!("type: {carries}"));
-            page.line(format!("sent: {sent}"));
+            page.line(format!("sent: {}", topic::count(publisher.sent)));
+            let depth = topic::count(publisher.depth);
             page.line(format!("keeps {depth} messages, and {}", publisher.policy()));
-            page.table(&subscribers(&publisher.subscribers), "no subscribers");
+            let subscribers = publisher.subscribers.as_deref().unwrap_or_default();
+            page.table(&table(subscribers), "no subscribers");
         }
         if !self.waiting.is_empty() {
             page.warning(&format!("{}: nobody publishes it; who waits for it:", self.name));
-            page.table(&subscribers(&self.waiting), "");
+            page.table(&table(&self.waiting), "");
         }
     }
 }
 
-fn subscribers(subscribers: &[Subscriber]) -> Table {
+fn table(subscribers: &[Subscriber]) -> Table {
     let mut table = Table::new(&[">PID", "SUBSCRIBER", ">BEHIND"]);
     for Subscriber { pid, program, behind } in subscribers {
         table.row([pid.to_string(), program.clone(), behind.to_string()]);

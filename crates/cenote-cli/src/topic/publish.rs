@@ -161,9 +161,10 @@ impl Args {
     ) -> Outcome<TopicStats> {
         let interrupt = Interrupt::listen_without_terminal()?;
         topic.advertise()?;
-        self.wait_for_subscribers(topic, &interrupt)?;
+        let came = self.wait_for_subscribers(topic, &interrupt)?;
+        let count = if came { self.count.unwrap_or(u64::MAX) } else { 0 };
         let start = Instant::now();
-        for number in 0..self.count.unwrap_or(u64::MAX) {
+        for number in 0..count {
             if !sleep_until(start, self.due(number), &interrupt) {
                 break;
             }
@@ -178,14 +179,18 @@ impl Args {
         Duration::try_from_secs_f64(number as f64 / self.rate).unwrap_or(Duration::MAX)
     }
 
-    fn wait_for_subscribers<T: Message>(&self, topic: &Topic<T>, interrupt: &Interrupt) -> Outcome {
+    /// Whether they came, and nobody has interrupted it.
+    fn wait_for_subscribers<T: Message>(
+        &self,
+        topic: &Topic<T>,
+        interrupt: &Interrupt,
+    ) -> Outcome<bool> {
         let (start, patience) = (Instant::now(), Duration::from_secs_f64(self.timeout));
         loop {
             let left = patience.saturating_sub(start.elapsed());
             let came = topic.wait_for_subscribers(self.wait, left.min(NAP))?;
-            interrupt.check()?;
-            if came >= self.wait {
-                return Ok(());
+            if interrupt.came() || came >= self.wait {
+                return Ok(!interrupt.came());
             }
             if left.is_zero() {
                 let (wait, timeout) = (self.wait, self.timeout);

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use cenote::{Content, DType, DepthImage, Error, Observer, PointCloud, Tensor};
+use cenote::{Content, DepthImage, Error, Observer, PointCloud};
 use serde::Serialize;
 
 use crate::failure::{Failure, Outcome};
@@ -15,6 +15,9 @@ use crate::unit;
 
 /// How long to sleep between two looks.
 const NAP: Duration = Duration::from_millis(1);
+
+/// How long to wait, in seconds, if nothing is said.
+const PATIENCE: f64 = 5.0;
 
 /// Writes the newest message to a file: PNG, PLY or NPY
 ///
@@ -29,9 +32,9 @@ pub(crate) struct Args {
     /// The file to write, which is overwritten
     file: PathBuf,
 
-    /// Give up if there is nothing for so many seconds
-    #[arg(short, long, default_value_t = 5.0, value_parser = watching::seconds)]
-    timeout: f64,
+    /// Give up if there is nothing for so many seconds; without it, after 5, or at once if nobody publishes
+    #[arg(short, long, value_parser = watching::seconds)]
+    timeout: Option<f64>,
 }
 
 /// The formats.
@@ -63,7 +66,8 @@ impl Format {
             (Format::Png, Content::Depth(depth)) => picture::save_depth(depth, path),
             (Format::Ply, Content::Cloud(cloud)) => ply::save(cloud, path),
             (Format::Ply, Content::Depth(depth)) => ply::save(&points(depth, path)?, path),
-            (Format::Npy, Content::Plain(bytes)) => npy::save(&as_tensor(bytes)?, path),
+            (Format::Npy, Content::Plain(bytes)) => npy::save_bytes(bytes, path),
+            (Format::Npy, Content::Cloud(cloud)) => npy::save_cloud(cloud, path),
             (Format::Npy, other) => other.tensor().map_or(Ok(()), |tensor| npy::save(tensor, path)),
             _ => Err(Failure::Failed(format!(
                 "{}: what is sent is not of that kind; .npy always works",
@@ -85,18 +89,10 @@ fn points(depth: &DepthImage, path: &Path) -> Outcome<PointCloud> {
     })
 }
 
-/// Bytes as an array. (A tensor has no dimension of length 0.)
-fn as_tensor(bytes: &[u8]) -> Outcome<Tensor> {
-    match bytes.len() {
-        0 => Ok(Tensor::new(&[1], DType::U8)?),
-        len => Ok(Tensor::from_slice(bytes, &[len])?),
-    }
-}
-
 impl Args {
     pub(crate) fn run(&self, output: &Output) -> Outcome {
         let format = Format::of(&self.file)?;
-        let (name, _) = watching::find(&self.topic)?;
+        let name = watching::find(&self.topic, self.timeout)?.topic;
         let (sequence, content) = self.newest(&name)?;
         format.save(&content, &self.file)?;
         let bytes = std::fs::metadata(&self.file)?.len();
@@ -108,10 +104,11 @@ impl Args {
     /// and nobody is to wait for the memory.
     fn newest(&self, name: &str) -> Outcome<(u64, Content)> {
         let mut observer = Observer::new(name)?;
-        let text = format!("nothing was to be had of `{name}` for {} s", self.timeout);
+        let timeout = self.timeout.unwrap_or(PATIENCE);
+        let text = format!("nothing was to be had of `{name}` for {timeout} s");
         let mut why_not = Failure::Silence(text);
         let start = Instant::now();
-        while start.elapsed().as_secs_f64() < self.timeout {
+        while start.elapsed().as_secs_f64() < timeout {
             match try_newest(&mut observer) {
                 Ok(Some(newest)) => return Ok(newest),
                 Ok(None) => {}

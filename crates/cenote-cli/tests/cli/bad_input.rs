@@ -19,6 +19,7 @@ pub(crate) const TESTS: &[Test] = &[
     ("names_of_files_need_not_be_text", bytes),
     ("owners_that_are_dead_are_said_to_be", dead),
     ("nobody_comes_is_said_so", silence),
+    ("output_that_cannot_be_written_is_said_so", full),
 ];
 
 /// One line, which has these words in it.
@@ -60,6 +61,17 @@ fn no_directory() {
     assert_eq!(scene.names(), [""; 0], "whoever looks makes nothing");
 }
 
+fn full() {
+    let scene = Scene::new();
+    for args in [&["ls"][..], &["ls", "--json"], &["man"], &["completions", "bash"]] {
+        let full = fs::File::create("/dev/full").unwrap();
+        let mut command = scene.command(CENOTE);
+        command.args(args).stdout(full).stderr(Stdio::piped());
+        let done = Done::of_child(command.spawn().unwrap());
+        one_line(&done, 1, &["writing the output failed", "No space left"]);
+    }
+}
+
 fn nonsense() {
     let scene = Scene::new();
     for name in ["a b", "..", "", "-", "a//b"] {
@@ -94,9 +106,7 @@ fn permission() {
     fs::create_dir(&closed).unwrap();
     fs::set_permissions(&closed, fs::Permissions::from_mode(0o000)).unwrap();
     fs::set_permissions(&scene.0, fs::Permissions::from_mode(0o755)).unwrap();
-    // Another user may not reach where it was built.
-    let program = scene.0.join("cenote");
-    fs::copy(CENOTE, &program).unwrap();
+    let program = scene.program();
     for args in
         [&["ls"][..], &["topic", "list"], &["topic", "info", "x"], &["pool", "stat"], &["gc"]]
     {
@@ -136,6 +146,13 @@ fn files() {
         fs::write(scene.0.join(name), "nonsense").unwrap();
         one_line(&scene.cenote(&["topic", "pub", "x", &scene.path(name)]), 1, &[name]);
     }
+    let structured =
+        "{'descr': [('x', '<f4'), ('y', '<u2')], 'fortran_order': False, 'shape': (2,), }";
+    let text = format!("{structured:<117}\n");
+    let array = [b"\x93NUMPY\x01\x00\x76\x00", text.as_bytes(), &[0; 12]].concat();
+    fs::write(scene.0.join("fields.npy"), array).unwrap();
+    let done = scene.cenote(&["topic", "pub", "x", &scene.path("fields.npy")]);
+    one_line(&done, 1, &["fields.npy", "structured array"]);
     let _publisher = scene.publisher(&["camera", "--size", "16x16"]);
     let nowhere = scene.path("no/such/dir/x.png");
     for extension in ["png", "npy"] {

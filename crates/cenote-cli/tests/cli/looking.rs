@@ -20,19 +20,20 @@ pub(crate) const TESTS: &[Test] = &[
     ("who_waits_for_a_publisher_is_listed", waiting),
     ("names_that_are_none_are_left_out_and_end_nothing", names),
     ("who_is_stopped_is_listed_and_hides_nobody", stopped),
-    ("what_is_closed_to_a_user_is_said_to_be", closed),
+    ("lists_name_structs_and_info_tells_of_their_fields", structs),
     ("more_topics_than_descriptors_are_all_listed", many),
     ("hz_and_bw_measure_a_publisher", measures),
     ("hz_tells_of_all_that_is_sent_as_seen_or_missed", all),
     ("top_takes_no_latency_of_what_came_while_it_did_not_look", stalls),
     ("hz_and_bw_end_after_some_seconds", seconds),
-    ("who_looks_at_a_topic_is_told_when_its_publisher_dies", dies),
     ("who_looks_leases_nothing", leases),
     ("snap_holds_nothing_while_it_writes", snap),
     ("echo_shows_messages_and_their_values", echo),
     ("pool_shows_who_holds_what", pool),
     ("why_says_zero_copy_or_why_not", why),
     ("gc_removes_what_the_dead_left_and_nothing_else", gc),
+    ("gc_claims_nothing_that_it_leaves", gc_leaves),
+    ("doctor_heeds_who_may_lock_memory", doctor_locks),
     ("doctor_finds_this_machine_fit", doctor),
     ("doctor_leaves_no_directory_that_was_not_there", doctor_leaves_nothing),
     ("top_prints_where_there_is_no_terminal", top),
@@ -43,7 +44,7 @@ pub(crate) const TESTS: &[Test] = &[
     ("completions_and_manual_pages_are_there", manual),
 ];
 
-const CAMERA: &[&str] = &["camera.rgb", "--size", "64x48", "--rate", "100"];
+pub(crate) const CAMERA: &[&str] = &["camera.rgb", "--size", "64x48", "--rate", "100"];
 
 fn nothing() {
     let scene = Scene::new();
@@ -155,6 +156,27 @@ fn stopped() {
         listing[what].as_array().unwrap().iter().map(|it| it["name"].clone()).collect()
     };
     assert_eq!((names("topics").len(), names("pools").len()), (2, 2), "{listing}");
+    // What is not known is no number.
+    let list = scene.json(&["topic", "list"]);
+    for topics in [&listing["topics"], &list["topics"]] {
+        let (answers, silent) = (&topics[0], &topics[1]);
+        assert_eq!((&answers["answers"], &silent["answers"]), (&true.into(), &false.into()));
+        for number in ["sent", "subscribers"] {
+            assert!(answers[number].is_u64() && silent[number].is_null(), "{number}: {topics}");
+        }
+        assert_eq!((&silent["publishers"], &silent["closed"]), (&1.into(), &false.into()));
+    }
+    let info = scene.json(&["topic", "info", "stopped"]);
+    for publisher in [&listing["topics"][1]["published_by"][0], &info["publishers"][0]] {
+        assert_eq!(publisher["answers"], false, "{publisher}");
+        for number in ["sent", "depth", "waits_for_subscribers", "subscribers"] {
+            assert!(publisher[number].is_null(), "{number}: {publisher}");
+        }
+    }
+    let why = scene.json(&["why", "stopped"]);
+    assert!(why["publishers"][0]["sent"].is_null(), "{why}");
+    let pool = &listing["pools"][1];
+    assert_eq!((&pool["stats"], &pool["leases"]), (&Value::Null, &Value::Null));
     for args in
         [&["ls"][..], &["topic", "list"], &["pool", "stat"], &["top", "-c", "1", "-i", "0.3"]]
     {
@@ -187,38 +209,27 @@ fn stopped() {
     };
     assert!(of("camera.rgb")["messages"].as_u64().unwrap() > 0, "{top}");
     assert_eq!((&of("stopped")["type"], &of("stopped")["messages"]), (&Value::Null, &0.into()));
+    assert_eq!((&of("stopped")["behind"], &of("camera.rgb")["behind"]), (&Value::Null, &0.into()));
 }
 
 /// The sockets of the publishers of `camera.rgb`.
-fn sockets(scene: &Scene) -> Vec<PathBuf> {
+pub(crate) fn sockets(scene: &Scene) -> Vec<PathBuf> {
     let entries = fs::read_dir(scene.0.join("default/topics/camera.rgb")).unwrap();
     entries.map(|entry| entry.unwrap().path()).collect()
 }
 
-fn closed() {
+fn structs() {
     let scene = Scene::new();
-    let _camera = scene.publisher(CAMERA);
-    let permit = |path: &Path, mode| {
-        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
-    };
-    for open in ["", "default", "default/topics", "default/topics/camera.rgb"] {
-        permit(&scene.0.join(open), 0o755);
+    let _pose = scene.told("pose publisher");
+    for args in [&["ls"][..], &["topic", "list"], &["top", "-c", "1", "-i", "0.1"]] {
+        let text = scene.cenote(args).stdout;
+        assert!(text.contains(" Pose ") && !text.contains("position"), "{args:?}: {text}");
     }
-    sockets(&scene).iter().for_each(|socket| permit(socket, 0));
-    // Root may do anything, so it is somebody else who looks. The command may be where he cannot see it.
-    let program = scene.0.join("cenote");
-    fs::copy(CENOTE, &program).unwrap();
-    let run = |args: &[&str]| {
-        let mut command = scene.command(&program);
-        if rustix::process::geteuid().is_root() {
-            command.uid(65534).gid(65534);
-        }
-        Done::of(command.args(args))
-    };
-    let done = run(&["topic", "info", "camera.rgb"]);
-    assert!(done.code == 5 && done.stderr.contains("closed to this user"), "{done:?}");
-    let done = run(&["topic", "list"]);
-    assert!(done.code == 0 && done.stdout.contains("(no answer)"), "{done:?}");
+    let layout = "Pose { position: [f64; 3] at 0, rotation: [f64; 4] at 24 }";
+    assert!(scene.cenote(&["topic", "info", "robot.pose"]).stdout.contains(layout));
+    for listing in [scene.json(&["ls"]), scene.json(&["topic", "list"])] {
+        assert!(listing["topics"][0]["type"].as_str().unwrap().starts_with(layout), "{listing}");
+    }
 }
 
 /// One publisher under many names: a socket can have more than one, as any file.
@@ -249,7 +260,7 @@ fn many() {
 }
 
 /// A command that goes on, whose output can be read.
-fn going_on(scene: &Scene, args: &[&str]) -> Background {
+pub(crate) fn going_on(scene: &Scene, args: &[&str]) -> Background {
     let mut command = scene.command(CENOTE);
     command.args(args).stdout(Stdio::piped()).stderr(Stdio::piped());
     Background(command.spawn().unwrap())
@@ -263,25 +274,6 @@ fn seconds() {
         let readings = scene.json_lines(&args);
         let lengths = readings.iter().map(|reading| reading["seconds"].as_f64().unwrap());
         assert!((1..=3).contains(&readings.len()) && lengths.sum::<f64>() >= 0.4, "{readings:?}");
-    }
-}
-
-fn dies() {
-    let scene = Scene::new();
-    for command in ["hz", "bw", "echo"] {
-        let camera = scene.publisher(CAMERA);
-        let args: &[&str] = if command == "echo" { &[] } else { &["-i", "0.1"] };
-        let mut looks = going_on(&scene, &[&["topic", command, "camera.rgb"], args].concat());
-        let mut lines = BufReader::new(looks.0.stdout.take().unwrap()).lines();
-        lines.next().unwrap().unwrap();
-        // It is read on, so that nothing waits for room.
-        let rest = std::thread::spawn(move || lines.count());
-        camera.kill();
-        let mut said = String::new();
-        BufReader::new(looks.0.stderr.take().unwrap()).read_line(&mut said).unwrap();
-        assert!(said.contains("camera.rgb") && said.contains("any more"), "{command}: {said}");
-        drop(looks);
-        rest.join().unwrap();
     }
 }
 
@@ -474,6 +466,17 @@ fn pool() {
             .find(holds)
             .is_some_and(|process| process["slots"] == 1 && process["retired_slots"] == 1)
     });
+    // For how long the owner has held what it still has, it does not note.
+    let held = scene.json(&["pool", "holders", "maps"]);
+    let process = &held["pools"][0]["processes"][0];
+    assert_eq!((&process["pid"], &process["slots"]), (&owner.pid().into(), &1.into()));
+    assert_eq!(process["longest_ms"], Value::Null);
+    let held = scene.json(&["pool", "holders", "camera.rgb"]);
+    let processes = held["pools"][0]["processes"].as_array().unwrap();
+    let process = processes.iter().find(|process| process["pid"] == holder.pid()).unwrap();
+    assert!(process["longest_ms"].as_f64().unwrap() >= 0.0, "{process}");
+    let text = scene.cenote(&["ls"]).stdout;
+    assert!(text.contains("PROCESS") && text.matches(" ATTACHED ").count() == 2, "{text}");
     let text = scene.cenote(&["pool", "holders"]).stdout;
     assert!(text.contains("maps") && text.contains("(owner)"), "{text}");
     assert!(scene.cenote(&["pool", "stat"]).stdout.contains("camera.rgb (topic)"));
@@ -519,6 +522,43 @@ fn gc() {
     assert!(!scene.0.join("default/topics/camera.rgb").exists(), "nobody is in it");
     assert_eq!(scene.json(&["gc"])["removed"], Value::Array(vec![]));
     assert_eq!(scene.json(&["pool", "stat"])["pools"].as_array().unwrap().len(), 1);
+}
+
+/// Whoever may write to the directory may make anything there.
+fn gc_leaves() {
+    let scene = Scene::new();
+    let pools = scene.0.join("default/pools");
+    for name in ["maps@00000000000000ff", ".00000000000000ff"] {
+        fs::create_dir_all(pools.join(name)).unwrap();
+    }
+    assert_eq!(scene.json(&["gc"])["removed"], Value::Array(vec![]));
+    assert_eq!(fs::read_dir(&pools).unwrap().count(), 2);
+}
+
+/// `limited` by a limit of 64 kB, but not where the limit is for others.
+fn doctor_locks() {
+    let scene = Scene::new();
+    let open = fs::Permissions::from_mode(0o777);
+    fs::set_permissions(&scene.0, open).unwrap();
+    let program = scene.program();
+    let locked = |command: &mut Command| {
+        let script = "ulimit -l 64 && exec \"$0\" doctor --json";
+        let done = Done::of(command.args(["-c", script]).arg(&program));
+        let found: Value = serde_json::from_str(&done.stdout).unwrap();
+        let checks = found["checks"].as_array().unwrap().clone();
+        checks.into_iter().find(|check| check["name"] == "locked memory").unwrap()
+    };
+    let status = fs::read_to_string("/proc/self/status").unwrap();
+    let set = status.lines().find_map(|line| line.strip_prefix("CapEff:")).unwrap();
+    let may = u64::from_str_radix(set.trim(), 16).unwrap() & 1 << 14 != 0
+        && fs::read_to_string("/proc/self/uid_map").unwrap().contains("4294967295");
+    let check = locked(&mut scene.command("bash"));
+    let expected = if may { ("works", "without limit") } else { ("limited", "65.5 kB") };
+    assert_eq!((&check["state"], &check["found"]), (&expected.0.into(), &expected.1.into()));
+    if rustix::process::geteuid().is_root() {
+        let check = locked(scene.command("bash").uid(65534).gid(65534));
+        assert_eq!((&check["state"], &check["found"]), (&"limited".into(), &"65.5 kB".into()));
+    }
 }
 
 fn doctor() {

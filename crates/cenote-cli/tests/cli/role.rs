@@ -3,7 +3,10 @@
 use std::io::{Read, Write};
 use std::time::Duration;
 
-use cenote::{DType, Image, Tensor, TensorMemory, TensorPool, TensorPoolConfig, Topic};
+use cenote::{
+    DType, Field, Image, PointCloud, Tensor, TensorMemory, TensorPool, TensorPoolConfig, Topic,
+    bytemuck,
+};
 
 /// The environment variable that names the role.
 pub(crate) const ROLE: &str = "CENOTE_TEST_ROLE";
@@ -14,6 +17,8 @@ pub(crate) fn play() -> bool {
     match role.as_str() {
         "heap publisher" => heap_publisher(),
         "bf16 publisher" => bf16_publisher(),
+        "cloud publisher" => cloud_publisher(),
+        "pose publisher" => pose_publisher(),
         "holder" => holder(),
         "owner" => owner(),
         "waiter" => waiter(),
@@ -55,6 +60,69 @@ fn bf16_publisher() {
     topic.send(&topic.alloc_tensor(&[4], DType::Bf16).unwrap()).unwrap();
     ready();
     for_ever();
+}
+
+/// Sends clouds that have room for more points than they have, whenever it is told to.
+fn cloud_publisher() {
+    let topic = |name: &str| -> Topic<PointCloud> {
+        let topic = Topic::new(name).unwrap();
+        topic.advertise().unwrap();
+        topic
+    };
+    let (two, none, mixed) = (topic("cloud.two"), topic("cloud.none"), topic("cloud.mixed"));
+    ready();
+    while std::io::stdin().read_exact(&mut [0]).is_ok() {
+        let mut cloud = PointCloud::new(5, 3, DType::F32).unwrap();
+        let numbers: Vec<f32> = (1_u16..16).map(f32::from).collect();
+        for (point, numbers) in numbers.chunks_exact(3).enumerate() {
+            for (name, number) in ["x", "y", "z"].into_iter().zip(numbers) {
+                cloud.set(point, name, *number).unwrap();
+            }
+        }
+        cloud.set_len(2).unwrap();
+        two.send(&cloud).unwrap();
+        cloud.set_len(0).unwrap();
+        none.send(&cloud).unwrap();
+        mixed.send(&mixed_cloud()).unwrap();
+        ready();
+    }
+}
+
+fn mixed_cloud() -> PointCloud {
+    let fields = [
+        Field::new("x", DType::F32),
+        Field::new("ring", DType::U16),
+        Field::new("rgb", DType::U8).with_count(3),
+    ];
+    let mut cloud = PointCloud::with_fields(4, &fields).unwrap();
+    for point in 0..4_u16 {
+        let at = usize::from(point);
+        cloud.set(at, "x", f32::from(point) + 0.5).unwrap();
+        cloud.set(at, "ring", 300 + point).unwrap();
+        cloud.set_all(at, "rgb", &[7_u8, 8, 9]).unwrap();
+    }
+    cloud.set_len(2).unwrap();
+    cloud
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
+struct Pose {
+    position: [f64; 3],
+    rotation: [f64; 4],
+}
+cenote::plain!(Pose { position, rotation });
+
+/// Sends where something is, whenever it is told to.
+fn pose_publisher() {
+    let topic: Topic<Pose> = Topic::new("robot.pose").unwrap();
+    topic.advertise().unwrap();
+    ready();
+    while std::io::stdin().read_exact(&mut [0]).is_ok() {
+        let pose = Pose { position: [1.0, -2.5, f64::NAN], rotation: [0.0, 0.0, 0.0, 1.0] };
+        topic.send(&pose).unwrap();
+        ready();
+    }
 }
 
 /// Receives a picture of `camera.rgb`, and keeps it.

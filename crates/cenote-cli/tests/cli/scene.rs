@@ -3,7 +3,7 @@
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
@@ -103,6 +103,14 @@ impl Scene {
         Background(child)
     }
 
+    /// The command, where every user reaches it. Another process copies it: what is open for writing here,
+    /// if only in a child that another test is just starting, cannot be run.
+    pub(crate) fn program(&self) -> PathBuf {
+        let program = self.0.join("cenote");
+        assert!(Command::new("cp").arg(CENOTE).arg(&program).status().unwrap().success());
+        program
+    }
+
     /// The names of what is in the directory.
     pub(crate) fn names(&self) -> Vec<String> {
         let entries = fs::read_dir(&self.0).unwrap();
@@ -172,7 +180,15 @@ pub(crate) struct Done {
 
 impl Done {
     pub(crate) fn of(command: &mut Command) -> Done {
-        let output = command.output().unwrap();
+        Done::of_output(command.output().unwrap())
+    }
+
+    /// One whose output goes elsewhere.
+    pub(crate) fn of_child(child: Child) -> Done {
+        Done::of_output(child.wait_with_output().unwrap())
+    }
+
+    fn of_output(output: Output) -> Done {
         let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
         let code = output.status.code().unwrap_or(-1);
         Done { code, stdout: text(output.stdout), stderr: text(output.stderr) }

@@ -9,6 +9,8 @@ use crate::scene::{CENOTE, Done, Scene, eventually, happens};
 
 pub(crate) const TESTS: &[Test] = &[
     ("top_shows_topics_on_a_terminal_and_ends_with_q", top),
+    ("top_has_room_for_rates_beside_a_struct_of_many_fields", narrow),
+    ("top_is_refused_where_a_terminal_shows_lines_and_nothing_else", dumb),
     ("top_that_is_ended_by_a_signal_leaves_the_terminal_as_it_was", top_ended),
     ("top_that_is_stopped_hands_the_terminal_over_and_takes_it_back", top_stopped),
     ("top_ends_with_its_terminal", top_left_alone),
@@ -42,8 +44,12 @@ impl<'a> Terminal<'a> {
     }
 
     fn start(scene: &'a Scene, script: &str) -> Terminal<'a> {
+        Terminal::start_wide(scene, "140", script)
+    }
+
+    fn start_wide(scene: &'a Scene, columns: &str, script: &str) -> Terminal<'a> {
         let terminal = Terminal { scene };
-        let done = terminal.tmux(&["new-session", "-d", "-x", "140", "-y", "40", script]);
+        let done = terminal.tmux(&["new-session", "-d", "-x", columns, "-y", "40", script]);
         assert_eq!(done.code, 0, "tmux is needed: {done:?}");
         terminal
     }
@@ -120,6 +126,30 @@ fn top() {
     terminal.tmux(&["send-keys", "q"]);
     terminal.ended(0);
     assert!(!terminal.screen().contains("cenote top"));
+}
+
+fn narrow() {
+    let scene = Scene::new();
+    let _pose = scene.told("pose publisher");
+    let dir = scene.0.display();
+    let script = format!("env CENOTE_DIR='{dir}' '{CENOTE}' top --interval 0.1");
+    let terminal = Terminal::start_wide(&scene, "100", &script);
+    terminal.shows(&["robot.pose", "Pose ", "0 Hz", "0 B/s", "BEHIND"]);
+    assert!(!terminal.screen().contains("position"), "{}", terminal.screen());
+}
+
+fn dumb() {
+    let scene = Scene::new();
+    let dir = scene.0.display();
+    let run = format!("env TERM=dumb CENOTE_DIR='{dir}' '{CENOTE}'");
+    // What it writes is a file as well, in which anything would be seen.
+    let script =
+        format!("script -qec \"{run} top\" '{dir}/typed'; echo \"exit code $?\"; sleep 600");
+    let terminal = Terminal::start(&scene, &script);
+    terminal.shows(&["TERM=dumb", "--json", "cenote topic hz"]);
+    terminal.ended(2);
+    let typed = std::fs::read_to_string(scene.path("typed")).unwrap();
+    assert!(typed.contains("TERM=dumb") && !typed.contains('\x1b'), "{typed}");
 }
 
 fn top_ended() {

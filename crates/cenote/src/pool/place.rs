@@ -93,9 +93,13 @@ impl Place {
     }
 
     /// Every directory of sockets that may be there, to be opened a few at a time: there may be more
-    /// than there are descriptors for.
+    /// than there are descriptors for. Topics that are closed to this user hide no pools.
     pub(crate) fn all_kinds() -> Result<Vec<String>> {
-        let topics = Place::topics()?.into_iter().map(|name| format!("topics/{name}"));
+        let topics = match Place::topics() {
+            Err(error) if is_denied(&error) && Place::find("pools").is_ok() => Vec::new(),
+            topics => topics?,
+        };
+        let topics = topics.into_iter().map(|name| format!("topics/{name}"));
         Ok(iter::once("pools".to_owned()).chain(topics).collect())
     }
 
@@ -256,8 +260,7 @@ impl Place {
     pub(crate) fn remove_left(&self, names: &[String], locked: &Locked) -> Vec<PathBuf> {
         let mut removed = self.remove_hidden(names, locked);
         for entry in self.entries_among(names) {
-            if is_dead(self.connect(&entry)) {
-                self.remove(&entry);
+            if is_dead(self.connect(&entry)) && self.unlink(&entry.file_name()) {
                 removed.push(self.path().join(entry.file_name()));
             }
         }
@@ -269,11 +272,8 @@ impl Place {
     pub(crate) fn remove_hidden(&self, names: &[String], _: &Locked) -> Vec<PathBuf> {
         let dead = |name: &&String| is_dead(unix::connect(self.dir.as_fd(), name));
         let hidden = names.iter().filter(|name| is_hidden(name)).filter(dead);
-        let remove = |name: &String| {
-            let _ = fs::unlinkat(&self.dir, name, AtFlags::empty());
-            self.path().join(name)
-        };
-        hidden.map(remove).collect()
+        let removed = hidden.filter(|name| self.unlink(name));
+        removed.map(|name| self.path().join(name)).collect()
     }
 
     /// Removes the entry of a dead owner, unless somebody else is busy in the directory, who may
@@ -326,7 +326,12 @@ impl Place {
     }
 
     pub(crate) fn remove(&self, entry: &Entry) {
-        let _ = fs::unlinkat(&self.dir, entry.file_name(), AtFlags::empty());
+        self.unlink(&entry.file_name());
+    }
+
+    /// Whether it is gone by that. Others may have made something of that name which is no socket, such as a directory: that stays.
+    fn unlink(&self, name: &str) -> bool {
+        fs::unlinkat(&self.dir, name, AtFlags::empty()).is_ok()
     }
 
     /// Connects to whoever serves the entry. `ConnectionRefused` means that nobody does any more.
@@ -341,6 +346,12 @@ impl Place {
     pub(crate) fn io_error(&self, op: &'static str, source: io::Error) -> Error {
         Error::Directory { op, path: self.path(), source }
     }
+}
+
+/// Whether this user may not look there.
+pub(crate) fn is_denied(error: &Error) -> bool {
+    let Error::Directory { source, .. } = error else { return false };
+    source.kind() == io::ErrorKind::PermissionDenied
 }
 
 /// Whether nobody serves the socket that was connected to: it is refused, or kept by a process that

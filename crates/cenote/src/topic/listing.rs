@@ -13,7 +13,7 @@ use bytemuck::{Pod, Zeroable};
 use crate::error::{Error, Result};
 use crate::os::peer::Peer;
 use crate::pool::inquiry::{self, Inquiry};
-use crate::pool::place::{Entry, Place};
+use crate::pool::place::{Entry, Place, is_denied};
 use crate::pool::wire::{Kind, Named, Packet};
 use crate::tensor::known;
 use crate::topic::name::TopicName;
@@ -31,6 +31,8 @@ const MAX_TOLD: usize = 512;
 pub struct TopicInfo {
     /// The name, with dots.
     pub name: String,
+    /// Whether its directory is closed to this user: then nothing else is known of it.
+    pub closed: bool,
     /// Who publishes.
     pub publishers: Vec<PublisherInfo>,
     /// Where nobody publishes: who waits for somebody to. Only processes that this user may look into and
@@ -82,7 +84,7 @@ pub struct SubscriberInfo {
 /// All topics of this namespace that have a publisher, or subscribers that wait for one.
 ///
 /// Publishers are asked many at once, and have 0.2 s to answer: one that is stopped is listed without its
-/// subscribers, as is one that is closed to this user.
+/// subscribers, as is one that is closed to this user. Of a topic whose directory is closed there is the name.
 ///
 /// ```
 /// # let dir = std::env::temp_dir().join(format!("cenote-list-doc-{}", std::process::id()));
@@ -96,9 +98,9 @@ pub struct SubscriberInfo {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn topics() -> Result<Vec<TopicInfo>> {
-    let (mut found, mut quiet) = (Vec::new(), Vec::new());
+    let (mut found, mut quiet, mut closed) = (Vec::new(), Vec::new(), Vec::new());
     for names in names()?.chunks(inquiry::PLACES_AT_ONCE) {
-        for (topic, place) in look_at(names)? {
+        for (topic, place) in look_at(names, &mut closed)? {
             if topic.publishers.is_empty() {
                 quiet.extend(Mark::of(&place).map(|mark| (found.len(), mark)));
             }
@@ -109,15 +111,22 @@ pub fn topics() -> Result<Vec<TopicInfo>> {
         found[at].waiting.push(subscriber);
     }
     found.retain(|topic| !topic.publishers.is_empty() || !topic.waiting.is_empty());
+    found.extend(closed);
     found.sort_by(|a, b| a.name.cmp(&b.name));
     Ok(found)
 }
 
-/// Asks the publishers of some topics.
-fn look_at(names: &[String]) -> Result<Vec<(TopicInfo, Place)>> {
+/// Asks the publishers of some topics. Those that are closed are told apart.
+fn look_at(names: &[String], closed: &mut Vec<TopicInfo>) -> Result<Vec<(TopicInfo, Place)>> {
     let (mut found, mut entries) = (Vec::new(), Vec::new());
     for name in names {
-        let Some(place) = Place::find_one_of(&format!("topics/{name}"))? else { continue };
+        let kind = format!("topics/{name}");
+        let Some(place) = Place::find_one_of(&kind)? else {
+            if Place::find(&kind).is_err_and(|error| is_denied(&error)) {
+                closed.push(TopicInfo { closed: true, ..TopicInfo::new(name) });
+            }
+            continue;
+        };
         entries.extend(place.entries()?.into_iter().map(|entry| (found.len(), entry)));
         found.push((TopicInfo::new(name), place));
     }
@@ -138,7 +147,8 @@ fn look_at(names: &[String]) -> Result<Vec<(TopicInfo, Place)>> {
 
 impl TopicInfo {
     fn new(name: &str) -> TopicInfo {
-        TopicInfo { name: name.to_owned(), publishers: Vec::new(), waiting: Vec::new() }
+        let (publishers, waiting) = (Vec::new(), Vec::new());
+        TopicInfo { name: name.to_owned(), closed: false, publishers, waiting }
     }
 }
 

@@ -105,11 +105,12 @@ pub struct Sighting {
     pub sequence: u64,
     /// The type of the message.
     pub carries: String,
-    /// The bytes of the tensor, or of the plain data.
+    /// The bytes of the tensor, or of the plain data; of a cloud, those of its points.
     pub nbytes: usize,
     /// What the elements of the tensor are.
     pub dtype: Option<DType>,
-    /// The shape of the tensor; of plain data, empty.
+    /// The shape of the tensor; of plain data, empty. A cloud has as many rows as points, though its tensor
+    /// may have room for more.
     pub shape: Vec<usize>,
     /// The pixel format of the tensor.
     pub format: Option<PixelFormat>,
@@ -364,9 +365,26 @@ impl Sighting {
         (self.dtype, self.format) = (Some(dtype), format);
         (self.nbytes, self.shape) = (layout.nbytes(), layout.shape().to_vec());
         if packed.kind != Tensor::KIND {
-            let header = Header::read(&mut Words::of(packed.meta));
-            self.header = Some(header.map_err(nonsense)?);
+            let mut words = Words::of(packed.meta);
+            self.header = Some(Header::read(&mut words).map_err(nonsense)?);
+            if packed.kind == PointCloud::KIND {
+                self.leave_room_out(words.next().map_err(nonsense)?)?;
+            }
         }
+        Ok(())
+    }
+
+    /// A cloud may have room for more points than there are, with anything in it.
+    fn leave_room_out(&mut self, points: u64) -> Result<()> {
+        let too_many = Error::BadMessage { what: "too many points" };
+        let (Some(rows), Ok(points)) = (self.shape.first_mut(), usize::try_from(points)) else {
+            return Err(too_many);
+        };
+        if points > *rows {
+            return Err(too_many);
+        }
+        self.nbytes = self.nbytes / (*rows).max(1) * points;
+        *rows = points;
         Ok(())
     }
 }
