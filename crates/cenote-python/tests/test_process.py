@@ -200,5 +200,6 @@ def test_nothing_leaks(pool):
     before, open_before = resident(), descriptors()
     use(20000)
     assert resident() - before < 4 << 20
-    assert descriptors() == open_before
+    # What tests before this one had open may go meanwhile.
+    assert eventually(lambda: descriptors() <= open_before)
     assert pool.stats()["slots_in_use"] + pool.stats()["retired"] == 0

@@ -407,6 +407,10 @@ impl<T: Message> Topic<T> {
         let made = TensorPool::for_topic((place, &names), entry, config.pool.clone(), |pool| {
             Publisher::new::<T>(name, pool, config)
         })?;
+        let place = Place::open(&name.directory(), config.pool.access)?;
+        let mut newcomers = place.entries_among(&place.file_names()?);
+        newcomers.retain(|entry| entry.uid != *uid && !publishers.contains(entry));
+        listing::check_newcomers(&place, newcomers, *uid, name.as_str(), &T::signature())?;
         if let Some(subscriber) = subscriber.get().filter(|_| !config.ignore_own) {
             subscriber.add_own(made.clone());
         }

@@ -3,10 +3,12 @@
 #![allow(unsafe_code, reason = "fork")]
 #![cfg(target_os = "linux")]
 
+use std::ffi::c_void;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::ptr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Barrier, Mutex};
 use std::thread;
 use std::time::Duration;
 
@@ -35,8 +37,38 @@ fn child_succeeds(work: impl FnOnce() -> bool) -> bool {
     // SAFETY: the child is ours and was not waited for.
     unsafe { libc::kill(child, libc::SIGKILL) };
     // SAFETY: as above.
-    unsafe { libc::waitpid(child, std::ptr::null_mut(), 0) };
+    unsafe { libc::waitpid(child, ptr::null_mut(), 0) };
     false
+}
+
+/// A thread that the standard library knows nothing of, joined when dropped. Whenever one of its own starts or
+/// ends the library takes a lock, and a child that is forked meanwhile can start none for ever.
+struct Thread(libc::pthread_t);
+
+impl Thread {
+    fn start<F: FnOnce() + Send>(work: &mut Option<F>) -> Thread {
+        let mut id = 0;
+        let work = ptr::from_mut(work).cast();
+        // SAFETY: the work is there until the thread has ended, for it is joined when dropped, and no
+        // test forgets one; nobody else uses it meanwhile.
+        let error = unsafe { libc::pthread_create(&raw mut id, ptr::null(), run::<F>, work) };
+        assert_eq!(error, 0);
+        Thread(id)
+    }
+}
+
+impl Drop for Thread {
+    fn drop(&mut self) {
+        // SAFETY: it was started, and is joined once.
+        unsafe { libc::pthread_join(self.0, ptr::null_mut()) };
+    }
+}
+
+extern "C" fn run<F: FnOnce()>(work: *mut c_void) -> *mut c_void {
+    // SAFETY: as said above.
+    let work = unsafe { &mut *work.cast::<Option<F>>() };
+    work.take().unwrap()();
+    ptr::null_mut()
 }
 
 /// The emulator cannot fork a process that has threads.
@@ -79,11 +111,8 @@ fn child_work(pool: &BufferPool, inherited: Buffer<u8>) -> bool {
     drop(inherited);
     use_everything(pool, 5000);
     // Threads of the child, too, find a seat and a shard.
-    thread::scope(|scope| {
-        for _ in 0..2 {
-            scope.spawn(|| use_everything(pool, 3000));
-        }
-    });
+    let mut works = [(); 2].map(|()| Some(|| use_everything(pool, 3000)));
+    drop(works.each_mut().map(Thread::start));
     pool.clear();
     intact && global_instances_work() && pool.is_empty()
 }
@@ -94,23 +123,23 @@ fn a_child_forked_in_the_midst_of_anything_can_go_on() {
         return;
     }
     let pool = BufferPool::with_max_retained_bytes(1 << 20);
-    let done = AtomicBool::new(false);
+    let (done, all_run) = (AtomicBool::new(false), Barrier::new(5));
     thread::scope(|scope| {
         for seed in 1..=4 {
-            let (pool, done) = (&pool, &done);
+            let (pool, done, all_run) = (&pool, &done, &all_run);
             scope.spawn(move || {
+                all_run.wait();
                 for round in 0_usize.. {
                     if done.load(Ordering::Relaxed) {
                         break;
                     }
                     use_everything(pool, 100 + (round * seed * 37) % 20_000);
                     // Short threads take seats and leave them.
-                    thread::scope(|scope| {
-                        scope.spawn(|| drop(pool.acquire::<u8>(64).unwrap()));
-                    });
+                    drop(Thread::start(&mut Some(|| drop(pool.acquire::<u8>(64).unwrap()))));
                 }
             });
         }
+        all_run.wait();
         let failed = (0..200).find(|_| {
             let inherited = Buffer::from_slice(&pool, &[9; 4000]).unwrap();
             !child_succeeds(|| child_work(&pool, inherited))

@@ -101,9 +101,11 @@ mod linux {
         assert_eq!(reader.ask("check 3"), "true");
         assert!(maps_of(reader.pid()) > before);
         assert_eq!((reader.ask("drop"), owner.ask("drop")), ("ok".into(), "ok".into()));
-        assert_eq!(owner.ask("trim"), "ok");
-        eventually("the reader has unmapped them", || maps_of(reader.pid()) == before);
-        assert_eq!(maps_of(owner.pid()), before, "as has the owner");
+        eventually("both have unmapped them", || {
+            // What was being reserved ahead of need may come in yet.
+            assert_eq!(owner.ask("trim"), "ok");
+            [&owner, &reader].iter().all(|it| maps_of(it.pid()) == before)
+        });
         Ok(())
     }
 

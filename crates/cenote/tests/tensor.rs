@@ -206,6 +206,12 @@ fn names_have_rules(memory: TensorMemory) {
     }
 }
 
+fn shared_memory_has_huge_pages() -> bool {
+    let setting = std::fs::read_to_string("/sys/kernel/mm/transparent_hugepage/shmem_enabled");
+    let setting = setting.unwrap_or_default();
+    ["[always]", "[within_size]", "[force]"].iter().any(|chosen| setting.contains(chosen))
+}
+
 fn wishes_are_granted_or_reported(memory: TensorMemory) {
     for (huge, prefault) in [(true, false), (false, true), (true, true)] {
         let options = on(memory).huge_pages(huge).prefault(prefault);
@@ -219,6 +225,10 @@ fn wishes_are_granted_or_reported(memory: TensorMemory) {
             };
             assert!(wished, "{refused:?}");
             assert!(selection.to_string().contains(&refused.why.to_string()), "{selection}");
+        }
+        if memory == TensorMemory::Shm {
+            let refused = selection.not_granted().iter().any(|one| one.wish == Wish::HugePages);
+            assert_eq!(refused, huge && !shared_memory_has_huge_pages(), "{selection}");
         }
         if memory == TensorMemory::Pbo {
             assert_eq!(selection.not_granted().len(), usize::from(huge) + usize::from(prefault));

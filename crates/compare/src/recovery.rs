@@ -22,7 +22,10 @@ const NEWS: &str = "recovery.news";
 const FRAMES: &str = "recovery.frames";
 
 /// Longer than anything should take.
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What has not changed for so long does not change any more.
+const REST: Duration = Duration::from_millis(100);
 
 /// All of it.
 pub(crate) fn run(pace: Pace) -> Result<Found> {
@@ -113,18 +116,24 @@ struct Count {
     descriptors: Vec<String>,
     files: usize,
     sockets: usize,
-    shared: usize,
 }
 
 impl Count {
     fn now() -> Result<Count> {
-        let mut count = Count {
-            descriptors: descriptors()?,
-            files: 0,
-            sockets: 0,
-            shared: entries(Path::new("/dev/shm"))?,
-        };
+        let mut count = Count { descriptors: descriptors()?, files: 0, sockets: 0 };
         count.add(&run::memory()?)?;
+        Ok(count)
+    }
+
+    /// When nothing changes any more: another thread lets go of those who have ended, one thing after the
+    /// other.
+    fn at_rest() -> Result<Count> {
+        let mut count = Count::now()?;
+        until(|| {
+            thread::sleep(REST);
+            let earlier = std::mem::replace(&mut count, Count::now()?);
+            Ok(count == earlier)
+        })?;
         Ok(count)
     }
 
@@ -155,8 +164,9 @@ fn descriptors() -> Result<Vec<String>> {
     Ok(kinds)
 }
 
-fn entries(dir: &Path) -> Result<usize> {
-    Ok(std::fs::read_dir(dir)?.count())
+/// Of all programs.
+fn shared() -> Result<usize> {
+    Ok(std::fs::read_dir("/dev/shm")?.count())
 }
 
 /// What there is more of when so many have been killed, publishers and subscribers by turns.
@@ -168,7 +178,7 @@ fn residue(kills: u32) -> Result<Vec<Fact>> {
     // Threads and connections that are made once.
     holder(&topic)?.kill()?;
     settle(&topic)?;
-    let before = Count::now()?;
+    let (before, shared_before) = (Count::at_rest()?, shared()?);
     for kill in 0..kills {
         if kill.is_multiple_of(2) {
             holder(&topic)?.kill()?;
@@ -203,13 +213,13 @@ fn residue(kills: u32) -> Result<Vec<Fact>> {
         fact("file descriptors", before.descriptors.len(), after.descriptors.len()),
         fact("files", before.files, after.files),
         fact("sockets", before.sockets, after.sockets),
-        fact("entries of /dev/shm", before.shared, after.shared),
+        fact("entries of /dev/shm", shared_before, shared()?),
     ])
 }
 
-/// Until nobody is attached, and what the dead held is free.
+/// Until nobody is attached or subscribes, and what the dead held is free.
 fn settle(topic: &Topic<Tensor>) -> Result<()> {
-    until(|| Ok(topic.pool()?.stats()?.attachers == 0))
+    until(|| Ok(topic.pool()?.stats()?.attachers == 0 && topic.stats().subscribers == 0))
 }
 
 /// What the process does that will be killed.

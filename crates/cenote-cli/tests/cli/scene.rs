@@ -18,12 +18,20 @@ const LONG: Duration = Duration::from_secs(60);
 pub(crate) const CENOTE: &str = env!("CARGO_BIN_EXE_cenote");
 
 /// Waits until something is true.
-pub(crate) fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+pub(crate) fn eventually(what: &str, holds: impl FnMut() -> bool) {
+    assert!(happens(holds), "not after a minute: {what}");
+}
+
+/// Whether something becomes true.
+pub(crate) fn happens(mut holds: impl FnMut() -> bool) -> bool {
     let start = Instant::now();
     while !holds() {
-        assert!(start.elapsed() < LONG, "not after a minute: {what}");
+        if start.elapsed() >= LONG {
+            return false;
+        }
         std::thread::sleep(Duration::from_millis(10));
     }
+    true
 }
 
 /// A directory of its own, removed in the end.

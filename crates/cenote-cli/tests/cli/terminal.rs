@@ -5,7 +5,7 @@ use std::process::Command;
 use rustix::process::{Pid, Signal};
 
 use super::Test;
-use crate::scene::{CENOTE, Done, Scene, eventually};
+use crate::scene::{CENOTE, Done, Scene, eventually, happens};
 
 pub(crate) const TESTS: &[Test] = &[
     ("top_shows_topics_on_a_terminal_and_ends_with_q", top),
@@ -91,10 +91,12 @@ impl<'a> Terminal<'a> {
     }
 
     fn shows(&self, words: &[&str]) {
-        eventually(&format!("{words:?} on the screen"), || {
-            let screen = self.screen();
+        let mut screen = String::new();
+        let seen = happens(|| {
+            screen = self.screen();
             words.iter().all(|word| screen.contains(word))
         });
+        assert!(seen, "not after a minute: {words:?} on this screen:\n{screen}");
     }
 }
 

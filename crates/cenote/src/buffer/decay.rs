@@ -13,6 +13,8 @@
 #![cfg_attr(all(test, loom), allow(dead_code, unused_imports))]
 
 use std::io;
+#[cfg(target_os = "linux")]
+use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Weak};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
@@ -131,9 +133,8 @@ pub(super) fn leave(_store: &Store) {}
 pub(super) fn revive(_inside: &Entry) -> Option<Thread> {
     let mut rota = ROTA.lock();
     if rota.thread.is_none() && !rota.turns.is_empty() {
-        let thread = thread::Builder::new().name("cenote-decay".into()).stack_size(STACK);
         // Without a thread there is no decay; the next pool to come here tries again.
-        rota.thread = spawn(thread).ok().map(|handle| handle.thread().clone());
+        rota.thread = spawn().ok();
     }
     rota.thread.clone()
 }
@@ -141,12 +142,21 @@ pub(super) fn revive(_inside: &Entry) -> Option<Thread> {
 #[cfg(all(test, loom))]
 pub(super) fn revive(_inside: &Entry) {}
 
-#[cfg(not(all(test, loom)))]
-fn spawn(thread: thread::Builder) -> io::Result<thread::JoinHandle<()>> {
-    #[cfg(target_os = "linux")]
-    return crate::os::thread::spawn(thread, run);
-    #[cfg(not(target_os = "linux"))]
-    return thread.spawn(run);
+/// Starts the thread, and waits until it has told who it is.
+#[cfg(all(target_os = "linux", not(all(test, loom))))]
+fn spawn() -> io::Result<Thread> {
+    let (tell, told) = sync_channel(1);
+    crate::os::thread::start(c"cenote-decay", STACK, move || {
+        let _ = tell.send(thread::current());
+        run();
+    })?;
+    told.recv().map_err(io::Error::other)
+}
+
+#[cfg(all(not(target_os = "linux"), not(all(test, loom))))]
+fn spawn() -> io::Result<Thread> {
+    let thread = thread::Builder::new().name("cenote-decay".into()).stack_size(STACK);
+    thread.spawn(run).map(|handle| handle.thread().clone())
 }
 
 #[cfg(not(all(test, loom)))]

@@ -47,6 +47,20 @@ pub(crate) fn create(name: &str, len: u64) -> io::Result<OwnedFd> {
     Ok(fd)
 }
 
+/// An error unless the system gives huge pages to shared memory. Advice is not enough: all of it is reserved
+/// before it is mapped, and only what is mapped can be advised.
+pub(crate) fn check_huge_pages() -> io::Result<()> {
+    const SETTING: &str = "/sys/kernel/mm/transparent_hugepage/shmem_enabled";
+    let setting = std::fs::read_to_string(SETTING)?;
+    match setting.split(['[', ']']).nth(1) {
+        Some("always" | "within_size" | "force") => Ok(()),
+        chosen => {
+            let chosen = chosen.unwrap_or("unknown");
+            Err(io::Error::new(io::ErrorKind::Unsupported, format!("{SETTING} is `{chosen}`")))
+        }
+    }
+}
+
 /// From Linux 6.3 a memfd should say that it is not executable; older kernels know no such flag.
 fn open(name: &str) -> io::Result<OwnedFd> {
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;

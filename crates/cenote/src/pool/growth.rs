@@ -8,7 +8,7 @@ use std::sync::{Arc, MutexGuard, PoisonError};
 use crate::error::Result;
 use crate::memory::budget::Budget;
 use crate::memory::select::Wish;
-use crate::os::thread::spawn;
+use crate::os::thread;
 use crate::pool::allocator::SegmentId;
 use crate::pool::config::Step;
 use crate::pool::owner::{Owner, Spared};
@@ -80,8 +80,7 @@ impl<S: Spared> Owner<S> {
     /// start, the next allocation that needs a segment reserves it.
     pub(super) fn grow_ahead(self: &Arc<Self>) {
         let owner = self.clone();
-        let thread = std::thread::Builder::new().name("cenote-growth".into()).stack_size(STACK);
-        if spawn(thread, move || owner.grow_now()).is_err() {
+        if thread::start(c"cenote-growth", STACK, move || owner.grow_now()).is_err() {
             self.wanted.store(0, Ordering::Relaxed);
         }
     }

@@ -175,10 +175,24 @@ impl Place {
     /// Removes the directory, unless there is something in it, or somebody is about to put something
     /// there.
     pub(crate) fn remove_if_empty(&self) {
-        let Some(_locked) = self.try_lock().filter(|_| !self.is_removed()) else { return };
+        // Whoever leaves meanwhile finds it locked, and leaves it to this one, which has to look again.
+        for _ in 0..ATTEMPTS {
+            let left = self.try_remove();
+            if left != Err(Errno::NOTEMPTY) || !self.is_empty() {
+                return;
+            }
+        }
+    }
+
+    /// It fails if there is something in it.
+    fn try_remove(&self) -> rustix::io::Result<()> {
+        let Some(_locked) = self.try_lock().filter(|_| !self.is_removed()) else { return Ok(()) };
         let seen_from_within = format!("../{}", self.directory.name());
-        // It fails if there is something in it.
-        let _ = fs::unlinkat(&self.dir, seen_from_within, AtFlags::REMOVEDIR);
+        fs::unlinkat(&self.dir, seen_from_within, AtFlags::REMOVEDIR)
+    }
+
+    fn is_empty(&self) -> bool {
+        self.file_names().is_ok_and(|names| names.iter().all(|name| matches!(&**name, "." | "..")))
     }
 
     /// A path of the directory that this one is in.

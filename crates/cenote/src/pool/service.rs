@@ -9,14 +9,14 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
-use std::{fmt, io, thread};
+use std::{fmt, io};
 
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::event::{EventfdFlags, eventfd};
 
 use crate::os;
 use crate::os::fork::{self, PerProcess};
-use crate::os::thread::spawn;
+use crate::os::thread;
 
 /// Something with descriptors to be watched.
 pub(crate) trait Served: Send + Sync {
@@ -46,6 +46,9 @@ struct Service {
     /// left: that is when many want to try again.
     later: Mutex<Vec<(Instant, u64)>>,
 }
+
+/// As much as the standard library gives a thread: it runs what others have to be told.
+const STACK: usize = 2 << 20;
 
 /// The bell's number among the watches.
 const BELL: u64 = 0;
@@ -205,8 +208,7 @@ impl Service {
     /// Starts the thread, once. What is watched before it runs waits for it.
     fn start(&'static self) -> io::Result<()> {
         if !self.runs.swap(true, Ordering::Relaxed) {
-            let thread = thread::Builder::new().name("cenote".into());
-            let started = spawn(thread, || self.run());
+            let started = thread::start(c"cenote", STACK, || self.run());
             started.inspect_err(|_| self.runs.store(false, Ordering::Relaxed))?;
         }
         Ok(())

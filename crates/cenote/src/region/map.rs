@@ -17,6 +17,7 @@ use rustix::mm::{self, Advice, MapFlags, ProtFlags};
 
 use crate::os::dmabuf::DmaBuf;
 use crate::os::fork::Guarded;
+use crate::os::memfd;
 
 /// What the CPU may do with mapped pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -206,6 +207,9 @@ impl Map {
 
     /// Asks for huge pages.
     pub(crate) fn advise_huge(&self) -> io::Result<()> {
+        if self.guard.is_some() {
+            memfd::check_huge_pages()?;
+        }
         self.advise(Advice::LinuxHugepage)
     }
 

@@ -86,6 +86,13 @@ pub(crate) fn find_or_attach(uid: u64) -> Result<Known> {
     Ok(Known::Attached(attachment))
 }
 
+/// Lets in who has just come to a pool, if it is of this very process: that need not wake up for it.
+pub(crate) fn let_in_now(uid: u64) {
+    if let Some(Known::Owned(owner)) = find(uid) {
+        owner.let_in_now();
+    }
+}
+
 /// Has an attachment found from here on.
 pub(crate) fn remember(attachment: &Arc<Attachment<Buffer>>) {
     known().remember(attachment);

@@ -190,11 +190,7 @@ impl Arrivals {
             if silent.is_empty() {
                 return;
             }
-            for (uid, _) in &silent {
-                if let Some(Known::Owned(owner)) = known::find(*uid) {
-                    owner.let_in_now();
-                }
-            }
+            silent.iter().for_each(|(uid, _)| known::let_in_now(*uid));
             greeting::await_some(&silent, left).iter().for_each(|greeting| greeting.hear());
         }
     }

@@ -5,14 +5,17 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 use bytemuck::{Pod, Zeroable};
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::os::peer::Peer;
 use crate::pool::inquiry::{self, Inquiry};
 use crate::pool::place::{Entry, Place};
 use crate::pool::wire::{Kind, Named, Packet};
+use crate::tensor::known;
 use crate::topic::name::TopicName;
 use crate::topic::signature::Signature;
 use crate::topic::spot::Ring;
@@ -122,7 +125,7 @@ fn look_at(names: &[String]) -> Result<Vec<(TopicInfo, Place)>> {
         let asked = entries.iter().map(|(at, entry)| ask(&found[*at].1, entry));
         let asked = asked.collect::<Result<Vec<_>>>()?;
         let answering = asked.iter().filter_map(|asked| asked.as_ref().ok()?.as_ref());
-        inquiry::await_answers(answering.map(|asked| &asked.inquiry), inquiry::ANSWER);
+        await_answers(answering, inquiry::ANSWER);
         for ((at, entry), asked) in entries.iter().zip(&asked) {
             found[*at].0.publishers.extend(match asked {
                 Ok(asked) => asked.as_ref().map(info),
@@ -175,7 +178,7 @@ pub(crate) fn check_type(
         // Of those that cannot be asked, nobody can tell.
         let asked = entries.iter().map(|entry| ask(place, entry)).collect::<Result<Vec<_>>>()?;
         let asked: Vec<Asked> = asked.into_iter().filter_map(|asked| asked.ok()?).collect();
-        inquiry::await_answers(asked.iter().map(|asked| &asked.inquiry), inquiry::ANSWER);
+        await_answers(asked.iter(), inquiry::ANSWER);
         for asked in asked {
             if let Some(Some(told)) = asked.told()
                 && told.head.signature != *ours
@@ -185,6 +188,32 @@ pub(crate) fn check_type(
         }
     }
     Ok(())
+}
+
+/// How long one that began to publish at the same time may take to give way.
+const GIVE_WAY: Duration = Duration::from_millis(500);
+
+/// How often that is looked at.
+const LOOK_AGAIN: Duration = Duration::from_millis(5);
+
+/// The same of those who began to publish while this one did: of two that send different things, that with the
+/// higher uid gives way. But it may have looked before this one was there, and then it stays.
+pub(crate) fn check_newcomers(
+    place: &Place,
+    newcomers: Vec<Entry>,
+    uid: u64,
+    topic: &str,
+    ours: &Signature,
+) -> Result<()> {
+    let (lower, higher): (Vec<_>, Vec<_>) = newcomers.into_iter().partition(|one| one.uid < uid);
+    check_type(place, &lower, topic, ours)?;
+    let start = Instant::now();
+    loop {
+        match check_type(place, &higher, topic, ours) {
+            Err(Error::TypeMismatch { .. }) if start.elapsed() < GIVE_WAY => sleep(LOOK_AGAIN),
+            done => return done,
+        }
+    }
 }
 
 /// A publisher that was asked who it is.
@@ -199,6 +228,13 @@ pub(super) struct Asked {
 pub(super) fn ask(place: &Place, entry: &Entry) -> Result<io::Result<Option<Asked>>> {
     let asked = Inquiry::begin(place, entry, Kind::Who)?;
     Ok(asked.map(|it| it.map(|inquiry| Asked { uid: entry.uid, inquiry })))
+}
+
+/// Waits until all have answered, or the time is over.
+pub(super) fn await_answers<'a>(asked: impl Iterator<Item = &'a Asked> + Clone, time: Duration) {
+    // Those of this very process need not wake up for it.
+    asked.clone().for_each(|asked| known::let_in_now(asked.uid));
+    inquiry::await_answers(asked.map(|asked| &asked.inquiry), time);
 }
 
 impl Asked {

@@ -229,7 +229,7 @@ impl Observer {
         let new = new.take(inquiry::AT_ONCE.saturating_sub(self.asked.len()));
         let new = new.map(|asked| Ok((asked?, first_look))).collect::<Result<Vec<_>>>()?;
         let patience = if first_look { inquiry::ANSWER } else { NEWCOMERS };
-        inquiry::await_answers(new.iter().map(|(asked, _)| &asked.inquiry), patience);
+        listing::await_answers(new.iter().map(|(asked, _)| asked), patience);
         self.asked.extend(new);
         self.hear();
         Ok(())

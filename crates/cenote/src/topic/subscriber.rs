@@ -233,7 +233,8 @@ impl Subscriber {
 
     fn sleep(&self, left: Option<Duration>) -> Result<()> {
         let receiving = self.receiving();
-        let few = Few::of(receiving.others());
+        self.ignore_gone(&receiving);
+        let few = Few::of(receiving.others().filter(|other| !other.gone.is_true()));
         let left = if receiving.is_stuck() {
             Some(left.map_or(LOOK_AGAIN, |left| left.min(LOOK_AGAIN)))
         } else {
@@ -254,6 +255,15 @@ impl Subscriber {
         Ok(())
     }
 
+    /// A connection that has ended would wake whoever sleeps without a pause, for as long as a message of that
+    /// publisher is stuck. That it has ended is known.
+    fn ignore_gone(&self, receiving: &Receiving) {
+        for other in receiving.others().filter(|other| other.gone.is_true()) {
+            // It fails if that was done before.
+            let _ = epoll::delete(&self.epoll, &*other.connection);
+        }
+    }
+
     /// Reads what woke this thread. If there is more, it wakes again.
     fn hush(&self, events: &[epoll::Event]) {
         let receiving = self.receiving();
@@ -271,6 +281,7 @@ impl Subscriber {
     #[cold]
     fn rearm<T: Message>(&self, mut receiving: LockGuard<'_, Receiving>) -> Option<T> {
         self.news.bell.hush();
+        self.ignore_gone(&receiving);
         receiving.others().for_each(Other::hush_all);
         receiving.arm(&self.news.bell);
         if self.arrivals.any() {

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
@@ -32,14 +32,15 @@ use crate::topic::{Parts, Topic};
 /// ```
 pub struct WaitSet {
     epoll: OwnedFd,
-    /// Their descriptors must stay open. The place is the key; those that were removed leave it empty.
-    topics: Vec<Option<Arc<Parts>>>,
+    /// The place is the key; those that were removed leave it empty. The descriptor of one that is dropped is
+    /// closed, and so not in the set any more.
+    topics: Vec<Weak<Parts>>,
 }
 
 impl fmt::Debug for WaitSet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let topics = self.topics.iter().flatten();
-        f.debug_list().entries(topics.map(|parts| parts.name.as_str())).finish()
+        let topics = self.topics.iter().filter_map(Weak::upgrade);
+        f.debug_list().entries(topics.map(|parts| parts.name.to_string())).finish()
     }
 }
 
@@ -55,7 +56,7 @@ impl WaitSet {
 
     /// Adds a topic, which begins to subscribe; gives the key that stands for it, each time the same.
     ///
-    /// The set keeps it subscribed, until it is removed.
+    /// A topic that is dropped leaves the set.
     pub fn add<T: Message>(&mut self, topic: &Topic<T>) -> Result<usize> {
         if let Some(key) = self.key_of(topic) {
             return Ok(key);
@@ -65,7 +66,7 @@ impl WaitSet {
         let data = EventData::new_u64(key as u64);
         epoll::add(&self.epoll, fd, data, EventFlags::IN)
             .map_err(|source| Error::os("adding a topic to a wait set", source))?;
-        self.topics.push(Some(topic.parts.clone()));
+        self.topics.push(Arc::downgrade(&topic.parts));
         Ok(key)
     }
 
@@ -75,15 +76,12 @@ impl WaitSet {
         if let Ok(fd) = topic.fd() {
             let _ = epoll::delete(&self.epoll, fd);
         }
-        self.topics[key] = None;
+        self.topics[key] = Weak::new();
         true
     }
 
     fn key_of<T: Message>(&self, topic: &Topic<T>) -> Option<usize> {
-        let is_it = |parts: &Option<Arc<Parts>>| {
-            parts.as_ref().is_some_and(|parts| Arc::ptr_eq(parts, &topic.parts))
-        };
-        self.topics.iter().position(is_it)
+        self.topics.iter().position(|parts| parts.as_ptr() == Arc::as_ptr(&topic.parts))
     }
 
     /// Waits until some topics may have something; gives their keys. None if it took too long; `None`
@@ -92,7 +90,7 @@ impl WaitSet {
     /// Call [`recv`](Topic::recv) on each until it gives `None`: what is not taken is told again. In a forked
     /// child that is an error.
     pub fn wait(&self, timeout: Option<Duration>) -> Result<Vec<usize>> {
-        for parts in self.topics.iter().flatten() {
+        for parts in self.topics.iter().filter_map(Weak::upgrade) {
             parts.check_process()?;
         }
         let mut events = Vec::with_capacity(self.topics.len().max(1));

@@ -56,12 +56,22 @@ fn while_lying<R>(
     })
 }
 
+/// An observer that has met a publisher which answers thus.
+fn observer(name: &str, pretender: &Pretender, answer: &[u8], liar: &Liar) -> Observer {
+    while_lying(pretender, answer, Some(&liar.fds[0]), || {
+        let mut observer = Observer::new(name).unwrap();
+        eventually("it is met", || {
+            assert!(observer.look().unwrap().is_none());
+            observer.publishers() == 1
+        });
+        observer
+    })
+}
+
 fn truth() {
     let name = unique();
     let (pretender, liar) = (pretend(&name, UID), Liar::honest(UID));
-    let mut observer = while_lying(&pretender, &told(&liar, &u64s()), Some(&liar.fds[0]), || {
-        Observer::new(&name).unwrap()
-    });
+    let mut observer = observer(&name, &pretender, &told(&liar, &u64s()), &liar);
     (0..3).for_each(|number| liar.publish(number, &[number + 40]));
     drop(pretender);
     for number in 0..3 {
@@ -126,9 +136,7 @@ fn rings() {
 fn restless() {
     let name = unique();
     let (pretender, liar) = (pretend(&name, UID), Liar::honest(UID));
-    let mut observer = while_lying(&pretender, &told(&liar, &u64s()), Some(&liar.fds[0]), || {
-        Observer::new(&name).unwrap()
-    });
+    let mut observer = observer(&name, &pretender, &told(&liar, &u64s()), &liar);
     drop(pretender);
     let mut random = Random(5);
     let words = liar.said.words();
@@ -152,8 +160,7 @@ fn tensors() {
     let name = unique();
     let (pretender, liar) = (pretend(&name, UID), Liar::honest(UID));
     let answer = told(&liar, &signature(2, 0, 0, "Image"));
-    let mut observer =
-        while_lying(&pretender, &answer, Some(&liar.fds[0]), || Observer::new(&name).unwrap());
+    let mut observer = observer(&name, &pretender, &answer, &liar);
     drop(pretender);
     let mut random = Random(6);
     for number in 0..5_000 {

@@ -8,6 +8,7 @@ use cenote::{DType, Error, Tensor, TensorPool};
 
 use super::nursery::{Nursery, Victim};
 use super::publishing::{LettingIn, Publishing, Reappearing};
+use super::speaker::PATIENCE;
 use super::subscribing::{Awaited, Borrowing, Greeting, PassingOn, Subscribing};
 use super::tracer::Stop;
 use super::victim::{LEN, SLOTS, all_are, config, filled, hex, unhex};
@@ -192,7 +193,7 @@ fn slot(tensor: &Tensor) -> [u8; 4] {
 pub(crate) fn wait_until(done: impl Fn() -> bool) {
     let start = Instant::now();
     while !done() {
-        assert!(start.elapsed() < Duration::from_secs(10), "it does not come to rest");
+        assert!(start.elapsed() < PATIENCE, "it does not come to rest");
         std::thread::yield_now();
     }
 }

@@ -17,7 +17,7 @@ pub(crate) const DEPTH: usize = 4;
 pub(crate) const FIRST: u8 = 10;
 
 /// For what takes microseconds, on a machine that is busy with other things.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A topic of which nobody receives what he sent himself.
 pub(crate) fn topic(name: &str, depth: usize, policy: Policy) -> Topic<Tensor> {

@@ -22,7 +22,7 @@ const WARM_UP: usize = 5;
 const QUIET: Duration = Duration::from_millis(30);
 
 /// For what takes microseconds, on a machine that is busy with other things.
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// How many victims are sent to a point: one that meets a lock or a directory in another state than
 /// the first did takes another path.

@@ -23,6 +23,7 @@ pub(crate) const TESTS: &[Test] = &[
     ("a_dead_owner_with_a_living_forked_child_is_dead", dead_parent),
     ("a_dead_reader_with_a_living_forked_child_is_dead", dead_reader),
     ("no_connection_reaches_a_forked_child", leaks),
+    ("a_forked_child_serves_its_pools_whatever_thread_was_starting", served),
     ("a_forked_child_reads_what_it_inherited_and_knows_that_it_owns_nothing", inherited),
 ];
 
@@ -314,6 +315,33 @@ fn leaks() {
                 unsafe { libc::_exit(unix_sockets()) };
             }
             assert_eq!(wait_for(child), 0, "sockets that a child had");
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+}
+
+/// Somebody starts and ends threads whenever the process forks. The child has a service thread all the same.
+fn served() {
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                while !stop.load(Ordering::Relaxed) {
+                    std::thread::spawn(|| {}).join().unwrap();
+                }
+            });
+        }
+        for _ in 0..100 {
+            // SAFETY: the child calls only this crate and `_exit`.
+            let child = unsafe { libc::fork() };
+            if child == 0 {
+                let name = format!("child-{}", std::process::id());
+                let own = TensorPool::new(name, TensorPoolConfig::small());
+                let served = own.is_ok_and(|own| TensorPool::open(own.name()).is_ok());
+                // SAFETY: ends the process at once.
+                unsafe { libc::_exit(i32::from(!served)) };
+            }
+            assert_eq!(wait_for(child), 0, "it does not answer itself");
         }
         stop.store(true, Ordering::Relaxed);
     });

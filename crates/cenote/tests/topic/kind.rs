@@ -1,6 +1,7 @@
 //! What topics carry, and what happens when two processes do not agree on it.
 
-use std::time::Duration;
+use std::sync::Barrier;
+use std::time::{Duration, Instant};
 
 use cenote::{
     DType, Error, Image, NotWritable, PixelFormat, StagedBecause, Tensor, TensorMemory, TensorPool,
@@ -11,7 +12,7 @@ use super::Test;
 use super::sample::Sample;
 use super::talk::{LONG, peer, publisher, send, subscriber, take, topic};
 use crate::stranger::process::{Peer, ROLE};
-use crate::stranger::{emulated, eventually, unique};
+use crate::stranger::{eventually, unique};
 
 pub(crate) const TESTS: &[Test] = &[
     ("plain_data_of_every_size_travels", plain),
@@ -23,6 +24,7 @@ pub(crate) const TESTS: &[Test] = &[
     ("every_publisher_of_something_else_is_told_of", mismatches),
     ("what_keeps_a_topic_from_starting_is_told_to_whoever_polls", start),
     ("a_mismatch_hides_nobody_else", mismatch_and_match),
+    ("of_two_that_begin_at_once_one_gives_way", at_once),
     ("whoever_takes_tensors_takes_images", tensor_of_image),
     ("a_name_has_one_form", names),
     ("configurations_that_make_no_sense_are_refused", configs),
@@ -67,12 +69,28 @@ fn tells(text: &str, name: &str, publisher: &Peer, sides: [&str; 2]) {
     }
 }
 
-/// What somebody is told who subscribes; under an emulator the answer may take longer than is waited for.
+/// How long whoever subscribes or advertises waits for answers. On a machine that is busy they may take longer.
+const MOMENT: Duration = Duration::from_millis(200);
+
+/// What somebody is told who subscribes: at once, or when it waits for a message.
 fn refusal(mut subscriber: Peer) -> String {
+    let start = Instant::now();
     match subscriber.ask("subscribe") {
-        said if said == "ok" && emulated() => subscriber.ask("wait"),
+        said if said == "ok" && start.elapsed() >= MOMENT => subscriber.ask("timeout 60000"),
         said => said,
     }
+}
+
+/// What somebody is told who would publish something else. Whoever gets no answer does publish.
+fn refusal_to_publish(kind: &str, name: &str) -> String {
+    let mut said = String::new();
+    eventually("it is refused", || {
+        let (mut publisher, start) = (peer(kind, name, ""), Instant::now());
+        said = publisher.ask("advertise");
+        assert!(said != "ok" || start.elapsed() >= MOMENT, "nobody was asked");
+        said != "ok"
+    });
+    said
 }
 
 fn mismatch() {
@@ -84,8 +102,9 @@ fn mismatch() {
         let name = unique();
         let publisher = publisher(theirs, &name, "");
         let topic = topic::<u64>(&name, "");
+        let start = Instant::now();
         let error = match topic.subscribe() {
-            Ok(()) if emulated() => topic.wait().unwrap_err(), // the answer takes longer than is waited for
+            Ok(()) if start.elapsed() >= MOMENT => topic.recv_timeout(LONG).unwrap_err(),
             refused => refused.unwrap_err(),
         };
         assert!(matches!(error, Error::TypeMismatch { .. }), "{error}");
@@ -120,7 +139,7 @@ fn fields() {
         ("retyped", "Pose { x: u32 at 0, y: i32 at 4 } (8 bytes, aligned to 4)"),
     ] {
         tells(&refusal(peer(wrong, &name, "")), &name, &right, [ours, theirs]);
-        tells(&peer(wrong, &name, "").ask("advertise"), &name, &right, [ours, theirs]);
+        tells(&refusal_to_publish(wrong, &name), &name, &right, [ours, theirs]);
         tells(&peer(wrong, &name, "").ask("wait"), &name, &right, [ours, theirs]);
     }
 }
@@ -141,7 +160,7 @@ fn mismatch_while_waiting() {
     tells(&error.to_string(), &name, &publisher, ["u64", "Image"]);
     let topic = topic::<u64>(&name, "");
     assert!(topic.recv().is_none());
-    let error = topic.recv_timeout(Duration::from_millis(1)).unwrap_err();
+    let error = topic.recv_timeout(LONG).unwrap_err();
     assert!(matches!(error, Error::TypeMismatch { .. }), "{error}");
 }
 
@@ -151,7 +170,12 @@ fn mismatch_while_polling() {
     for how in ["recv", "latest"] {
         let mut polling = peer("u64", &name, "");
         assert_eq!((polling.ask("error"), polling.ask(how)), ("none".into(), "none".into()));
-        tells(&polling.ask("error"), &name, &publisher, ["u64", "Image"]);
+        let mut told = String::new();
+        eventually("it is told", || {
+            told = polling.ask("error");
+            told != "none"
+        });
+        tells(&told, &name, &publisher, ["u64", "Image"]);
         assert_eq!(polling.ask("error"), "none", "told once");
     }
     let topic = topic::<u64>(&name, "");
@@ -193,6 +217,30 @@ fn start() {
     std::fs::remove_file(&file).unwrap();
 }
 
+fn at_once() {
+    let mut winners = 0;
+    for _ in 0..20 {
+        let name = unique();
+        let ones = topic::<u64>(&name, "");
+        let others = Topic::<[f32; 3]>::new(&name).unwrap();
+        let together = Barrier::new(2);
+        let begin = |advertise: &dyn Fn() -> cenote::Result<()>| {
+            together.wait();
+            advertise()
+        };
+        let done = std::thread::scope(|scope| {
+            let one = scope.spawn(|| begin(&|| ones.advertise()));
+            let other = scope.spawn(|| begin(&|| others.advertise()));
+            [one.join().unwrap(), other.join().unwrap()]
+        });
+        let refused: Vec<_> = done.iter().filter_map(|one| one.as_ref().err()).collect();
+        assert!(refused.iter().all(|error| matches!(error, Error::TypeMismatch { .. })));
+        assert!(!refused.is_empty(), "both send");
+        winners += 2 - refused.len();
+    }
+    assert!(winners > 0, "both gave way, always");
+}
+
 fn mismatch_and_match() {
     let name = unique();
     let mut right = publisher("u64", &name, "");
@@ -200,7 +248,7 @@ fn mismatch_and_match() {
     topic.subscribe().unwrap();
     assert_eq!(right.ask("subscribers 1"), "1");
     // Nor can anybody publish what others do not.
-    tells(&peer("image", &name, "").ask("advertise"), &name, &right, ["Image", "u64"]);
+    tells(&refusal_to_publish("image", &name), &name, &right, ["Image", "u64"]);
     assert_eq!(right.ask("send 0 3"), "ok");
     assert_eq!(take(&topic, 3), [0, 1, 2]);
 }

@@ -14,6 +14,7 @@ pub(crate) const TESTS: &[Test] = &[
     ("a_subscriber_outlives_its_directory", removed),
     ("publishers_that_come_and_go_one_by_one_are_all_found", one_by_one),
     ("whoever_comes_while_another_leaves_has_a_directory", crossing),
+    ("of_those_who_leave_at_once_one_removes_the_directory", at_once),
 ];
 
 /// The survivor is a child, for other tests have descriptors and memory, too.
@@ -121,6 +122,26 @@ fn crossing() {
     assert!(!topic_dir(&name).exists());
 }
 
+fn at_once() {
+    const LEAVE: usize = 4;
+    let (name, together) = (unique(), std::sync::Barrier::new(LEAVE));
+    std::thread::scope(|scope| {
+        for _ in 0..LEAVE {
+            scope.spawn(|| {
+                for round in 0..rounds(200) {
+                    let topic = topic::<u64>(&name, "");
+                    topic.advertise().unwrap();
+                    together.wait();
+                    drop(topic);
+                    together.wait();
+                    assert!(!topic_dir(&name).exists(), "round {round}");
+                    together.wait();
+                }
+            });
+        }
+    });
+}
+
 fn survivor(words: &[&str]) {
     let name = words[0].to_owned();
     serve(|_| {
@@ -169,6 +190,7 @@ fn batch(topic: &Topic<Tensor>, random: &mut Random) {
     });
     // Sockets of those that were killed are removed by the next to come.
     super::talk::topic::<Tensor>(topic.name(), "").subscribe().unwrap();
+    eventually("that one is gone, too", || topic.stats().subscribers == 0);
 }
 
 /// The memory of this process, in KiB.

@@ -11,6 +11,7 @@ use crate::stranger::unique;
 pub(crate) const TESTS: &[Test] = &[
     ("a_wait_set_tells_which_topics_have_something", some),
     ("a_topic_that_was_removed_is_not_waited_for", removed),
+    ("a_topic_that_was_dropped_leaves_the_set", dropped),
 ];
 
 /// Two topics that were found to have nothing, in a set.
@@ -41,4 +42,16 @@ fn removed() {
     assert_eq!(set.wait(Some(LONG)).unwrap(), [keys[1]]);
     assert_eq!(topics[0].recv(), Some(7));
     assert!(!keys.contains(&set.add(&topics[0]).unwrap()), "keys are not used again");
+}
+
+fn dropped() {
+    let (set, [first, second], keys) = setting();
+    let name = first.name().to_owned();
+    first.send(&7).unwrap();
+    assert_eq!(set.wait(Some(LONG)).unwrap(), [keys[0]]);
+    drop(first);
+    topic::<u64>(&name, "").send(&8).unwrap();
+    assert_eq!(set.wait(Some(Duration::ZERO)).unwrap(), [], "nobody is left who could take it");
+    second.send(&9).unwrap();
+    assert_eq!(set.wait(Some(LONG)).unwrap(), [keys[1]]);
 }
