@@ -18,6 +18,16 @@ use crate::dtype::{self, descr_of};
 use crate::error::{Result, bad_argument};
 use crate::export::{Export, Memory, Wanted};
 
+/// Imports numpy, and has its C interface at hand: whatever uses that without having it panics.
+pub(crate) fn prepare(py: Python<'_>) -> PyResult<()> {
+    call::import(py, "numpy")?;
+    // This runs Python code, which a signal may end, and fails then.
+    numpy::get_array_module(py)?;
+    // What is left runs none: the module is there.
+    PyUntypedArray::type_object_raw(py);
+    Ok(())
+}
+
 /// The array over the tensor's memory, without a copy. It keeps the memory alive.
 pub(crate) fn array<'py>(
     py: Python<'py>,

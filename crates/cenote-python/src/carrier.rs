@@ -1,6 +1,7 @@
 //! Topics of each type behind one interface, and how they wait: for as long as the topic is open.
 
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::process;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -80,7 +81,11 @@ pub(crate) trait Carrier: Send + Sync {
         timeout: Option<Duration>,
         open: &Open,
     ) -> Result<usize>;
+    /// An error in a process that was forked off the one that made the topic, which tells nothing else.
+    fn check_process(&self) -> Result<()>;
     fn stats(&self) -> TopicStats;
+    fn last_error(&self) -> Option<Error>;
+    fn last_loss(&self) -> Option<Error>;
     fn alloc(&self, shape: &[usize], dtype: cenote::DType) -> cenote::Result<cenote::Tensor>;
     fn image(
         &self,
@@ -95,16 +100,18 @@ pub(crate) trait Carrier: Send + Sync {
 pub(crate) struct Typed<T> {
     topic: cenote::Topic<T>,
     policy: Policy,
+    /// The process that made it.
+    maker: u32,
     publishes: AtomicBool,
     subscribes: AtomicBool,
 }
 
 impl<T: Class> Typed<T> {
     pub(crate) fn open(name: &str, config: TopicConfig) -> Result<Arc<Typed<T>>> {
-        let policy = config.policy;
+        let (policy, maker) = (config.policy, process::id());
         let topic = cenote::Topic::with_config(name, config)?;
         let (publishes, subscribes) = (AtomicBool::new(false), AtomicBool::new(false));
-        Ok(Arc::new(Typed { topic, policy, publishes, subscribes }))
+        Ok(Arc::new(Typed { topic, policy, maker, publishes, subscribes }))
     }
 
     /// There is no message, or something is wrong.
@@ -265,8 +272,23 @@ impl<T: Class> Carrier for Typed<T> {
         Ok(found)
     }
 
+    fn check_process(&self) -> Result<()> {
+        match process::id() == self.maker {
+            true => Ok(()),
+            false => Err(Error::ForkedTopic { topic: self.topic.name().to_owned() }.into()),
+        }
+    }
+
     fn stats(&self) -> TopicStats {
         self.topic.stats()
+    }
+
+    fn last_error(&self) -> Option<Error> {
+        self.topic.last_error()
+    }
+
+    fn last_loss(&self) -> Option<Error> {
+        self.topic.last_loss()
     }
 
     fn alloc(&self, shape: &[usize], dtype: cenote::DType) -> cenote::Result<cenote::Tensor> {

@@ -3,7 +3,7 @@
 
 use std::ffi::c_int;
 
-use cenote::{DType, Domain, Field};
+use cenote::{DType, Domain, Field, MAX_FIELD_NAME};
 use numpy::{PyArrayDescr, PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::exceptions::{PyAttributeError, PyBufferError};
 use pyo3::ffi;
@@ -15,7 +15,7 @@ use crate::domain::{HeaderParts, Held, domain_class, header, parts, shown};
 use crate::dtype::{self, DTypeArg, descr_of};
 use crate::error::{Result, bad_argument};
 use crate::export::Wanted;
-use crate::number::{number, size};
+use crate::number::{count, size};
 use crate::pool::TensorPool;
 use crate::tensor::{Tensor, tuple};
 use crate::{call, index};
@@ -72,13 +72,13 @@ impl PointCloud {
     #[allow(clippy::too_many_arguments, reason = "they are keywords")]
     fn new(
         py: Python<'_>,
-        #[pyo3(from_py_with = size)] points: usize,
-        #[pyo3(from_py_with = size)] values: usize,
+        #[pyo3(from_py_with = size::points)] points: usize,
+        #[pyo3(from_py_with = size::values)] values: usize,
         dtype: DTypeArg,
         fields: Option<&Bound<'_, PyAny>>,
         frame_id: &str,
-        #[pyo3(from_py_with = number)] stamp_ns: u64,
-        #[pyo3(from_py_with = number)] seq: u64,
+        #[pyo3(from_py_with = count::stamp_ns)] stamp_ns: u64,
+        #[pyo3(from_py_with = count::seq)] seq: u64,
         pool: Option<&Bound<'_, TensorPool>>,
     ) -> Result<PyClassInitializer<PointCloud>> {
         let header = header(frame_id, stamp_ns, seq)?;
@@ -105,8 +105,8 @@ impl PointCloud {
         py: Python<'_>,
         array: &Bound<'_, PyAny>,
         frame_id: &str,
-        #[pyo3(from_py_with = number)] stamp_ns: u64,
-        #[pyo3(from_py_with = number)] seq: u64,
+        #[pyo3(from_py_with = count::stamp_ns)] stamp_ns: u64,
+        #[pyo3(from_py_with = count::seq)] seq: u64,
     ) -> Result<Py<PointCloud>> {
         let (array, header) = (array::to_array(array)?, header(frame_id, stamp_ns, seq)?);
         let mut cloud = match (array.dtype().getattr("names")?.is_none(), array.shape()) {
@@ -135,8 +135,8 @@ impl PointCloud {
         py: Python<'_>,
         tensor: &Bound<'_, Tensor>,
         frame_id: &str,
-        #[pyo3(from_py_with = number)] stamp_ns: u64,
-        #[pyo3(from_py_with = number)] seq: u64,
+        #[pyo3(from_py_with = count::stamp_ns)] stamp_ns: u64,
+        #[pyo3(from_py_with = count::seq)] seq: u64,
     ) -> Result<Py<PointCloud>> {
         let mut cloud = cenote::PointCloud::from_tensor(tensor.get().0.clone())?;
         cloud.set_header(header(frame_id, stamp_ns, seq)?);
@@ -266,7 +266,7 @@ impl PointCloud {
         py: Python<'_>,
         tensor: &Bound<'_, Tensor>,
         header: HeaderParts,
-        #[pyo3(from_py_with = size)] len: usize,
+        #[pyo3(from_py_with = size::len)] len: usize,
         fields: Vec<FieldParts>,
     ) -> Result<Py<PointCloud>> {
         let (frame_id, stamp_ns, seq) = header;
@@ -293,7 +293,17 @@ fn field_parts(field: &Field) -> FieldParts {
 }
 
 fn field_of((name, dtype, count, offset): &FieldParts) -> Result<Field> {
-    Ok(Field::new(name, dtype.parse()?).with_count(*count).at(*offset))
+    Ok(Field::new(checked(name)?, dtype.parse()?).with_count(*count).at(*offset))
+}
+
+/// The name of a field. One that is too long no field has, so it could not be told later.
+fn checked(name: &str) -> Result<&str> {
+    if name.len() <= MAX_FIELD_NAME {
+        return Ok(name);
+    }
+    let start: String = name.chars().take(MAX_FIELD_NAME).collect();
+    let why = format!("has {} bytes, and {MAX_FIELD_NAME} are the most", name.len());
+    Err(bad_argument(format!("the name of a field, {start:?} and so on, {why}")))
 }
 
 /// Whether the values of a point are all of one dtype, and nothing lies between them.
@@ -398,8 +408,8 @@ fn fields_of(descr: &Bound<'_, PyArrayDescr>) -> Result<Vec<Field>> {
         let base = member.getattr("base")?.cast_into::<PyArrayDescr>().map_err(PyErr::from)?;
         let count = shape.iter().try_fold(1_u16, |all, &each| all.checked_mul(each));
         let count = count.ok_or_else(|| bad_argument("a field with so many values"))?;
-        let name = name.cast::<PyString>().map_err(PyErr::from)?.to_str()?.to_owned();
-        Ok(Field::new(&name, dtype::from_descr(&base)?).with_count(count))
+        let name = name.cast::<PyString>().map_err(PyErr::from)?;
+        Ok(Field::new(checked(name.to_str()?)?, dtype::from_descr(&base)?).with_count(count))
     };
     names.iter().map(field).collect()
 }

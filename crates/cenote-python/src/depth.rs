@@ -10,7 +10,7 @@ use crate::cloud::PointCloud;
 use crate::domain::{Class, HeaderParts, Held, domain_class, header, parts, shown};
 use crate::dtype::DTypeArg;
 use crate::error::Result;
-use crate::number::{coordinate, number, size};
+use crate::number::{coordinate, count, size};
 use crate::pool::TensorPool;
 use crate::tensor::Tensor;
 
@@ -77,13 +77,13 @@ impl DepthImage {
     #[allow(clippy::too_many_arguments, reason = "they are keywords")]
     fn new(
         py: Python<'_>,
-        #[pyo3(from_py_with = size)] height: usize,
-        #[pyo3(from_py_with = size)] width: usize,
+        #[pyo3(from_py_with = size::height)] height: usize,
+        #[pyo3(from_py_with = size::width)] width: usize,
         dtype: DTypeArg,
         intrinsics: Option<Camera>,
         frame_id: &str,
-        #[pyo3(from_py_with = number)] stamp_ns: u64,
-        #[pyo3(from_py_with = number)] seq: u64,
+        #[pyo3(from_py_with = count::stamp_ns)] stamp_ns: u64,
+        #[pyo3(from_py_with = count::seq)] seq: u64,
         pool: Option<&Bound<'_, TensorPool>>,
     ) -> Result<PyClassInitializer<DepthImage>> {
         let header = header(frame_id, stamp_ns, seq)?;
@@ -109,8 +109,8 @@ impl DepthImage {
         array: &Bound<'_, PyAny>,
         intrinsics: Option<Camera>,
         frame_id: &str,
-        #[pyo3(from_py_with = number)] stamp_ns: u64,
-        #[pyo3(from_py_with = number)] seq: u64,
+        #[pyo3(from_py_with = count::stamp_ns)] stamp_ns: u64,
+        #[pyo3(from_py_with = count::seq)] seq: u64,
     ) -> Result<Py<DepthImage>> {
         let source = array::adopt(&array::to_array(array)?)?;
         let copy = py.detach(|| source.to_pooled())?;
@@ -125,8 +125,8 @@ impl DepthImage {
         tensor: &Bound<'_, Tensor>,
         intrinsics: Option<Camera>,
         frame_id: &str,
-        #[pyo3(from_py_with = number)] stamp_ns: u64,
-        #[pyo3(from_py_with = number)] seq: u64,
+        #[pyo3(from_py_with = count::stamp_ns)] stamp_ns: u64,
+        #[pyo3(from_py_with = count::seq)] seq: u64,
     ) -> Result<Py<DepthImage>> {
         let tensor = tensor.get().0.clone();
         DepthImage::of(py, tensor, intrinsics, header(frame_id, stamp_ns, seq)?)
@@ -162,13 +162,18 @@ impl DepthImage {
         Ok(self.0.with(|depth| depth.set_intrinsics(intrinsics.map(|camera| camera.0)))?)
     }
 
-    /// The depth at a pixel in metres; None where nothing was measured, and to the right of or below the image.
+    /// The depth at a pixel in metres; None where nothing was measured.
     fn depth_at(
         &self,
         #[pyo3(from_py_with = coordinate)] x: usize,
         #[pyo3(from_py_with = coordinate)] y: usize,
-    ) -> Option<f32> {
-        self.0.get().depth_at(x, y)
+    ) -> Result<Option<f32>> {
+        let depth = self.0.get();
+        let (width, height) = (depth.width(), depth.height());
+        match x < width && y < height {
+            true => Ok(depth.depth_at(x, y)),
+            false => Err(cenote::Error::NoSuchPixel { x, y, width, height }.into()),
+        }
     }
 
     /// How many depths there are (`valid`), with `min`, `max` and `mean` in metres; None if there are
@@ -197,8 +202,8 @@ impl DepthImage {
         py: Python<'_>,
         #[pyo3(from_py_with = coordinate)] x: usize,
         #[pyo3(from_py_with = coordinate)] y: usize,
-        #[pyo3(from_py_with = size)] width: usize,
-        #[pyo3(from_py_with = size)] height: usize,
+        #[pyo3(from_py_with = size::width)] width: usize,
+        #[pyo3(from_py_with = size::height)] height: usize,
     ) -> Result<Py<DepthImage>> {
         let part = self.0.with(|depth| depth.roi(x, y, width, height))?;
         Ok(DepthImage::make(py, part)?)

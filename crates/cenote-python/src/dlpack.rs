@@ -308,7 +308,7 @@ fn data_type(dtype: DType) -> Result<DataType> {
     Ok(DataType { code, bits, lanes: 1 })
 }
 
-/// The tensor of somebody else's memory, without a copy unless one is asked for. To be read only.
+/// The tensor of somebody else's memory, to be read only, or a copy of it that can be written.
 pub(crate) fn import(producer: &Bound<'_, PyAny>, copy: Option<bool>) -> Result<Tensor> {
     let py = producer.py();
     let (device, _): (i32, i32) = call::method(producer, "__dlpack_device__", ())?.extract()?;
@@ -318,16 +318,20 @@ pub(crate) fn import(producer: &Bound<'_, PyAny>, copy: Option<bool>) -> Result<
     }
     let options = PyDict::new(py);
     options.set_item("max_version", (VERSION.major, VERSION.minor))?;
-    if copy.is_some() {
+    if copy == Some(false) {
         options.set_item("copy", copy)?;
     }
-    match call::call(&call::attribute(producer, "__dlpack__")?, (), Some(&options)) {
+    let given = match call::call(&call::attribute(producer, "__dlpack__")?, (), Some(&options)) {
         // A producer from before 2023 takes no such arguments, and does not copy.
         Err(error) if error.is_instance_of::<PyTypeError>(py) => {
-            let tensor = consume(call::method(producer, "__dlpack__", ())?)?;
-            if copy == Some(true) { copy_of(py, &tensor) } else { Ok(tensor) }
+            consume(call::method(producer, "__dlpack__", ())?)?
         }
-        capsule => consume(capsule?),
+        capsule => consume(capsule?)?,
+    };
+    // Ours, not the producer's: so it is known who can write it.
+    match copy {
+        Some(true) => Ok(py.detach(|| given.to_pooled())?),
+        _ => Ok(given),
     }
 }
 

@@ -126,7 +126,10 @@ macro_rules! domain_class {
             }
 
             #[setter]
-            fn set_stamp_ns(&self, #[pyo3(from_py_with = $crate::number::number)] stamp_ns: u64) {
+            fn set_stamp_ns(
+                &self,
+                #[pyo3(from_py_with = $crate::number::count::stamp_ns)] stamp_ns: u64,
+            ) {
                 self.0.lock().set_stamp_ns(stamp_ns);
             }
 
@@ -137,7 +140,7 @@ macro_rules! domain_class {
             }
 
             #[setter]
-            fn set_seq(&self, #[pyo3(from_py_with = $crate::number::number)] seq: u64) {
+            fn set_seq(&self, #[pyo3(from_py_with = $crate::number::count::seq)] seq: u64) {
                 self.0.lock().set_seq(seq);
             }
 
@@ -160,9 +163,11 @@ macro_rules! domain_class {
             /// What a descriptor stands for, of any process of this user. To be read only. An error if
             /// that is something else: `Tensor.from_descriptor` takes anything.
             #[staticmethod]
-            fn from_descriptor(py: Python<'_>, descriptor: &[u8]) -> Result<Py<$class>> {
-                let descriptor = cenote::TensorDescriptor::from_bytes(descriptor)?;
-                let value = py.detach(|| <$core>::from_descriptor(&descriptor))?;
+            fn from_descriptor(
+                py: Python<'_>,
+                descriptor: $crate::descriptor::DescriptorArg,
+            ) -> Result<Py<$class>> {
+                let value = py.detach(|| <$core>::from_descriptor(&descriptor.0))?;
                 Ok($class::make(py, value)?)
             }
         }

@@ -6,7 +6,7 @@ use cenote::DType;
 use numpy::npyffi::NPY_TYPES;
 use numpy::{PyArrayDescr, PyArrayDescrMethods};
 use pyo3::PyTypeInfo;
-use pyo3::exceptions::PyTypeError;
+use pyo3::exceptions::{PyImportError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyString, PyType};
@@ -121,9 +121,23 @@ pub(crate) fn descr(py: Python<'_>, dtype: DType) -> Result<&Bound<'_, PyArrayDe
 }
 
 fn bfloat16(py: Python<'_>) -> Result<Py<PyArrayDescr>> {
-    let module = call::import(py, "ml_dtypes").map_err(|_| {
-        let message = "numpy knows bfloat16 through the package ml_dtypes: install it";
-        raise("DTypeError", message.to_owned(), None)
-    })?;
+    let missing = |error: PyErr| match error.is_instance_of::<PyImportError>(py) {
+        true => {
+            let message = "numpy knows bfloat16 through the package ml_dtypes: install it";
+            raise("DTypeError", message.to_owned(), None)
+        }
+        // Ctrl-C, say.
+        false => error.into(),
+    };
+    let module = call::import(py, "ml_dtypes").map_err(missing)?;
     Ok(descr_of(&call::attribute(&module, "bfloat16")?)?.unbind())
+}
+
+/// The letter that the old array interface knows it by, if it does.
+pub(crate) fn kind(dtype: DType) -> Option<char> {
+    match dtype.numpy_name().as_bytes().first()? {
+        b'b' if dtype == DType::Bool => Some('b'),
+        b'b' => None, // bfloat16
+        &first => Some(char::from(first)),
+    }
 }

@@ -8,7 +8,7 @@ use crate::array::{self, array};
 use crate::domain::{HeaderParts, Held, domain_class, header, parts, shown};
 use crate::error::{Result, bad_argument};
 use crate::export::Wanted;
-use crate::number::{coordinate, number, size};
+use crate::number::{coordinate, count, plane, size};
 use crate::pool::TensorPool;
 use crate::tensor::{Tensor, tuple};
 use crate::{call, index};
@@ -47,12 +47,12 @@ impl Image {
     #[allow(clippy::too_many_arguments, reason = "they are keywords")]
     fn new(
         py: Python<'_>,
-        #[pyo3(from_py_with = size)] width: usize,
-        #[pyo3(from_py_with = size)] height: usize,
+        #[pyo3(from_py_with = size::width)] width: usize,
+        #[pyo3(from_py_with = size::height)] height: usize,
         format: &str,
         frame_id: &str,
-        #[pyo3(from_py_with = number)] stamp_ns: u64,
-        #[pyo3(from_py_with = number)] seq: u64,
+        #[pyo3(from_py_with = count::stamp_ns)] stamp_ns: u64,
+        #[pyo3(from_py_with = count::seq)] seq: u64,
         pool: Option<&Bound<'_, TensorPool>>,
     ) -> Result<PyClassInitializer<Image>> {
         let (format, header) = (format.parse()?, header(frame_id, stamp_ns, seq)?);
@@ -78,8 +78,8 @@ impl Image {
         array: &Bound<'_, PyAny>,
         format: Option<&str>,
         frame_id: &str,
-        #[pyo3(from_py_with = number)] stamp_ns: u64,
-        #[pyo3(from_py_with = number)] seq: u64,
+        #[pyo3(from_py_with = count::stamp_ns)] stamp_ns: u64,
+        #[pyo3(from_py_with = count::seq)] seq: u64,
     ) -> Result<Py<Image>> {
         let source = array::adopt(&array::to_array(array)?)?;
         let header = header(frame_id, stamp_ns, seq)?;
@@ -98,8 +98,8 @@ impl Image {
         tensor: &Bound<'_, Tensor>,
         format: Option<&str>,
         frame_id: &str,
-        #[pyo3(from_py_with = number)] stamp_ns: u64,
-        #[pyo3(from_py_with = number)] seq: u64,
+        #[pyo3(from_py_with = count::stamp_ns)] stamp_ns: u64,
+        #[pyo3(from_py_with = count::seq)] seq: u64,
     ) -> Result<Py<Image>> {
         let tensor = formatted(tensor.get().0.clone(), format)?;
         let mut image = cenote::Image::from_tensor(tensor)?;
@@ -146,8 +146,8 @@ impl Image {
         py: Python<'_>,
         #[pyo3(from_py_with = coordinate)] x: usize,
         #[pyo3(from_py_with = coordinate)] y: usize,
-        #[pyo3(from_py_with = size)] width: usize,
-        #[pyo3(from_py_with = size)] height: usize,
+        #[pyo3(from_py_with = size::width)] width: usize,
+        #[pyo3(from_py_with = size::height)] height: usize,
     ) -> Result<Py<Image>> {
         let part = self.0.with(|image| image.roi(x, y, width, height))?;
         Ok(Image::make(py, part)?)
@@ -166,6 +166,21 @@ impl Image {
             #[allow(clippy::cast_possible_truncation, reason = "integers of at most 16 bits")]
             _ => Ok(PyTuple::new(py, pixel.iter().map(|&value| value as i64))?),
         }
+    }
+
+    /// The number of planes: 2 for NV12, 3 for I420.
+    #[getter]
+    fn plane_count(&self) -> usize {
+        self.0.lock().plane_count()
+    }
+
+    /// One plane, as rows of samples, without a copy.
+    ///
+    /// >>> image = cenote.Image(640, 480, "nv12")
+    /// >>> image.plane(1).shape                # U and V, side by side
+    /// (240, 320, 2)
+    fn plane(&self, #[pyo3(from_py_with = plane)] plane: usize) -> Result<Tensor> {
+        Ok(Tensor(self.0.with(|image| image.plane(plane))?))
     }
 
     /// Sets all pixels: to a number, or to one number for each channel. (All bytes, for a format with

@@ -2,9 +2,9 @@
 //! around it.
 //!
 //! ```text
-//!   wording, call  →  error  →  apart, copies, number, dtype, shape, timeout, index
+//!   wording, call  →  error  →  apart, copies, number, descriptor, dtype, shape, timeout, index
 //!     →  export  →  buffer_protocol, dlpack, array  →  library  →  tensor, door
-//!     →  scalar, transit  →  pool  →  domain  →  image, cloud, depth  →  departure, carrier, attached  →  topic
+//!     →  scalar, transit  →  pool  →  listing, domain  →  image, cloud, depth  →  departure, carrier, attached  →  topic
 //!     →  unified_buffer  →  memory_pool
 //! ```
 //!
@@ -22,6 +22,7 @@ mod cloud;
 mod copies;
 mod departure;
 mod depth;
+mod descriptor;
 mod dlpack;
 mod domain;
 mod door;
@@ -31,6 +32,7 @@ mod export;
 mod image;
 mod index;
 mod library;
+mod listing;
 mod memory_pool;
 mod number;
 mod pool;
@@ -61,6 +63,8 @@ mod _cenote {
     #[pymodule_export]
     use crate::image::Image;
     #[pymodule_export]
+    use crate::listing::{pools, topics};
+    #[pymodule_export]
     use crate::memory_pool::{MemoryPool, get_memory_pool};
     #[pymodule_export]
     use crate::pool::TensorPool;
@@ -84,6 +88,7 @@ mod _cenote {
             let why = "cenote needs the interpreter's lock: run Python without PYTHON_GIL=0";
             return Err(PyImportError::new_err(why));
         }
+        array::prepare(module.py())?;
         module.add("__version__", env!("CARGO_PKG_VERSION"))
     }
 }

@@ -7,7 +7,7 @@ use pyo3::types::PyDict;
 
 use crate::dtype::DTypeArg;
 use crate::error::Result;
-use crate::number::{optional_size, size};
+use crate::number::{optional_max_retained_bytes, size};
 use crate::shape::ShapeArg;
 use crate::unified_buffer::{UnifiedBuffer, acquire, global_pool, make_room_for};
 
@@ -37,9 +37,9 @@ impl MemoryPool {
     #[new]
     #[pyo3(signature = (max_pool_size=100, max_buffer_size=1 << 30, *, max_retained_bytes=None))]
     fn new(
-        #[pyo3(from_py_with = size)] max_pool_size: usize,
-        #[pyo3(from_py_with = size)] max_buffer_size: usize,
-        #[pyo3(from_py_with = optional_size)] max_retained_bytes: Option<usize>,
+        #[pyo3(from_py_with = size::max_pool_size)] max_pool_size: usize,
+        #[pyo3(from_py_with = size::max_buffer_size)] max_buffer_size: usize,
+        #[pyo3(from_py_with = optional_max_retained_bytes)] max_retained_bytes: Option<usize>,
     ) -> Result<MemoryPool> {
         let pool = cenote::MemoryPool::with_limits(max_pool_size, max_buffer_size)?;
         match max_retained_bytes {
@@ -146,7 +146,10 @@ impl MemoryPool {
     }
 
     #[setter]
-    fn set_max_retained_bytes(&self, #[pyo3(from_py_with = size)] bytes: usize) {
+    fn set_max_retained_bytes(
+        &self,
+        #[pyo3(from_py_with = size::max_retained_bytes)] bytes: usize,
+    ) {
         self.0.set_max_retained_bytes(bytes);
     }
 

@@ -7,14 +7,46 @@ use pyo3::types::PyString;
 use crate::call;
 use crate::error::{Raised, Result, bad_argument, raise};
 
-/// A size or a count.
-pub(crate) fn size(given: &Bound<'_, PyAny>) -> PyResult<usize> {
-    Ok(unsigned(given, u64::try_from(usize::MAX).unwrap_or(u64::MAX))?)
+/// One function for each argument, which the error names.
+macro_rules! arguments {
+    ($kind:ty: $($name:ident)+) => {
+        use super::*;
+        $(pub(crate) fn $name(given: &Bound<'_, PyAny>) -> PyResult<$kind> {
+            Ok(unsigned(stringify!($name), given, <$kind>::MAX as u64)?)
+        })+
+    };
 }
 
-/// A size or a count, unless it is None.
-pub(crate) fn optional_size(given: &Bound<'_, PyAny>) -> PyResult<Option<usize>> {
-    if given.is_none() { Ok(None) } else { size(given).map(Some) }
+/// Sizes and counts.
+pub(crate) mod size {
+    arguments!(usize: count depth growth_mb height history len max_buffer_size max_leases max_pool_size
+        max_retained_bytes max_slots points size_mb slot_alignment values width);
+}
+
+/// Numbers of messages, and of nanoseconds.
+pub(crate) mod count {
+    arguments!(u64: seq stamp_ns);
+}
+
+/// Numbers of users' groups.
+mod id {
+    arguments!(u32: group);
+}
+
+/// What an argument is, unless it is None.
+fn optional<T>(
+    given: &Bound<'_, PyAny>,
+    some: impl FnOnce(&Bound<'_, PyAny>) -> PyResult<T>,
+) -> PyResult<Option<T>> {
+    if given.is_none() { Ok(None) } else { some(given).map(Some) }
+}
+
+pub(crate) fn optional_max_retained_bytes(given: &Bound<'_, PyAny>) -> PyResult<Option<usize>> {
+    optional(given, size::max_retained_bytes)
+}
+
+pub(crate) fn optional_group(given: &Bound<'_, PyAny>) -> PyResult<Option<u32>> {
+    optional(given, id::group)
 }
 
 /// A number of seconds.
@@ -24,23 +56,22 @@ pub(crate) fn seconds(given: &Bound<'_, PyAny>) -> PyResult<f64> {
 
 /// A number of seconds, unless it is None.
 pub(crate) fn optional_seconds(given: &Bound<'_, PyAny>) -> PyResult<Option<f64>> {
-    if given.is_none() { Ok(None) } else { seconds(given).map(Some) }
-}
-
-/// The number of a message, or of nanoseconds.
-pub(crate) fn number(given: &Bound<'_, PyAny>) -> PyResult<u64> {
-    Ok(unsigned(given, u64::MAX)?)
-}
-
-/// The number of a group of users, unless it is None.
-pub(crate) fn optional_id(given: &Bound<'_, PyAny>) -> PyResult<Option<u32>> {
-    if given.is_none() { Ok(None) } else { Ok(unsigned(given, u32::MAX.into()).map(Some)?) }
+    optional(given, seconds)
 }
 
 /// The column or row of a pixel. There is none before 0.
 pub(crate) fn coordinate(given: &Bound<'_, PyAny>) -> PyResult<usize> {
+    place("no pixel is at", given)
+}
+
+/// The number of a plane. There is none before 0.
+pub(crate) fn plane(given: &Bound<'_, PyAny>) -> PyResult<usize> {
+    place("there is no plane", given)
+}
+
+fn place(none: &str, given: &Bound<'_, PyAny>) -> PyResult<usize> {
     let whole = call::index(given)?;
-    let outside = || raise("OutOfRange", format!("no pixel is at {}", shown(&whole)), None);
+    let outside = || raise("OutOfRange", format!("{none} {}", shown(&whole)), None);
     Ok(whole.extract().map_err(|_| outside())?)
 }
 
@@ -57,17 +88,22 @@ pub(crate) fn axis(given: &Bound<'_, PyAny>, ndim: usize) -> Result<usize> {
     })
 }
 
-/// A number from 0 to `most`.
-pub(crate) fn unsigned<T: TryFrom<u64>>(given: &Bound<'_, PyAny>, most: u64) -> Result<T> {
+/// A number from 0 to `most`; errors say what it is.
+pub(crate) fn unsigned<T: TryFrom<u64>>(
+    what: &str,
+    given: &Bound<'_, PyAny>,
+    most: u64,
+) -> Result<T> {
     let whole = call::index(given)?;
     let found = whole.extract::<u64>().ok().filter(|&number| number <= most);
-    found.and_then(|number| T::try_from(number).ok()).ok_or_else(|| out_of_range(&whole, most))
+    let found = found.and_then(|number| T::try_from(number).ok());
+    found.ok_or_else(|| out_of_range(what, &whole, most))
 }
 
-fn out_of_range(whole: &Bound<'_, PyAny>, most: u64) -> Raised {
+fn out_of_range(what: &str, whole: &Bound<'_, PyAny>, most: u64) -> Raised {
     match whole.lt(0) {
-        Ok(true) => bad_argument(format!("a number from 0 on is needed, not {}", shown(whole))),
-        _ => bad_argument(format!("{} is more than {most}, the most there can be", shown(whole))),
+        Ok(true) => bad_argument(format!("{what} is a number from 0 on, not {}", shown(whole))),
+        _ => bad_argument(format!("{what} is {most} at most, not {}", shown(whole))),
     }
 }
 

@@ -3,7 +3,7 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use cenote::{DType, Holder, PoolAccess, PoolName, TensorPoolConfig, Wish};
+use cenote::{DType, Holder, PoolAccess, PoolName, PoolStats, TensorPoolConfig, Wish};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
@@ -12,7 +12,7 @@ use crate::apart;
 use crate::array;
 use crate::dtype::DTypeArg;
 use crate::error::{Raised, Result, bad_argument, raise};
-use crate::number::{is_whole, optional_id, optional_seconds, size, unsigned};
+use crate::number::{is_whole, optional_group, optional_seconds, size, unsigned};
 use crate::shape::ShapeArg;
 use crate::tensor::Tensor;
 use crate::timeout::{self, duration};
@@ -26,7 +26,7 @@ impl<'py> FromPyObject<'_, 'py> for NameArg {
 
     fn extract(given: Borrowed<'_, 'py, PyAny>) -> Result<Self> {
         if is_whole(&given) {
-            return Ok(NameArg(unsigned::<u32>(&given, u32::MAX.into())?.into()));
+            return Ok(NameArg(unsigned::<u32>("pool_id", &given, u32::MAX.into())?.into()));
         }
         let wrong = |_| PyTypeError::new_err("a pool_id is a whole number or a string");
         Ok(NameArg(given.cast::<PyString>().map_err(wrong)?.to_str()?.into()))
@@ -97,16 +97,16 @@ impl TensorPool {
     fn new(
         py: Python<'_>,
         pool_id: NameArg,
-        #[pyo3(from_py_with = size)] size_mb: usize,
-        #[pyo3(from_py_with = size)] max_slots: usize,
-        #[pyo3(from_py_with = size)] slot_alignment: usize,
-        #[pyo3(from_py_with = size)] growth_mb: usize,
+        #[pyo3(from_py_with = size::size_mb)] size_mb: usize,
+        #[pyo3(from_py_with = size::max_slots)] max_slots: usize,
+        #[pyo3(from_py_with = size::slot_alignment)] slot_alignment: usize,
+        #[pyo3(from_py_with = size::growth_mb)] growth_mb: usize,
         prefault: bool,
         mlock: bool,
         huge_pages: bool,
         scrub: bool,
-        #[pyo3(from_py_with = optional_id)] group: Option<u32>,
-        #[pyo3(from_py_with = size)] max_leases: usize,
+        #[pyo3(from_py_with = optional_group)] group: Option<u32>,
+        #[pyo3(from_py_with = size::max_leases)] max_leases: usize,
     ) -> Result<TensorPool> {
         let config = TensorPoolConfig {
             pool_size: bytes(size_mb)?,
@@ -171,24 +171,8 @@ impl TensorPool {
     fn stats<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyDict>> {
         let pool = self.get()?;
         let stats = pool.stats()?;
-        let wishes: Vec<_> = stats.not_granted.iter().map(|&wish| wish_name(wish)).collect();
-        let dict = PyDict::new(py);
-        dict.set_item("slots_in_use", stats.slots_in_use)?;
-        dict.set_item("retired", stats.retired)?;
-        dict.set_item("max_slots", stats.max_slots)?;
-        dict.set_item("bytes_in_use", stats.bytes_in_use)?;
-        dict.set_item("bytes_reserved", stats.bytes_reserved)?;
-        dict.set_item("pool_size", stats.pool_size)?;
-        dict.set_item("peak_bytes", stats.peak_bytes)?;
-        dict.set_item("waste_bytes", stats.waste_bytes)?;
-        dict.set_item("segments", stats.segments)?;
-        dict.set_item("attachers", stats.attachers)?;
-        dict.set_item("socket_watched", stats.socket_watched)?;
-        dict.set_item("allocations", stats.allocations)?;
-        dict.set_item("failures", stats.failures)?;
-        dict.set_item("bytes_copied", stats.bytes_copied)?;
+        let dict = stats_dict(py, &stats)?;
         dict.set_item("in_transit", transit::count(Some(pool.uid())))?;
-        dict.set_item("not_granted", wishes)?;
         Ok(dict)
     }
 
@@ -196,17 +180,9 @@ impl TensorPool {
     /// `pid`, `program`, `slots`, `retired_slots` (which the owner let go of) and `longest` (how many
     /// seconds ago the first of those). For the owner only.
     fn holders<'py>(&self, py: Python<'py>) -> Result<Vec<Bound<'py, PyDict>>> {
-        let described = |holder: Holder| -> Result<_> {
-            let dict = PyDict::new(py);
-            dict.set_item("pid", holder.pid)?;
-            dict.set_item("program", holder.program)?;
-            dict.set_item("slots", holder.slots)?;
-            dict.set_item("retired_slots", holder.retired_slots)?;
-            dict.set_item("longest", holder.longest.as_secs_f64())?;
-            Ok(dict)
-        };
         let pool = self.get()?;
-        py.detach(|| pool.holders())?.into_iter().map(described).collect()
+        let holders = py.detach(|| pool.holders())?;
+        Ok(holders.iter().map(|holder| holder_dict(py, holder)).collect::<PyResult<_>>()?)
     }
 
     /// Frees every segment without a tensor in it; tells how many bytes. For the owner only.
@@ -260,6 +236,39 @@ impl TensorPool {
             Some(pool) => describe(pool),
         }
     }
+}
+
+/// What `TensorPool.stats` tells that the pool knows.
+pub(crate) fn stats_dict<'py>(py: Python<'py>, stats: &PoolStats) -> PyResult<Bound<'py, PyDict>> {
+    let wishes: Vec<_> = stats.not_granted.iter().map(|&wish| wish_name(wish)).collect();
+    let dict = PyDict::new(py);
+    dict.set_item("slots_in_use", stats.slots_in_use)?;
+    dict.set_item("retired", stats.retired)?;
+    dict.set_item("max_slots", stats.max_slots)?;
+    dict.set_item("bytes_in_use", stats.bytes_in_use)?;
+    dict.set_item("bytes_reserved", stats.bytes_reserved)?;
+    dict.set_item("pool_size", stats.pool_size)?;
+    dict.set_item("peak_bytes", stats.peak_bytes)?;
+    dict.set_item("waste_bytes", stats.waste_bytes)?;
+    dict.set_item("segments", stats.segments)?;
+    dict.set_item("attachers", stats.attachers)?;
+    dict.set_item("socket_watched", stats.socket_watched)?;
+    dict.set_item("allocations", stats.allocations)?;
+    dict.set_item("failures", stats.failures)?;
+    dict.set_item("bytes_copied", stats.bytes_copied)?;
+    dict.set_item("not_granted", wishes)?;
+    Ok(dict)
+}
+
+/// A process that holds tensors.
+pub(crate) fn holder_dict<'py>(py: Python<'py>, holder: &Holder) -> PyResult<Bound<'py, PyDict>> {
+    let dict = PyDict::new(py);
+    dict.set_item("pid", holder.pid)?;
+    dict.set_item("program", &holder.program)?;
+    dict.set_item("slots", holder.slots)?;
+    dict.set_item("retired_slots", holder.retired_slots)?;
+    dict.set_item("longest", holder.longest.as_secs_f64())?;
+    Ok(dict)
 }
 
 /// Waits for room.

@@ -45,7 +45,7 @@ impl ShapeArg {
     fn push(&mut self, dim: &Bound<'_, PyAny>) -> Result<()> {
         let place = self.dims.get_mut(self.len);
         let too_many = || bad_argument(format!("a tensor has at most {MAX_DIMS} dimensions"));
-        *place.ok_or_else(too_many)? = unsigned(dim, isize::MAX.unsigned_abs() as u64)?;
+        *place.ok_or_else(too_many)? = unsigned("a length", dim, isize::MAX.unsigned_abs() as u64)?;
         self.len += 1;
         Ok(())
     }
@@ -63,7 +63,11 @@ pub(crate) fn completed(given: &[Bound<'_, PyAny>], len: usize) -> Result<Vec<us
     }
     for (at, dim) in given.iter().enumerate() {
         let open = first == Some(at);
-        shape.push(if open { 1 } else { unsigned(dim, isize::MAX.unsigned_abs() as u64)? });
+        shape.push(if open {
+            1
+        } else {
+            unsigned("a length", dim, isize::MAX.unsigned_abs() as u64)?
+        });
     }
     if let Some(at) = first {
         let others = shape.iter().try_fold(1_usize, |all, &dim| all.checked_mul(dim));

@@ -11,6 +11,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyTuple, PyType};
 
 use crate::array::{self, array};
+use crate::descriptor::DescriptorArg;
 use crate::dlpack::{self, Request};
 use crate::dtype::{self, DTypeArg};
 use crate::error::{Raised, Result, bad_argument};
@@ -57,10 +58,7 @@ impl Tensor {
         memory: Option<&str>,
     ) -> Result<Tensor> {
         let memory = memory.map(str::parse::<TensorMemory>).transpose()?;
-        if let Some(TensorMemory::Dma) = memory {
-            let why = "memory \"dma\" can only be read here, and a new tensor is to be written";
-            return Err(bad_argument(why));
-        }
+        check_memory(memory)?;
         let made = py.detach(|| match memory {
             None => cenote::Tensor::pooled_zeros(&shape, dtype.0),
             Some(memory) => TensorOptions::new().memory(memory).create(&shape, dtype.0),
@@ -78,8 +76,8 @@ impl Tensor {
         Ok(Tensor(py.detach(|| source.to_pooled())?))
     }
 
-    /// The tensor of another library's memory, without a copy (`copy=True` makes one). It can be read
-    /// only, changes when that library changes it, and is copied when it is sent.
+    /// The tensor of another library's memory, without a copy. It can be read only, changes when that
+    /// library changes it, and is copied when it is sent. `copy=True` makes a copy, which is none of that.
     ///
     /// >>> a = numpy.arange(3)
     /// >>> t = cenote.Tensor.from_dlpack(a)
@@ -96,9 +94,8 @@ impl Tensor {
     ///
     /// An error (`Stale`) if nobody held it meanwhile and its memory was used again.
     #[staticmethod]
-    fn from_descriptor(py: Python<'_>, descriptor: &[u8]) -> Result<Tensor> {
-        let descriptor = cenote::TensorDescriptor::from_bytes(descriptor)?;
-        Ok(Tensor(py.detach(|| cenote::Tensor::from_descriptor(&descriptor))?))
+    fn from_descriptor(py: Python<'_>, descriptor: DescriptorArg) -> Result<Tensor> {
+        Ok(Tensor(py.detach(|| cenote::Tensor::from_descriptor(&descriptor.0))?))
     }
 
     /// The length of each dimension.
@@ -364,7 +361,7 @@ impl Tensor {
     #[getter]
     pub(crate) fn __array_interface__<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyDict>> {
         let none = || PyAttributeError::new_err("the array interface knows no such dtype");
-        let kind = dtype_kind(self.0.dtype()).ok_or_else(none)?;
+        let kind = dtype::kind(self.0.dtype()).ok_or_else(none)?;
         let order = match self.0.dtype().size() {
             1 => '|',
             _ if cfg!(target_endian = "little") => '<',
@@ -442,6 +439,20 @@ impl Tensor {
 /// The arguments of `_unpickle`.
 type Pickled<'py> = (Bound<'py, PyUntypedArray>, String, Option<String>);
 
+/// An error for memory that Python does not allocate.
+fn check_memory(memory: Option<TensorMemory>) -> Result<()> {
+    match memory {
+        Some(TensorMemory::Dma) => {
+            let why = "memory \"dma\" can only be read here, and a new tensor is to be written";
+            Err(bad_argument(why))
+        }
+        Some(TensorMemory::Pbo) => {
+            Err(bad_argument("memory \"pbo\" is OpenGL's, which cenote has in Rust only"))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Whether it is of a class of ours, so that it cannot refer to an array that keeps it: nobody would find such
 /// a cycle, for arrays do not tell what they keep.
 fn is_closed(tensor: &Bound<'_, Tensor>) -> bool {
@@ -479,12 +490,4 @@ fn spread<'py>(given: &Bound<'py, PyTuple>) -> Result<Vec<Bound<'py, PyAny>>> {
 pub(crate) fn tuple(shape: &[usize]) -> String {
     let parts: Vec<_> = shape.iter().map(usize::to_string).collect();
     format!("({}{})", parts.join(", "), if parts.len() == 1 { "," } else { "" })
-}
-
-fn dtype_kind(dtype: cenote::DType) -> Option<char> {
-    match dtype.numpy_name().as_bytes().first()? {
-        b'b' if dtype == cenote::DType::Bool => Some('b'),
-        b'b' => None, // bfloat16
-        &first => Some(char::from(first)),
-    }
 }

@@ -17,7 +17,7 @@ use crate::carrier::{Carrier, Open, Typed, closed};
 use crate::cloud::PointCloud;
 use crate::depth::DepthImage;
 use crate::dtype::DTypeArg;
-use crate::error::{Result, bad_argument};
+use crate::error::{Raised, Result, bad_argument};
 use crate::image::Image;
 use crate::number::{optional_seconds, size};
 use crate::pool::bytes;
@@ -34,7 +34,8 @@ use crate::timeout::duration;
 /// <cenote.Image 640x480 rgb8, shm, read-only, seq=7>
 /// >>> topic.close()
 ///
-/// `type` is `Image`, `PointCloud`, `DepthImage` or `Tensor`; a topic of tensors receives all of them. One
+/// `type` is `Image`, `PointCloud`, `DepthImage` or `Tensor`. A topic of tensors, which it is without a type,
+/// receives all of them, but as tensors: without `seq`, `stamp_ns`, `frame_id` and whatever else they carry. One
 /// object does both: it begins to publish with the first `send`, and to subscribe with the first `recv`.
 /// (`advertise` and `subscribe` do so at once.) Any thread can use it.
 ///
@@ -64,6 +65,13 @@ impl Topic {
         self.carrier.get(py).ok_or_else(closed)
     }
 
+    /// The topic, if it is of this process: what it was before a fork tells nothing.
+    fn here(&self, py: Python<'_>) -> Result<Arc<dyn Carrier>> {
+        let topic = self.get(py)?;
+        topic.check_process()?;
+        Ok(topic)
+    }
+
     /// The next message, for which it waits; None if there was none for so long.
     fn recv_within<'py>(
         &self,
@@ -86,13 +94,13 @@ impl Topic {
         py: Python<'_>,
         name: &str,
         r#type: Option<&Bound<'_, PyAny>>,
-        #[pyo3(from_py_with = size)] depth: usize,
+        #[pyo3(from_py_with = size::depth)] depth: usize,
         policy: &str,
         #[pyo3(from_py_with = optional_seconds)] timeout: Option<f64>,
-        #[pyo3(from_py_with = size)] history: usize,
+        #[pyo3(from_py_with = size::history)] history: usize,
         ignore_own: bool,
-        #[pyo3(from_py_with = size)] size_mb: usize,
-        #[pyo3(from_py_with = size)] max_slots: usize,
+        #[pyo3(from_py_with = size::size_mb)] size_mb: usize,
+        #[pyo3(from_py_with = size::max_slots)] max_slots: usize,
     ) -> Result<Topic> {
         let policy = policy_of(policy, timeout)?;
         let mut config =
@@ -234,7 +242,7 @@ impl Topic {
     fn wait_for_subscribers(
         &self,
         py: Python<'_>,
-        #[pyo3(from_py_with = size)] count: usize,
+        #[pyo3(from_py_with = size::count)] count: usize,
         #[pyo3(from_py_with = optional_seconds)] timeout: Option<f64>,
     ) -> Result<usize> {
         let timeout = timeout.map(duration).transpose()?;
@@ -244,7 +252,19 @@ impl Topic {
     /// How many messages were lost so far: overwritten before they were taken, or not to be had.
     #[getter]
     fn missed(&self, py: Python<'_>) -> Result<u64> {
-        Ok(self.get(py)?.stats().missed)
+        Ok(self.here(py)?.stats().missed)
+    }
+
+    /// Why the last message that was `missed` could not be had, as an exception; None if it was overwritten,
+    /// or none was missed. Told once.
+    fn last_loss(&self, py: Python<'_>) -> Result<Option<PyErr>> {
+        Ok(self.here(py)?.last_loss().map(|error| Raised::from(error).into()))
+    }
+
+    /// What is wrong with receiving, as an exception, if no call has raised it yet: a publisher sends something
+    /// else, say. None if nothing is. Told once, here or by what raises it, but for `Forked`, which lasts.
+    fn last_error(&self, py: Python<'_>) -> Result<Option<PyErr>> {
+        Ok(self.get(py)?.last_error().map(|error| Raised::from(error).into()))
     }
 
     /// What this object has done so far: how many messages it has `sent`, `received` and `missed`; how many
@@ -259,7 +279,7 @@ impl Topic {
     /// ...     topic.stats()["copies"]
     /// {'Lent': (1, 4)}
     fn stats<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyDict>> {
-        let stats = self.get(py)?.stats();
+        let stats = self.here(py)?.stats();
         let copies = PyDict::new(py);
         for copied in &stats.copies {
             copies.set_item(format!("{:?}", copied.reason), (copied.count, copied.bytes))?;
@@ -287,8 +307,8 @@ impl Topic {
     fn image(
         &self,
         py: Python<'_>,
-        #[pyo3(from_py_with = size)] width: usize,
-        #[pyo3(from_py_with = size)] height: usize,
+        #[pyo3(from_py_with = size::width)] width: usize,
+        #[pyo3(from_py_with = size::height)] height: usize,
         format: &str,
     ) -> Result<Py<Image>> {
         let (topic, format) = (self.get(py)?, format.parse()?);

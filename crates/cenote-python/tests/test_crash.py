@@ -411,7 +411,11 @@ def test_a_forked_child_has_no_part_in_topics():
     if child == 0:
         array[...] = 6
         received.sum()
-        for forbidden in (topic.recv, lambda: topic.recv(timeout=0), topic.latest, topic.fileno, lambda: topic.send(sent)):
+        assert type(topic.last_error()) is type(topic.last_error()) is cenote.Forked
+        for forbidden in (
+            topic.recv, lambda: topic.recv(timeout=0), topic.latest, topic.fileno, lambda: topic.send(sent),
+            topic.stats, lambda: topic.missed, topic.last_loss,
+        ):
             try:
                 forbidden()
             except cenote.Forked:

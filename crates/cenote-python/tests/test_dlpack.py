@@ -192,6 +192,19 @@ def test_old_producers(pool):
     assert copied[0, 0].item() == 0
 
 
+def test_a_copy_that_was_asked_for_is_the_callers_own():
+    array = np.arange(6.0).reshape(2, 3)
+    array.flags.writeable = False
+    for producer in (array, Old(np.arange(6.0).reshape(2, 3))):
+        copied = cenote.Tensor.from_dlpack(producer, copy=True)
+        assert copied.writable
+        copied[0, 0] = 7
+        assert copied.tolist() == [[7, 1, 2], [3, 4, 5]]
+        assert cenote.Tensor.from_descriptor(copied.descriptor()).tolist() == copied.tolist()
+        assert not cenote.Tensor.from_dlpack(producer).writable
+    assert array[0, 0] == 0
+
+
 def test_producers_that_cannot_be_used():
     class Gpu(Capsule):
         def __dlpack_device__(self):

@@ -147,6 +147,18 @@ def test_a_part_of_an_image_is_no_copy():
         image.roi(62, 0, 4, 4)
 
 
+def test_planes_of_an_image_are_no_copies():
+    image = cenote.Image(8, 4, "nv12")
+    assert (image.plane_count, image.plane(0).shape, image.plane(1).shape) == (2, (4, 8), (2, 4, 2))
+    image.plane(0)[3, 5] = 9
+    image.plane(1)[1, 2] = (7, 8)
+    assert image.pixel(5, 3) == (9, 7, 8)
+    assert cenote.Image(8, 4).plane(0).shape == (4, 8, 3)
+    for wrong in (2, 2**63, 2**70, -1):
+        with pytest.raises(cenote.OutOfRange):
+            image.plane(wrong)
+
+
 def test_opencv_writes_into_an_image():
     source = np.random.default_rng(2).integers(0, 255, (96, 128, 3), "uint8")
     image = cenote.Image(64, 48, "bgr8")
@@ -234,7 +246,7 @@ def test_a_depth_image():
     assert (depth.width, depth.height, depth.step, depth.intrinsics) == (640, 480, 2560, None)
     assert depth.dtype == np.float32 and depth.stats() is None and depth.depth_at(0, 0) is None
     depth[10, 20] = 2.5
-    assert depth.depth_at(20, 10) == 2.5 and depth.depth_at(640, 0) is None
+    assert depth.depth_at(20, 10) == 2.5
     assert depth.stats() == {"valid": 1, "min": 2.5, "max": 2.5, "mean": 2.5}
     with pytest.raises(cenote.Error):
         depth.to_point_cloud()
@@ -317,11 +329,42 @@ def test_a_number_too_long_to_be_printed_is_refused_as_any_other():
             wrong()
 
 
-def test_there_are_no_pixels_before_the_first():
+@pytest.mark.parametrize(
+    "wrong, named",
+    [
+        (lambda: cenote.Image(-1, 4), "width is a number from 0 on, not -1"),
+        (lambda: cenote.Image(4, 2**64), f"height is {2**64 - 1} at most, not {2**64}"),
+        (lambda: cenote.Image(4, 4, stamp_ns=-1), "stamp_ns is a number from 0 on"),
+        (lambda: setattr(cenote.Image(4, 4), "seq", -2), "seq is a number from 0 on, not -2"),
+        (lambda: cenote.PointCloud(4, -1), "values is a number from 0 on"),
+        (lambda: cenote.DepthImage(4, 4).roi(0, 0, 2, -1), "height is a number from 0 on"),
+        (lambda: cenote.Topic("numbers", depth=-1), "depth is a number from 0 on, not -1"),
+        (lambda: cenote.TensorPool(-1), "pool_id is a number from 0 on, not -1"),
+        (lambda: cenote.TensorPool(2**32), f"pool_id is {2**32 - 1} at most, not {2**32}"),
+        (lambda: cenote.TensorPool("numbers", max_leases=-1), "max_leases is a number from 0 on"),
+        (lambda: cenote.TensorPool("numbers", group=2**32), f"group is {2**32 - 1} at most"),
+        (lambda: cenote.MemoryPool(max_retained_bytes=-1), "max_retained_bytes is a number from 0 on"),
+        (lambda: cenote.Tensor((4, -1)), "a length is a number from 0 on, not -1"),
+    ],
+)  # fmt: skip
+def test_errors_name_the_argument(wrong, named):
+    with pytest.raises(cenote.ArgumentError, match=f"^{named}"):
+        wrong()
+
+
+def test_errors_name_the_field():
+    for name, shown in (("é" * 40, "é" * 16), ("intensity_of_light", "intensity_of_lig")):
+        with pytest.raises(cenote.ArgumentError, match=f'"{shown}" and so on, has {len(name.encode())} bytes'):
+            cenote.PointCloud(3, fields=[("x", "f4"), (name, "f4")])
+    assert cenote.PointCloud(3, fields=[("é" * 8, "f4")]).fields[0][0] == "é" * 8
+
+
+def test_there_are_no_pixels_outside():
     image, depth = cenote.Image(4, 4), cenote.DepthImage(4, 4)
     for wrong in (
         lambda: image.pixel(-1, 0), lambda: image.roi(-1, 0, 2, 2), lambda: depth.depth_at(0, -1),
         lambda: depth.roi(0, -1, 2, 2), lambda: image.pixel(4, 0), lambda: image.pixel(2**70, 0),
+        lambda: depth.depth_at(4, 0), lambda: depth.depth_at(0, 4), lambda: depth.depth_at(-1, 0),
     ):  # fmt: skip
         with pytest.raises(cenote.OutOfRange):
             wrong()

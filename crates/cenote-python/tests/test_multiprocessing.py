@@ -138,8 +138,9 @@ def test_what_a_killed_sender_held_is_gone_and_said_to_be(context):
     assert ready.wait(60)
     os.kill(process.pid, signal.SIGKILL)
     process.join(60)
-    with pytest.raises(cenote.Error):
+    with pytest.raises(cenote.NotFound, match="has ended") as raised:
         queue.get(timeout=60)
+    assert type(raised.value) is cenote.NotFound
 
 
 def test_what_is_still_lent_is_copied(context, pool):

@@ -1,3 +1,4 @@
+import os
 import threading
 
 import cenote
@@ -90,3 +91,21 @@ def test_a_pool_has_a_number_of_any_kind_or_a_name():
 def test_what_is_larger_than_the_pool_says_how_to_make_a_larger_one(pool):
     with pytest.raises(cenote.PoolFull, match="`size_mb`"):
         pool.alloc((1 << 30,))
+
+
+def test_pools_are_listed_with_what_their_owners_tell(pool, name):
+    held = pool.alloc((1000,), "uint8")
+    (found,) = (each for each in cenote.pools() if each["uid"] == pool.uid)
+    assert (found["name"], found["pid"], found["of_topic"]) == (pool.name, os.getpid(), False)
+    stats = pool.stats()
+    del stats["in_transit"]
+    assert found["account"]["stats"] == stats and stats["slots_in_use"] == 1
+    (owner,) = found["account"]["processes"]
+    assert (owner["pid"], owner["slots"]) == (os.getpid(), 1)
+    assert found["account"]["copies"].keys() <= cenote.copies().keys()
+    with cenote.Topic(name) as topic:
+        topic.advertise()
+        assert any(each["of_topic"] and each["name"] == name for each in cenote.pools())
+    pool.close()
+    assert not any(each["uid"] == found["uid"] for each in cenote.pools())
+    del held

@@ -90,8 +90,9 @@ def test_a_new_tensor_is_zeros_in_the_memory_asked_for():
         assert tensor.writable
     with pytest.raises(ValueError):
         cenote.Tensor((1,), memory="cloud")
-    with pytest.raises(cenote.ArgumentError, match="dma"):
-        cenote.Tensor((1,), memory="dma")
+    for memory in ("dma", "pbo"):
+        with pytest.raises(cenote.ArgumentError, match=f'memory "{memory}"'):
+            cenote.Tensor((1,), memory=memory)
 
 
 def test_what_a_tensor_tells_about_itself(pool):
@@ -529,6 +530,10 @@ def test_descriptors(pool):
     again = cenote.Tensor.from_descriptor(descriptor)
     assert again.tolist() == [[4, 6], [8, 10]]
     assert not again.writable and not again.numpy().flags.writeable
+    for kind in (bytearray, memoryview, lambda bytes: np.frombuffer(bytes, "uint8")):
+        assert cenote.Tensor.from_descriptor(kind(descriptor)).tolist() == again.tolist()
+    with pytest.raises(TypeError, match="bytes-like"):
+        cenote.Tensor.from_descriptor(descriptor.hex())
     del tensor
     assert again.tolist() == [[4, 6], [8, 10]]
     del again

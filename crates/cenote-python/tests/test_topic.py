@@ -163,6 +163,17 @@ def test_a_topic_that_carries_something_else_is_an_error(topic, name):
         assert any_tensor.recv(timeout=LONG).shape == (48, 64, 3)
 
 
+def test_what_is_wrong_is_told_once_to_who_does_not_receive(topic, name):
+    assert topic.last_error() is None
+    with cenote.Topic(name, cenote.DepthImage) as wrong:
+        wrong.advertise()
+        errors = []
+        # Whoever asks how many publish has those looked at who came.
+        assert eventually(lambda: errors or topic.stats()["publishers"] or errors.extend(filter(None, [topic.last_error()])))
+        assert type(errors[0]) is cenote.TypeMismatch and "DepthImage" in str(errors[0])
+        assert topic.last_error() is None and topic.recv(timeout=0) is None
+
+
 @pytest.mark.parametrize(
     "options",
     [
@@ -484,6 +495,33 @@ def test_another_process_publishes_until_it_is_killed(name):
         assert is_all(topic.recv(timeout=LONG), 3) and topic.stats()["copies"] == {"OwnerGone": (1, 640 * 480 * 3)}
 
 
+RELAY = """
+import sys, cenote
+with cenote.Topic(sys.argv[1], cenote.Image) as source, cenote.Topic(sys.argv[2], cenote.Image) as target:
+    source.subscribe()
+    assert target.wait_for_subscribers(1, 60) == 1
+    print("ready")
+    target.send(source.recv())
+    print(target.stats()["copies"])
+    sys.stdin.read()
+"""
+
+
+def test_why_a_message_was_missed_is_told_once(name):
+    with cenote.Topic(f"{name}.there", cenote.Image) as topic, Child(PUBLISHER, name) as origin:
+        topic.subscribe()
+        with Child(RELAY, name, topic.name) as relay:
+            assert relay.line() == "ready" and origin.line() == "ready"
+            tell(origin, 3)
+            assert origin.line() == "{}" and relay.line() == "{}" and topic.last_loss() is None
+            # Nobody has looked at it yet, so nobody has attached to the pool that it is in.
+            origin.kill()
+            assert eventually(lambda: topic.recv(timeout=0) is None and topic.missed == 1)
+            loss = topic.last_loss()
+            assert type(loss) is cenote.NotFound and "pool" in str(loss)
+            assert topic.last_loss() is None and topic.last_error() is None
+
+
 def test_another_process_subscribes_until_it_is_killed(name, pool):
     with cenote.Topic(name, cenote.Image, ignore_own=True, depth=1) as topic:
         with Child(SUBSCRIBER, name) as subscriber:
@@ -646,3 +684,26 @@ def test_nothing_leaks_in_a_hundred_thousand_messages(name):
         # What tests before this one had open may go meanwhile.
         assert eventually(lambda: all(now <= then for now, then in zip(open_files(), open_before, strict=True)))
         assert there.stats()["copies"] == {}
+
+
+def listed(name):
+    return next((topic for topic in cenote.topics() if topic["name"] == name), None)
+
+
+def test_topics_are_listed_with_who_publishes_and_subscribes(name):
+    assert listed(name) is None
+    with cenote.Topic(name, cenote.Image, depth=3, policy="reject") as topic, Child(SUBSCRIBER, name) as subscriber:
+        assert subscriber.line() == "ready"
+        assert topic.wait_for_subscribers(1, LONG) == 1
+        image = an_image(seq=4)
+        array = image.numpy()
+        topic.send(image)
+        assert subscriber.line() == "4 7 7"
+        found = listed(name)
+        (publisher,) = found["publishers"]
+        assert found["waiting"] == [] and (publisher["pid"], publisher["carries"]) == (os.getpid(), "Image")
+        assert (publisher["sent"], publisher["depth"], publisher["waits"], publisher["closed"]) == (1, 3, True, False)
+        assert publisher["copies"] == topic.stats()["copies"] == {"Lent": (1, array.nbytes)}
+        (reader,) = publisher["subscribers"]
+        assert (reader["pid"], reader["behind"]) == (subscriber.pid, 0) and "python" in reader["program"]
+    assert listed(name) is None or not listed(name)["publishers"]

@@ -28,6 +28,7 @@ def tensors(pool: cenote.TensorPool) -> None:
     assert_type(tensor.reshape(3, -1).squeeze().flip(-1).transpose(np.int64(1), 0), cenote.Tensor)
     assert_type(cenote.recall(older_than=60), int)
     assert_type(cenote.Tensor((2, 3), np.float32).descriptor(), bytes)
+    cenote.Tensor.from_descriptor(bytearray(96))
     with cenote.TensorPool(1, size_mb=64) as other:
         assert_type(other, cenote.TensorPool)
 
@@ -57,6 +58,7 @@ def topics(image: cenote.Image, maybe: float | None, kind: type[cenote.DepthImag
         assert_type(topic.recv(maybe), cenote.Image | None)
         assert_type(topic.latest(), cenote.Image | None)
         assert_type(topic.stats()["copies"], dict[str, tuple[int, int]])
+        assert_type(topic.last_loss(), Exception | None)
         for received in topic:
             assert_type(received, cenote.Image)
     assert_type(cenote.Topic("any"), cenote.Topic[cenote.Tensor])

@@ -15,11 +15,13 @@ np.float64(128.0)
 Topic       sends images, point clouds, depth images and tensors to other processes, and receives them
 Image, PointCloud, DepthImage
             tensors of which it is known what they are, and where and when they were recorded
-Tensor      an array in memory that other processes can see; numpy, jax, torch and whatever knows DLPack or
-            buffers use it without a copy
+Tensor      an array in memory that other processes can see; numpy and whatever knows DLPack or buffers use it
+            without a copy, ``torch()`` does until it is sent, ``jax()`` from then on
 TensorPool  allocates tensors in nanoseconds, and tells who holds them
 MemoryPool  buffers of this process that are used again; ``get_memory_pool()`` is the one that all code shares
 UnifiedBuffer  an array with a host side and a device side, copied when the side that is behind is used
+topics, pools
+            which there are, and who publishes, subscribes, owns and holds
 copies      what was copied so far, and why
 in_transit  what was put into queues of ``multiprocessing`` and not taken out yet; ``recall`` lets go of it
 
@@ -47,7 +49,9 @@ from ._cenote import (
     copies,
     get_memory_pool,
     in_transit,
+    pools,
     recall,
+    topics,
 )
 from ._errors import (
     ArgumentError,
@@ -95,5 +99,7 @@ __all__ = [
     "copies",
     "get_memory_pool",
     "in_transit",
+    "pools",
     "recall",
+    "topics",
 ]

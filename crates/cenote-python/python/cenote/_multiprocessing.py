@@ -11,6 +11,7 @@ from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
 from ._cenote import DepthImage, Image, PointCloud, Tensor, _arrived, _depart, _failed, _forked, _linger
+from ._errors import NotFound, Stale
 
 # How many seconds a process that is done waits for others to take what it put into their queues.
 _PATIENCE = 5.0
@@ -29,6 +30,11 @@ _pickling = _Pickling()
 def _rebuild(cls: type[Any], descriptor: bytes, address: bytes, token: bytes) -> Any:
     try:
         return cls.from_descriptor(descriptor)
+    except Stale:
+        raise
+    except NotFound as error:
+        why = "who made the tensor has ended, or closed its pool, before it was taken out of the queue"
+        raise NotFound(f"{why} ({error})") from None
     finally:
         # Also if it failed: nobody else will take it out of the queue.
         _arrived(address, token)
