@@ -64,10 +64,10 @@ fn huge_pages() -> Check {
     let setting = fs::read_to_string("/sys/kernel/mm/transparent_hugepage/shmem_enabled");
     let setting = setting.unwrap_or_default();
     let chosen = setting.split(['[', ']']).nth(1).unwrap_or("not supported").to_owned();
-    let on = ["always", "advise", "within_size", "force"].contains(&chosen.as_str());
+    let on = ["always", "within_size", "force"].contains(&chosen.as_str());
     let state = if on { State::Works } else { State::Limited };
     Check::new("huge pages of shared memory", state, chosen).advise(
         "pools that ask for huge pages go without: \
-         echo advise > /sys/kernel/mm/transparent_hugepage/shmem_enabled",
+         echo within_size > /sys/kernel/mm/transparent_hugepage/shmem_enabled",
     )
 }
