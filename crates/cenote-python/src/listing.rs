@@ -7,8 +7,8 @@ use pyo3::types::PyDict;
 use crate::error::Result;
 use crate::pool::{holder_dict, stats_dict};
 
-/// The topics that have a publisher, or subscribers that wait for one: a list of dicts with `name`, `publishers`
-/// and, where nobody publishes, `waiting`.
+/// The topics that have a publisher, or subscribers that wait for one: a list of dicts with `name`, whether it is
+/// `closed` to this user, `publishers` and, where nobody publishes, `waiting`.
 ///
 /// Of a publisher it tells `pid` and `program`, the type that it `carries` (None if it did not answer within 0.2
 /// seconds), whether it is `closed` to this user, how many messages it has `sent`, its `uid`, `depth`, whether it
@@ -47,6 +47,7 @@ fn topic_dict<'py>(py: Python<'py>, topic: &TopicInfo) -> PyResult<Bound<'py, Py
     let publishers = topic.publishers.iter().map(|publisher| publisher_dict(py, publisher));
     let dict = PyDict::new(py);
     dict.set_item("name", &topic.name)?;
+    dict.set_item("closed", topic.closed)?;
     dict.set_item("publishers", publishers.collect::<PyResult<Vec<_>>>()?)?;
     dict.set_item("waiting", subscriber_dicts(py, &topic.waiting)?)?;
     Ok(dict)

@@ -54,6 +54,7 @@ class _PublisherInfo(TypedDict):
 
 class _TopicInfo(TypedDict):
     name: str
+    closed: bool
     publishers: list[_PublisherInfo]
     waiting: list[_SubscriberInfo]
 
