@@ -411,7 +411,13 @@ impl<T: Message> Topic<T> {
         let place = Place::open(&name.directory(), config.pool.access)?;
         let mut newcomers = place.entries_among(&place.file_names()?);
         newcomers.retain(|entry| entry.uid != *uid && !publishers.contains(entry));
-        listing::check_newcomers(&place, newcomers, *uid, name.as_str(), &T::signature())?;
+        let checked =
+            listing::check_newcomers(&place, newcomers, *uid, name.as_str(), &T::signature());
+        if let Err(error) = checked {
+            drop(made);
+            place.remove_if_empty();
+            return Err(error);
+        }
         if let Some(subscriber) = subscriber.get().filter(|_| !config.ignore_own) {
             subscriber.add_own(made.clone());
         }

@@ -27,6 +27,9 @@ is the median of those rounds. A round trip hands over a fresh frame each way, o
 and read; both sides poll. Waking up is there and back with both sides asleep. Percentiles beyond 99.9 are mostly the
 system's.
 
+Setting up makes files. Each keeps its own where it does unless it is told otherwise: cenote in memory, and iceoryx2 in the
+directory for temporary files, which is on a disk on some machines. So iceoryx2 is there with its files in memory, too.
+
 A bar is a ratio that must not be exceeded: the median over rounds of the ratio of medians, of rounds in which the
 cores were where the bar says. `crates/compare/bars.toml` has them.
 ";

@@ -79,7 +79,10 @@ fn show_all(item: &Layout, count: usize, bytes: &[u8], left: &mut usize) -> Vec<
         if *left == 0 {
             break;
         }
+        let before = *left;
         shown.push(item.show(bytes, left));
+        // One without numbers counts as one.
+        *left -= usize::from(*left == before);
     }
     shown
 }

@@ -7,7 +7,7 @@ use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal};
+use rustix::process::{Pid, Signal, WaitOptions};
 use serde_json::Value;
 
 use crate::role;
@@ -142,8 +142,13 @@ impl Background {
         role::await_ready(self.0.stdout.as_mut().unwrap());
     }
 
+    /// Sends it a signal. One that is to stop it has, all of its threads, when this returns.
     pub(crate) fn signal(&self, signal: Signal) {
-        rustix::process::kill_process(Pid::from_child(&self.0), signal).unwrap();
+        let pid = Pid::from_child(&self.0);
+        rustix::process::kill_process(pid, signal).unwrap();
+        if signal == Signal::STOP {
+            rustix::process::waitpid(Some(pid), WaitOptions::UNTRACED).unwrap();
+        }
     }
 
     /// Waits for its end.

@@ -47,8 +47,8 @@ pub(crate) fn create(name: &str, len: u64) -> io::Result<OwnedFd> {
     Ok(fd)
 }
 
-/// An error unless the system gives huge pages to shared memory. Advice is not enough: all of it is reserved
-/// before it is mapped, and only what is mapped can be advised.
+/// An error unless the system gives huge pages to shared memory. Advice alone does not bring them at once: all of
+/// it is reserved before it is mapped, and only what is mapped can be advised.
 pub(crate) fn check_huge_pages() -> io::Result<()> {
     const SETTING: &str = "/sys/kernel/mm/transparent_hugepage/shmem_enabled";
     let setting = std::fs::read_to_string(SETTING)?;

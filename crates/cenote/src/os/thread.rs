@@ -41,33 +41,41 @@ pub(crate) fn start(
     stack: usize,
     run: impl FnOnce() + Send + 'static,
 ) -> io::Result<()> {
+    let start: *mut Start = Box::into_raw(Box::new((name, Box::new(run))));
     let before = mask(libc::SIG_BLOCK, &all_but_faults());
-    let started = start_detached(stack, (name, Box::new(run)));
+    // What the program keeps for each thread lies on the stack, too, and may be more than that.
+    let started = create(Some(stack), start).or_else(|error| match error.raw_os_error() {
+        Some(libc::EINVAL) => create(None, start),
+        _ => Err(error),
+    });
     mask(libc::SIG_SETMASK, &before);
+    if started.is_err() {
+        // SAFETY: made above, and no thread took it over.
+        drop(unsafe { Box::from_raw(start) });
+    }
     started
 }
 
-fn start_detached(stack: usize, start: Start) -> io::Result<()> {
+/// Starts a thread that takes `start` over; if it fails, nobody has.
+fn create(stack: Option<usize>, start: *mut Start) -> io::Result<()> {
     let mut attributes = MaybeUninit::uninit();
     // SAFETY: the pointer is good for attributes, which this initialises.
     check(unsafe { libc::pthread_attr_init(attributes.as_mut_ptr()) })?;
-    // SAFETY: initialised above; what cannot be is refused.
-    unsafe { libc::pthread_attr_setstacksize(attributes.as_mut_ptr(), stack) };
+    if let Some(stack) = stack {
+        // SAFETY: initialised above; what cannot be is refused.
+        unsafe { libc::pthread_attr_setstacksize(attributes.as_mut_ptr(), stack) };
+    }
     // SAFETY: as above.
     unsafe {
         libc::pthread_attr_setdetachstate(attributes.as_mut_ptr(), libc::PTHREAD_CREATE_DETACHED)
     };
-    let (mut id, start) = (0, Box::into_raw(Box::new(start)));
+    let mut id = 0;
     // SAFETY: the attributes are as above, and `enter` takes the box over.
     let created = check(unsafe {
         libc::pthread_create(&raw mut id, attributes.as_ptr(), enter, start.cast())
     });
     // SAFETY: initialised above, and not used after this.
     unsafe { libc::pthread_attr_destroy(attributes.as_mut_ptr()) };
-    if created.is_err() {
-        // SAFETY: made above, and nobody took it over.
-        drop(unsafe { Box::from_raw(start) });
-    }
     created
 }
 

@@ -344,7 +344,7 @@ impl<S: Spared> Attachment<S> {
     /// Slots that are held and slots that have a spare are together never more than that: a slot
     /// goes from one to the other and back, and another is added only here, under the lock. Those that
     /// other threads are just giving back are neither for a moment, and not counted: so many may be one
-    /// too many, which the owner lets pass.
+    /// too many, which the owner lets pass, unless the limit leaves nothing to others anyway.
     #[cold]
     fn account_for<R>(&self, slot: u32, lease: impl FnOnce() -> R) -> Result<R> {
         let mut dropped = Vec::new(); // after the lock, which is declared later

@@ -229,6 +229,8 @@ impl<S: Spared> Owner<S> {
         if self.inherited() {
             return None;
         }
+        // Whoever makes the socket anew just now would leave a directory behind.
+        let _serving = self.serving.lock().unwrap_or_else(PoisonError::into_inner);
         let mut state = self.state();
         state.closed = true;
         self.closed.store(true, Ordering::Relaxed);

@@ -207,10 +207,8 @@ impl Map {
 
     /// Asks for huge pages.
     pub(crate) fn advise_huge(&self) -> io::Result<()> {
-        if self.guard.is_some() {
-            memfd::check_huge_pages()?;
-        }
-        self.advise(Advice::LinuxHugepage)
+        self.advise(Advice::LinuxHugepage)?;
+        if self.guard.is_some() { memfd::check_huge_pages() } else { Ok(()) }
     }
 
     /// Makes every page present now rather than at first touch.

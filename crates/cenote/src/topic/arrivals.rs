@@ -16,6 +16,7 @@ use crate::pool::attachment::{self, Attachment};
 use crate::pool::changes::{self, DirectoryWatch};
 use crate::pool::directory;
 use crate::pool::greeting::{self, Answer, Begun, Greeting};
+use crate::pool::inquiry;
 use crate::pool::place::{Entry, Place};
 use crate::pool::service::{Served, Waker};
 use crate::pool::wire::{Kind, Packet, Refusal};
@@ -462,7 +463,8 @@ fn is_shortage(error: &Error) -> bool {
     match error {
         Error::AttachRefused { why, .. } => shortages.iter().any(|one| one.text() == *why),
         Error::Connect { source, .. } | Error::Os { source, .. } => {
-            source.kind() != io::ErrorKind::PermissionDenied
+            // That there is no room is said of watches.
+            inquiry::is_shortage(source) || source.kind() == io::ErrorKind::StorageFull
         }
         _ => false,
     }

@@ -1,10 +1,12 @@
-//! The connections to a few publishers, and a bell for the rest: what a thread sleeps on that waits for a message.
+//! The connections to a few publishers, to sleep on for a thread that waits for a message.
 //!
 //! A thread that waits for a few descriptors wakes sooner from poll(2) than from epoll(7), which wakes it in two
-//! steps; and poll knows timeouts of any length. Where there are many, listing them each time costs more
-//! than that.
+//! steps; and poll knows timeouts of any length. So it waits for these themselves, and beside them for the epoll
+//! instance, which has the bell, and publishers that other threads take in meanwhile. Where there are many, listing
+//! them each time costs more than that.
 
 use std::io;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,7 +14,6 @@ use rustix::event::{PollFd, PollFlags};
 
 use crate::os::fork::GuardedSocket;
 use crate::os::unix;
-use crate::topic::bell::Bell;
 use crate::topic::source::{self, Other};
 
 /// How many are a few.
@@ -30,18 +31,14 @@ impl Few {
         (connections.len() <= MOST).then_some(Few(connections))
     }
 
-    /// Sleeps until a publisher, or the bell, has something to tell, for no longer than `timeout`, and reads
-    /// what it was woken with. If there is more, the next sleep is short.
-    pub(crate) fn sleep(&self, bell: &Bell, timeout: Option<Duration>) -> io::Result<()> {
+    /// Sleeps until one of them, or whatever is in `all`, has something to tell, for no longer than `timeout`, and
+    /// reads what these tell. False if it was none of them.
+    pub(crate) fn sleep(&self, all: &OwnedFd, timeout: Option<Duration>) -> io::Result<bool> {
         let mut fds: Vec<_> = self.0.iter().map(|one| PollFd::new(&**one, PollFlags::IN)).collect();
-        fds.push(PollFd::new(bell, PollFlags::IN));
+        fds.push(PollFd::new(all, PollFlags::IN));
         unix::wait_any(&mut fds, timeout)?;
-        for (n, _) in fds.iter().enumerate().filter(|(_, fd)| !fd.revents().is_empty()) {
-            match self.0.get(n) {
-                Some(connection) => drop(source::hush(connection)),
-                None => bell.hush(),
-            }
-        }
-        Ok(())
+        let told = |fd: &PollFd<'_>| !fd.revents().is_empty();
+        let ready = self.0.iter().zip(&fds).filter(|(_, fd)| told(fd)).map(|(one, _)| one);
+        Ok(ready.map(|one| source::hush(one)).count() > 0)
     }
 }

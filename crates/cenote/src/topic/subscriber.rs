@@ -232,8 +232,10 @@ impl Subscriber {
             left
         };
         drop(receiving);
-        let slept = match few {
-            Some(few) => few.sleep(&self.news.bell, left),
+        let slept = match few.map(|few| few.sleep(&self.epoll, left)) {
+            Some(Ok(true)) => Ok(()),
+            Some(Ok(false)) => self.sleep_on_all(Some(Duration::ZERO)),
+            Some(Err(error)) => Err(error),
             None => self.sleep_on_all(left),
         };
         slept.map_err(|source| Error::os("waiting for a message", source))
@@ -313,10 +315,6 @@ impl Subscriber {
         }
         if receiving.waiters > 0 || receiving.watched {
             receiving.arm(&self.news.bell);
-        }
-        if receiving.waiters > 0 {
-            // Those that sleep do not know of these.
-            self.news.bell.ring_anyway();
         }
     }
 

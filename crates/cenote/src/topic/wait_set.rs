@@ -32,14 +32,31 @@ use crate::topic::{Parts, Topic};
 /// ```
 pub struct WaitSet {
     epoll: OwnedFd,
-    /// The place is the key; those that were removed leave it empty. The descriptor of one that is dropped is
-    /// closed, and so not in the set any more.
-    topics: Vec<Weak<Parts>>,
+    /// The place is the key; those that were removed leave it empty.
+    topics: Vec<Option<Member>>,
+}
+
+/// A topic in a set.
+struct Member {
+    parts: Weak<Parts>,
+    /// Its descriptor, to be taken out of the set by when it is dropped: a forked child may have it as well, and
+    /// so closing it would not do.
+    fd: OwnedFd,
+}
+
+impl Member {
+    fn is(&self, parts: &Arc<Parts>) -> bool {
+        self.parts.as_ptr() == Arc::as_ptr(parts)
+    }
+
+    fn is_dropped(&self) -> bool {
+        self.parts.strong_count() == 0
+    }
 }
 
 impl fmt::Debug for WaitSet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let topics = self.topics.iter().filter_map(Weak::upgrade);
+        let topics = self.members().filter_map(|member| member.parts.upgrade());
         f.debug_list().entries(topics.map(|parts| parts.name.to_string())).finish()
     }
 }
@@ -61,27 +78,43 @@ impl WaitSet {
         if let Some(key) = self.key_of(topic) {
             return Ok(key);
         }
-        let fd = topic.fd()?;
+        self.forget_dropped();
+        for dropped in self.topics.iter_mut() {
+            dropped.take_if(|member| member.is_dropped());
+        }
+        let error = |source| Error::os("adding a topic to a wait set", source);
+        let fd = topic.fd()?.try_clone_to_owned().map_err(error)?;
         let key = self.topics.len();
         let data = EventData::new_u64(key as u64);
-        epoll::add(&self.epoll, fd, data, EventFlags::IN)
-            .map_err(|source| Error::os("adding a topic to a wait set", source))?;
-        self.topics.push(Arc::downgrade(&topic.parts));
+        epoll::add(&self.epoll, &fd, data, EventFlags::IN).map_err(|errno| error(errno.into()))?;
+        self.topics.push(Some(Member { parts: Arc::downgrade(&topic.parts), fd }));
         Ok(key)
     }
 
     /// Removes a topic; false if it is not in the set. Its key is not given to another.
     pub fn remove<T: Message>(&mut self, topic: &Topic<T>) -> bool {
         let Some(key) = self.key_of(topic) else { return false };
-        if let Ok(fd) = topic.fd() {
-            let _ = epoll::delete(&self.epoll, fd);
+        if let Some(member) = self.topics[key].take() {
+            let _ = epoll::delete(&self.epoll, &member.fd);
         }
-        self.topics[key] = Weak::new();
         true
     }
 
+    fn members(&self) -> impl Iterator<Item = &Member> {
+        self.topics.iter().flatten()
+    }
+
+    /// Has topics that were dropped wake nobody.
+    fn forget_dropped(&self) {
+        for member in self.members().filter(|member| member.is_dropped()) {
+            // It fails if that was done before.
+            let _ = epoll::delete(&self.epoll, &member.fd);
+        }
+    }
+
     fn key_of<T: Message>(&self, topic: &Topic<T>) -> Option<usize> {
-        self.topics.iter().position(|parts| parts.as_ptr() == Arc::as_ptr(&topic.parts))
+        let is_it = |member: &Member| member.is(&topic.parts);
+        self.topics.iter().position(|member| member.as_ref().is_some_and(is_it))
     }
 
     /// Waits until some topics may have something; gives their keys. None if it took too long; `None`
@@ -90,13 +123,15 @@ impl WaitSet {
     /// Call [`recv`](Topic::recv) on each until it gives `None`: what is not taken is told again. In a forked
     /// child that is an error.
     pub fn wait(&self, timeout: Option<Duration>) -> Result<Vec<usize>> {
-        for parts in self.topics.iter().filter_map(Weak::upgrade) {
+        for parts in self.members().filter_map(|member| member.parts.upgrade()) {
             parts.check_process()?;
         }
+        self.forget_dropped();
         let mut events = Vec::with_capacity(self.topics.len().max(1));
         os::epoll::wait(&self.epoll, &mut events, timeout)
             .map_err(|source| Error::os("waiting for topics", source))?;
         let key = |event: &epoll::Event| usize::try_from({ event.data }.u64()).ok();
-        Ok(events.iter().filter_map(key).collect())
+        let is_here = |key: &usize| self.topics[*key].as_ref().is_some_and(|it| !it.is_dropped());
+        Ok(events.iter().filter_map(key).filter(is_here).collect())
     }
 }

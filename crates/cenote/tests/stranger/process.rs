@@ -53,10 +53,17 @@ impl Peer {
         answer.trim_end().to_owned()
     }
 
-    #[allow(unsafe_code, reason = "kill")]
+    /// Sends it a signal. One that is to stop it has, all of its threads, when this returns.
+    #[allow(unsafe_code, reason = "kill, waitpid")]
     pub(crate) fn signal(&self, signal: i32) {
+        let pid = self.child.id().cast_signed();
         // SAFETY: our own child, which has not been reaped.
-        assert_eq!(unsafe { libc::kill(self.child.id().cast_signed(), signal) }, 0);
+        assert_eq!(unsafe { libc::kill(pid, signal) }, 0);
+        if signal == libc::SIGSTOP {
+            // SAFETY: as above; where it ended is not asked for.
+            let waited = unsafe { libc::waitpid(pid, std::ptr::null_mut(), libc::WUNTRACED) };
+            assert_eq!(waited, pid);
+        }
     }
 
     /// Kills it, and waits until it is no more.
