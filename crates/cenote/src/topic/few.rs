@@ -37,8 +37,11 @@ impl Few {
         let mut fds: Vec<_> = self.0.iter().map(|one| PollFd::new(&**one, PollFlags::IN)).collect();
         fds.push(PollFd::new(all, PollFlags::IN));
         unix::wait_any(&mut fds, timeout)?;
-        let told = |fd: &PollFd<'_>| !fd.revents().is_empty();
-        let ready = self.0.iter().zip(&fds).filter(|(_, fd)| told(fd)).map(|(one, _)| one);
-        Ok(ready.map(|one| source::hush(one)).count() > 0)
+        let mut any = false;
+        for (one, _) in self.0.iter().zip(&fds).filter(|(_, fd)| !fd.revents().is_empty()) {
+            source::hush(one);
+            any = true;
+        }
+        Ok(any)
     }
 }
