@@ -409,10 +409,10 @@ impl<T: Message> Topic<T> {
             Publisher::new::<T>(name, pool, config)
         })?;
         let place = Place::open(&name.directory(), config.pool.access)?;
-        let mut newcomers = place.entries_among(&place.file_names()?);
-        newcomers.retain(|entry| entry.uid != *uid && !publishers.contains(entry));
-        let checked =
-            listing::check_newcomers(&place, newcomers, *uid, name.as_str(), &T::signature());
+        let checked = place.entries().and_then(|mut newcomers| {
+            newcomers.retain(|entry| entry.uid != *uid && !publishers.contains(entry));
+            listing::check_newcomers(&place, newcomers, *uid, name.as_str(), &T::signature())
+        });
         if let Err(error) = checked {
             drop(made);
             place.remove_if_empty();

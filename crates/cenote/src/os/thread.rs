@@ -84,7 +84,8 @@ fn check(error: i32) -> io::Result<()> {
 }
 
 extern "C" fn enter(start: *mut c_void) -> *mut c_void {
-    // SAFETY: what `start_detached` made of a box, for this thread alone.
+    // SAFETY: what `start` made of a box, for this thread alone: a thread that runs was created, and only
+    // where none was does `start` take it back.
     let (name, run) = *unsafe { Box::from_raw(start.cast::<Start>()) };
     // SAFETY: it takes nothing.
     let this = unsafe { libc::pthread_self() };

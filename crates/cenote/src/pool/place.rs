@@ -329,7 +329,8 @@ impl Place {
         self.unlink(&entry.file_name());
     }
 
-    /// Whether it is gone by that. Others may have made something of that name which is no socket, such as a directory: that stays.
+    /// Whether it is gone by that. Others may have made something of that name which is no socket, such as a
+    /// directory: that stays.
     fn unlink(&self, name: &str) -> bool {
         fs::unlinkat(&self.dir, name, AtFlags::empty()).is_ok()
     }
