@@ -1,5 +1,8 @@
 //! `cenote.copies`.
 
+use std::fmt::Debug;
+
+use cenote::{Copies, StagedCopies};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -12,9 +15,29 @@ use pyo3::types::PyDict;
 /// (1, 100)
 #[pyfunction]
 pub(crate) fn copies(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
+    of_process(py, &cenote::copies())
+}
+
+/// The copies of a process.
+pub(crate) fn of_process<'py>(py: Python<'py>, copies: &[Copies]) -> PyResult<Bound<'py, PyDict>> {
+    by_reason(py, copies.iter().map(|each| (each.reason, each.count, each.bytes)))
+}
+
+/// The copies of messages that were sent.
+pub(crate) fn of_topic<'py>(
+    py: Python<'py>,
+    copies: &[StagedCopies],
+) -> PyResult<Bound<'py, PyDict>> {
+    by_reason(py, copies.iter().map(|each| (each.reason, each.count, each.bytes)))
+}
+
+fn by_reason<R: Debug>(
+    py: Python<'_>,
+    copies: impl Iterator<Item = (R, u64, u64)>,
+) -> PyResult<Bound<'_, PyDict>> {
     let counts = PyDict::new(py);
-    for copies in cenote::copies() {
-        counts.set_item(format!("{:?}", copies.reason), (copies.count, copies.bytes))?;
+    for (reason, count, bytes) in copies {
+        counts.set_item(format!("{reason:?}"), (count, bytes))?;
     }
     Ok(counts)
 }

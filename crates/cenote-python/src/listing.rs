@@ -4,6 +4,7 @@ use cenote::{PoolAccount, PoolInfo, PublisherInfo, SubscriberInfo, TopicInfo};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
+use crate::copies;
 use crate::error::Result;
 use crate::pool::{holder_dict, stats_dict};
 
@@ -54,10 +55,6 @@ fn topic_dict<'py>(py: Python<'py>, topic: &TopicInfo) -> PyResult<Bound<'py, Py
 }
 
 fn publisher_dict<'py>(py: Python<'py>, publisher: &PublisherInfo) -> PyResult<Bound<'py, PyDict>> {
-    let copies = PyDict::new(py);
-    for copied in &publisher.copies {
-        copies.set_item(format!("{:?}", copied.reason), (copied.count, copied.bytes))?;
-    }
     let dict = PyDict::new(py);
     dict.set_item("pid", publisher.pid)?;
     dict.set_item("program", &publisher.program)?;
@@ -67,7 +64,7 @@ fn publisher_dict<'py>(py: Python<'py>, publisher: &PublisherInfo) -> PyResult<B
     dict.set_item("uid", publisher.uid)?;
     dict.set_item("depth", publisher.depth)?;
     dict.set_item("waits", publisher.waits)?;
-    dict.set_item("copies", copies)?;
+    dict.set_item("copies", copies::of_topic(py, &publisher.copies)?)?;
     dict.set_item("subscribers", subscriber_dicts(py, &publisher.subscribers)?)?;
     Ok(dict)
 }
@@ -99,14 +96,10 @@ fn pool_dict<'py>(py: Python<'py>, pool: &PoolInfo) -> PyResult<Bound<'py, PyDic
 }
 
 fn account_dict<'py>(py: Python<'py>, account: &PoolAccount) -> PyResult<Bound<'py, PyDict>> {
-    let copies = PyDict::new(py);
-    for copied in &account.copies {
-        copies.set_item(format!("{:?}", copied.reason), (copied.count, copied.bytes))?;
-    }
     let processes = account.processes.iter().map(|holder| holder_dict(py, holder));
     let dict = PyDict::new(py);
     dict.set_item("stats", stats_dict(py, &account.stats)?)?;
     dict.set_item("processes", processes.collect::<PyResult<Vec<_>>>()?)?;
-    dict.set_item("copies", copies)?;
+    dict.set_item("copies", copies::of_process(py, &account.copies)?)?;
     Ok(dict)
 }

@@ -15,6 +15,7 @@ use crate::attached::Attached;
 use crate::call;
 use crate::carrier::{Carrier, Open, Typed, closed};
 use crate::cloud::PointCloud;
+use crate::copies;
 use crate::depth::DepthImage;
 use crate::dtype::DTypeArg;
 use crate::error::{Raised, Result, bad_argument};
@@ -280,17 +281,13 @@ impl Topic {
     /// {'Lent': (1, 4)}
     fn stats<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyDict>> {
         let stats = self.here(py)?.stats();
-        let copies = PyDict::new(py);
-        for copied in &stats.copies {
-            copies.set_item(format!("{:?}", copied.reason), (copied.count, copied.bytes))?;
-        }
         let dict = PyDict::new(py);
         dict.set_item("sent", stats.sent)?;
         dict.set_item("received", stats.received)?;
         dict.set_item("missed", stats.missed)?;
         dict.set_item("publishers", stats.publishers)?;
         dict.set_item("subscribers", stats.subscribers)?;
-        dict.set_item("copies", copies)?;
+        dict.set_item("copies", copies::of_topic(py, &stats.copies)?)?;
         Ok(dict)
     }
 
