@@ -206,6 +206,7 @@ impl Layout {
     }
 
     /// Number of elements.
+    #[inline]
     pub fn len(&self) -> usize {
         self.shape().iter().product()
     }
@@ -216,8 +217,9 @@ impl Layout {
     }
 
     /// Bytes of all elements together: what a packed copy needs.
+    #[inline]
     pub fn nbytes(&self) -> usize {
-        self.len() * self.item_size
+        self.axes.packed_len().unwrap_or_else(|| self.len() * self.item_size)
     }
 
     /// The bytes covered, from the lowest to one past the highest, gaps included.
@@ -258,6 +260,13 @@ impl Layout {
     /// Where it ends, if the elements lie side by side in row-major order.
     #[inline]
     pub(crate) fn packed_end(&self) -> Option<usize> {
+        match self.axes.packed_len() {
+            Some(len) => Some(self.offset + len),
+            None => self.find_packed_end(),
+        }
+    }
+
+    fn find_packed_end(&self) -> Option<usize> {
         let mut packed = self.item_size;
         for (len, stride) in self.axes().rev() {
             if len != 1 && stride != signed(packed) {

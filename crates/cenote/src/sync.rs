@@ -7,9 +7,15 @@
 
 #![cfg_attr(not(target_os = "linux"), allow(unused_imports, reason = "pools are on Linux only"))]
 
+mod barrier;
+mod biased;
 mod cache;
 mod lock;
 
+#[cfg(target_os = "linux")]
+pub(crate) use barrier::prepare as prepare_barrier;
+#[cfg(target_os = "linux")]
+pub(crate) use biased::{Biased, BiasedGuard, put_behind};
 #[cfg(target_os = "linux")]
 pub(crate) use cache::{fetch_to_read, fetch_to_write};
 pub(crate) use lock::{Lock, LockGuard, pause};
@@ -17,7 +23,7 @@ pub(crate) use lock::{Lock, LockGuard, pause};
 #[cfg(all(test, loom))]
 pub(crate) use loom::{
     hint::spin_loop,
-    sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence},
+    sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering, fence},
     sync::{Mutex, MutexGuard},
     thread::yield_now,
 };
@@ -25,7 +31,7 @@ pub(crate) use loom::{
 #[cfg(not(all(test, loom)))]
 pub(crate) use std::{
     hint::spin_loop,
-    sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence},
+    sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering, fence},
     sync::{Mutex, MutexGuard},
     thread::yield_now,
 };

@@ -44,7 +44,6 @@ mod rows;
 mod sharing;
 mod view;
 
-use std::borrow::Cow;
 use std::fmt;
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -53,6 +52,7 @@ pub use buffer::BufferIdentity;
 #[cfg(target_os = "linux")]
 pub use descriptor::TensorDescriptor;
 pub use loan::Loan;
+use map::Shown;
 pub use map::{TensorMap, TensorMapMut};
 pub(crate) use map::{cast, cast_mut, check_dtype};
 pub use options::TensorOptions;
@@ -410,7 +410,7 @@ impl Tensor {
     /// ```
     #[inline]
     pub fn map_mut(&mut self) -> Result<TensorMapMut<'_>> {
-        let (dtype, format, layout) = (self.dtype, self.format, Cow::Borrowed(&self.layout));
+        let (dtype, format, layout) = (self.dtype, self.format, Shown::Whole(&self.layout));
         let refused = |why| Error::NotWritable { why };
         let storage = self.buffer.storage_mut().map_err(refused)?;
         let (len, foreign) = (storage.len(), storage.foreign());

@@ -205,13 +205,31 @@ impl<T: Message> Topic<T> {
         Self::send_as(publisher, message, publisher.policy())
     }
 
+    #[inline]
     fn send_as(publisher: &Publisher, message: &T, policy: Policy) -> Result<()> {
-        let mut done = publisher.send(message, policy);
-        // Lent after it was found not to be: now that is seen, and it is copied.
-        while matches!(done, Err(Error::Lent)) {
-            done = publisher.send(message, policy);
+        match publisher.send(message, policy) {
+            Ok(()) => Ok(()),
+            Err(error) => Self::send_again(publisher, message, policy, error),
         }
-        done
+    }
+
+    /// Tries again to send what was lent after it was found not to be: now that is seen, and it is copied.
+    #[cold]
+    fn send_again(
+        publisher: &Publisher,
+        message: &T,
+        policy: Policy,
+        mut error: Error,
+    ) -> Result<()> {
+        // They may be what stands in the way.
+        publisher.drop_dead_adoptions();
+        while matches!(error, Error::Lent) {
+            match publisher.send(message, policy) {
+                Ok(()) => return Ok(()),
+                Err(again) => error = again,
+            }
+        }
+        Err(error)
     }
 
     /// Sends a message if no subscriber has to be waited for.
@@ -240,12 +258,13 @@ impl<T: Message> Topic<T> {
     ///
     /// It has no way to tell of an error: if there never is anything, ask
     /// [`last_error`](Topic::last_error).
-    #[inline]
+    #[inline(always)]
     pub fn recv(&self) -> Option<T> {
-        match self.parts.subscriber.get() {
-            Some(subscriber) => subscriber.recv(),
-            None => self.noted(self.subscriber())?.recv(),
-        }
+        let subscriber = match self.parts.subscriber.get() {
+            Some(subscriber) => subscriber,
+            None => self.noted(self.subscriber())?,
+        };
+        subscriber.recv()
     }
 
     /// The next message. `None` if there was none for so long.
@@ -385,6 +404,7 @@ impl<T: Message> Topic<T> {
         self.parts.check_process()
     }
 
+    #[inline]
     fn publisher(&self) -> Result<&Arc<Publisher>> {
         match self.parts.publisher.get() {
             Some(publisher) => Ok(publisher),
@@ -455,9 +475,12 @@ impl<T: Message> Topic<T> {
 /// Allocating from the topic's own pool, so that sending copies nothing.
 impl<T: Message> Topic<T> {
     /// Allocates a tensor, or the tensor of whatever the topic carries.
+    #[inline(always)]
     pub fn alloc_tensor(&self, shape: &[usize], dtype: DType) -> Result<Tensor> {
         let publisher = self.publisher()?;
-        publisher.with_room(|| publisher.pool.alloc(shape, dtype))
+        let len = Tensor::packed_len(shape, dtype)?;
+        let buffer = publisher.with_room(|| publisher.pool.alloc_buffer(len))?;
+        Tensor::packed(buffer, len, shape, dtype)
     }
 
     /// Allocates an image.

@@ -9,23 +9,35 @@ use super::MAX_DIMS;
 const FEW: usize = 4;
 
 /// At most [`MAX_DIMS`] axes.
-#[derive(Clone)]
+///
+/// Not an enum, so that cloning is copying words and one test.
 pub(super) struct Axes {
     count: usize,
-    kept: Kept,
+    /// The bytes of all elements, if they are known to lie side by side; 0 if not.
+    packed: usize,
+    /// Those that are kept in place. What is beyond the count may be anything.
+    shape: [usize; FEW],
+    strides: [isize; FEW],
+    /// All of them, once they were more; then the two above mean nothing.
+    many: Option<Box<Many>>,
 }
 
-/// What is beyond the count may be anything.
-#[derive(Clone)]
-enum Kept {
-    Few([usize; FEW], [isize; FEW]),
-    Many(Box<([usize; MAX_DIMS], [isize; MAX_DIMS])>),
+/// What is beyond the count may be anything here, too.
+type Many = ([usize; MAX_DIMS], [isize; MAX_DIMS]);
+
+impl Clone for Axes {
+    #[inline]
+    fn clone(&self) -> Axes {
+        // First, so that the words go straight where they belong.
+        let many = self.many.clone();
+        Axes { many, ..*self }
+    }
 }
 
 impl Axes {
     #[inline]
     pub(super) fn none() -> Axes {
-        Axes { count: 0, kept: Kept::Few([1; FEW], [0; FEW]) }
+        Axes { count: 0, packed: 0, shape: [1; FEW], strides: [0; FEW], many: None }
     }
 
     /// Those of elements side by side. That they make sense is known.
@@ -40,8 +52,9 @@ impl Axes {
         let third = item_size.wrapping_mul(shape[3]);
         let second = third.wrapping_mul(shape[2]);
         let first = second.wrapping_mul(shape[1]);
+        let packed = first.wrapping_mul(shape[0]);
         let strides = [first, second, third, item_size].map(usize::cast_signed);
-        Axes { count, kept: Kept::Few(shape, strides) }
+        Axes { count, packed, shape, strides, many: None }
     }
 
     #[cold]
@@ -56,6 +69,12 @@ impl Axes {
         axes
     }
 
+    /// The bytes of all elements, if they are known to lie side by side.
+    #[inline]
+    pub(super) fn packed_len(&self) -> Option<usize> {
+        (self.packed != 0).then_some(self.packed)
+    }
+
     #[inline]
     pub(super) fn count(&self) -> usize {
         self.count
@@ -63,17 +82,17 @@ impl Axes {
 
     #[inline]
     pub(super) fn shape(&self) -> &[usize] {
-        match &self.kept {
-            Kept::Few(shape, _) => &shape[..self.count],
-            Kept::Many(axes) => &axes.0[..self.count],
+        match &self.many {
+            None => &self.shape[..self.count],
+            Some(many) => &many.0[..self.count],
         }
     }
 
     #[inline]
     pub(super) fn strides(&self) -> &[isize] {
-        match &self.kept {
-            Kept::Few(_, strides) => &strides[..self.count],
-            Kept::Many(axes) => &axes.1[..self.count],
+        match &self.many {
+            None => &self.strides[..self.count],
+            Some(many) => &many.1[..self.count],
         }
     }
 
@@ -81,9 +100,10 @@ impl Axes {
     #[inline]
     pub(super) fn both_mut(&mut self) -> (&mut [usize], &mut [isize]) {
         let count = self.count;
-        match &mut self.kept {
-            Kept::Few(shape, strides) => (&mut shape[..count], &mut strides[..count]),
-            Kept::Many(axes) => (&mut axes.0[..count], &mut axes.1[..count]),
+        self.packed = 0; // nobody knows what they will be
+        match &mut self.many {
+            None => (&mut self.shape[..count], &mut self.strides[..count]),
+            Some(many) => (&mut many.0[..count], &mut many.1[..count]),
         }
     }
 
@@ -100,15 +120,16 @@ impl Axes {
             self.spill();
         }
         self.count = count;
+        self.packed = 0;
     }
 
     #[cold]
     fn spill(&mut self) {
-        if let Kept::Few(few, few_strides) = &self.kept {
+        if self.many.is_none() {
             let (mut shape, mut strides) = ([1; MAX_DIMS], [0; MAX_DIMS]);
-            shape[..FEW].copy_from_slice(few);
-            strides[..FEW].copy_from_slice(few_strides);
-            self.kept = Kept::Many(Box::new((shape, strides)));
+            shape[..FEW].copy_from_slice(&self.shape);
+            strides[..FEW].copy_from_slice(&self.strides);
+            self.many = Some(Box::new((shape, strides)));
         }
     }
 

@@ -16,11 +16,24 @@ pub(crate) use crate::os::dmabuf::Direction;
 pub(crate) struct CpuAccess<'a> {
     /// What must be told of its end.
     #[cfg(target_os = "linux")]
-    dma: Option<(crate::os::dmabuf::DmaBuf, Direction)>,
+    _dma: Option<DmaAccess>,
     /// Without it the bytes of an OpenGL buffer may be gone.
     #[cfg(all(target_os = "linux", feature = "gl"))]
     _mapped: Option<Mapped<'a>>,
     _lifetime: PhantomData<&'a ()>,
+}
+
+/// An access to a DMA-BUF, likewise.
+#[cfg(target_os = "linux")]
+#[derive(Debug)]
+struct DmaAccess(crate::os::dmabuf::DmaBuf, Direction);
+
+#[cfg(target_os = "linux")]
+impl Drop for DmaAccess {
+    fn drop(&mut self) {
+        // Whoever could do something about a failure is told by the next one to begin.
+        let _ = self.0.end(self.1);
+    }
 }
 
 /// What the CPU does.
@@ -48,9 +61,7 @@ impl CpuAccess<'_> {
         use crate::error::Error;
 
         dma.begin(direction).map_err(|source| Error::os("DMA_BUF_IOCTL_SYNC", source))?;
-        let mut access = CpuAccess::default();
-        access.dma = Some((dma.clone(), direction));
-        Ok(access)
+        Ok(CpuAccess { _dma: Some(DmaAccess(dma.clone(), direction)), ..CpuAccess::default() })
     }
 
     #[cfg(not(target_os = "linux"))]
@@ -63,9 +74,7 @@ impl CpuAccess<'_> {
 #[allow(unsafe_code, reason = "bytes that are reachable only while something is kept")]
 impl<'a> CpuAccess<'a> {
     fn of(mapped: Mapped<'a>) -> CpuAccess<'a> {
-        let mut access = CpuAccess::default();
-        access._mapped = Some(mapped);
-        access
+        CpuAccess { _mapped: Some(mapped), ..CpuAccess::default() }
     }
 
     /// The bytes of an OpenGL buffer that is mapped to be read, and what they are reachable with.
@@ -81,16 +90,5 @@ impl<'a> CpuAccess<'a> {
         // SAFETY: as above; `mapped` came from `Pbo::write`, and gives them out once.
         let bytes = unsafe { mapped.bytes_mut() };
         (bytes, mapped.start(), CpuAccess::of(mapped))
-    }
-}
-
-#[cfg(target_os = "linux")]
-impl Drop for CpuAccess<'_> {
-    #[inline]
-    fn drop(&mut self) {
-        if let Some((dma, direction)) = self.dma.take() {
-            // Whoever could do something about a failure is told by the next one to begin.
-            let _ = dma.end(direction);
-        }
     }
 }

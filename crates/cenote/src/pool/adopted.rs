@@ -7,8 +7,9 @@ use std::sync::Arc;
 
 use crate::error::Result;
 use crate::pool::allocator::{SEGMENT_NUMBERS, SegmentId, Slot};
-use crate::pool::owner::{Owner, Spared};
+use crate::pool::owner::Owner;
 use crate::pool::segment::Segment;
+use crate::pool::spared::Spared;
 use crate::pool::wire::MAX_ADOPTED;
 use crate::region::Map;
 
@@ -109,6 +110,7 @@ mod tests {
     use super::*;
     use crate::error::Error;
     use crate::os::memfd;
+    use crate::pool::attachment::Attachment;
     use crate::pool::config::TensorPoolConfig;
     use crate::pool::files;
     use crate::pool::place::Entry;
@@ -120,7 +122,7 @@ mod tests {
 
     /// What a pool of which no handle is made keeps.
     #[derive(Debug)]
-    struct Nothing(#[allow(dead_code, reason = "it must be aligned to more than a byte")] u64);
+    struct Nothing;
 
     impl Spared for Nothing {
         fn slot(&self) -> Slot {
@@ -136,6 +138,10 @@ mod tests {
         }
 
         fn owner(&self) -> Option<&Arc<Owner<Self>>> {
+            None
+        }
+
+        fn attachment(&self) -> Option<&Arc<Attachment<Self>>> {
             None
         }
     }

@@ -11,9 +11,10 @@ use std::time::{Duration, Instant};
 use crate::error::{Error, Result, Shortage};
 use crate::pool::allocator::{Full, Slot};
 use crate::pool::growth::Grown;
-use crate::pool::hot::Hot;
-use crate::pool::owner::{Owner, Spared};
+use crate::pool::owner::Owner;
+use crate::pool::ready::Ready;
 use crate::pool::segment;
+use crate::pool::spared::Spared;
 use crate::pool::state::{Granted, State, named};
 
 /// How many retired slots an allocation looks at again.
@@ -39,22 +40,30 @@ enum Lack {
 }
 
 impl<S: Spared> Owner<S> {
-    /// A slot of at least `len` bytes. The caller has seen that this process owns the pool.
-    #[inline]
-    pub(crate) fn alloc(&self, len: usize) -> Result<Granted<S>> {
-        while let Some(spare) = self.ready.take() {
-            if spare.len() == len {
-                self.count_use(spare.slot().index);
-                return Ok(Granted::Again(spare));
-            }
-            self.take_back(spare);
+    /// A slot of just `len` bytes, if there is one that can be had without the lock of the pool. The caller has
+    /// seen that this process owns the pool.
+    #[inline(always)]
+    pub(crate) fn alloc_ready(&self, len: usize) -> Option<Arc<S>> {
+        let mut spare = self.ready.take()?;
+        while spare.len() != len {
+            spare = self.exchange(spare)?;
         }
-        self.alloc_locked(len, SWEEP).or_else(|full| self.alloc_or_fail(len, full))
+        self.count_use(spare.slot().index);
+        Some(spare)
     }
 
+    /// Gives back a spare of another size for the next.
     #[cold]
-    fn alloc_or_fail(&self, len: usize, full: Full) -> Result<Granted<S>> {
-        self.alloc_hard(len, full).map_err(|lack| self.failed(len, lack))
+    fn exchange(&self, spare: Arc<S>) -> Option<Arc<S>> {
+        self.take_back(spare);
+        self.ready.take()
+    }
+
+    /// A slot of at least `len` bytes, when none was ready.
+    pub(crate) fn alloc(&self, len: usize) -> Result<Granted<S>> {
+        self.alloc_locked(len, SWEEP)
+            .or_else(|full| self.alloc_hard(len, full))
+            .map_err(|lack| self.failed(len, lack))
     }
 
     /// Like [`Owner::alloc`], but waits for a slot.
@@ -265,15 +274,15 @@ impl<S: Spared> Owner<S> {
     #[inline]
     pub(crate) fn offer(spare: Arc<S>) {
         // Either way it is a spare that nobody else has now.
-        if let Ok(Some(spare)) | Err(spare) = Hot::put(spare, Self::place_for) {
+        if let Some(spare) = Ready::put_last(spare, Self::ready_for) {
             Self::give_back_whole(spare);
         }
     }
 
     /// Where the pool of a spare keeps it at hand. A forked child has none.
     #[inline]
-    fn place_for(spare: &S) -> Option<&Hot<S>> {
-        spare.owner().filter(|owner| !owner.inherited()).map(|owner| owner.ready.last())
+    fn ready_for(spare: &S) -> Option<&Ready<S>> {
+        spare.owner().filter(|owner| !owner.inherited()).map(|owner| &owner.ready)
     }
 
     /// Takes back a slot that was published. If nobody else holds it, it is as good as one that was not.

@@ -12,8 +12,8 @@ use crate::os::peer::Peer;
 use crate::os::unix;
 use crate::pool::attachment::{self, Attachment};
 use crate::pool::greeting::{Answer, Begun};
-use crate::pool::owner::Spared;
 use crate::pool::place::{Entry, Place};
+use crate::pool::spared::Spared;
 use crate::pool::wire::{Kind, Packet, Welcome};
 
 /// How long an owner may take to answer. One that is alive does so in microseconds.

@@ -21,16 +21,15 @@ use crate::os::peer::Peer;
 use crate::pool::allocator::{SegmentId, Slot};
 use crate::pool::files;
 use crate::pool::greeting::{self, Answer, Begun};
-use crate::pool::hot::Hot;
+use crate::pool::holdings::Holdings;
 use crate::pool::lease::{Leases, Refused, Shipped};
 use crate::pool::lend::MAX_LENT;
-use crate::pool::owner::Spared;
 use crate::pool::place::{Entry, Place};
 use crate::pool::service::{self, Served, Watch};
-use crate::pool::spares::Spares;
+use crate::pool::spared::Spared;
 use crate::pool::wire::{Kind, MAX_SHARED, Packet, Refusal, Welcome, header, row};
 use crate::region::{Map, Words};
-use crate::sync::{AtomicU64, Ordering};
+use crate::sync::{AtomicU64, Biased, Ordering, put_behind};
 
 /// How long a segment that a descriptor names may take to arrive.
 const SEGMENT: Duration = Duration::from_secs(1);
@@ -59,12 +58,11 @@ pub(crate) struct Attachment<S> {
     pub(crate) owner: Peer,
     epoch: u64,
     max_slots: u32,
-    max_leases: u32,
     header: Words,
-    row: Words,
     connection: Arc<GuardedSocket>,
-    /// Of slots that were given back, for as long as it stays.
-    spares: Spares<S>,
+    /// Slots that are held, and spares of those that were given back, for as long as it stays. Whoever has this lock
+    /// takes no other.
+    holdings: Biased<Holdings<S>>,
     state: Mutex<State<S>>,
     /// Held while packets are read, so that whoever has read them knows that they were heeded.
     listening: Mutex<()>,
@@ -87,8 +85,6 @@ pub(crate) enum Leased<S> {
 #[derive(Debug)]
 pub(super) struct State<S> {
     segments: HashMap<u32, Arc<Map>>,
-    /// How many more slots can be held, or have a spare, before those that are have to be counted.
-    room: u32,
     watches: Vec<Watch>,
     /// Itself, for as long as it is to stay although nobody uses it, and to keep spares.
     pub(super) stays: Option<Arc<Attachment<S>>>,
@@ -150,7 +146,6 @@ impl<S: Spared> Attachment<S> {
         }
         let state = State {
             segments,
-            room: welcome.max_leases,
             watches: Vec::new(),
             stays: None,
             expelled: None,
@@ -163,11 +158,9 @@ impl<S: Spared> Attachment<S> {
             owner,
             epoch: fork::epoch(),
             max_slots: welcome.max_slots,
-            max_leases: welcome.max_leases,
             header,
-            row,
             connection,
-            spares: Spares::new(welcome.max_slots),
+            holdings: Biased::new(Holdings::new(row, welcome.max_slots, welcome.max_leases)),
             state: Mutex::new(state),
             listening: Mutex::new(()),
             arrived: Condvar::new(),
@@ -238,7 +231,7 @@ impl<S: Spared> Attachment<S> {
         let mut state = self.state();
         if !self.is_gone() {
             state.stays = Some(self.clone());
-            self.spares.open();
+            self.holdings.lock().keep_spares();
         }
     }
 
@@ -246,7 +239,7 @@ impl<S: Spared> Attachment<S> {
     pub(crate) fn let_go(&self) {
         if !self.inherited() {
             let mut state = self.state();
-            let (stays, spares) = (state.stays.take(), self.spares.shut());
+            let (stays, spares) = (state.stays.take(), self.holdings.lock().shut());
             let lent: Vec<_> = state.lent.values().cloned().collect();
             drop(state);
             lent.iter().for_each(|pool| pool.let_go());
@@ -254,20 +247,14 @@ impl<S: Spared> Attachment<S> {
         }
     }
 
-    #[inline]
-    fn leases(&self) -> Leases<'_, Shipped> {
-        Leases::new(&self.row.get()[row::LEASES..], &self.header.get()[header::SERIALS..])
+    #[inline(always)]
+    fn serials(&self) -> &[AtomicU64] {
+        &self.header.get()[header::SERIALS..]
     }
 
     /// Notes where the bytes of a slot are in this process.
     pub(crate) fn note(&self, slot: u32, at: *const u8) {
-        self.spares.note(slot, at);
-    }
-
-    /// Asks for the first bytes of a slot that is about to be leased: while they come, it can be.
-    #[inline]
-    pub(crate) fn fetch(&self, slot: u32) {
-        self.spares.fetch(slot);
+        self.holdings.lock().note(slot, at);
     }
 
     /// Leases a slot that a descriptor names. Waits a moment for a segment that is not here yet.
@@ -294,21 +281,26 @@ impl<S: Spared> Attachment<S> {
         &self,
         slot: u32,
         patience: Duration,
-        lease: impl Fn(Leases<'_, Shipped>) -> Result<(), Refused>,
+        lease: impl FnOnce(Leases<'_, Shipped>) -> Result<(), Refused>,
     ) -> Result<Leased<S>> {
         self.check_process()?;
         self.check_usable()?;
-        let refused = |why: Refused| why.into_error(&self.entry.name, slot, self.max_slots);
-        if let Some(spare) = self.lease_again(slot, &lease).map_err(refused)? {
+        let mut holdings = self.holdings.lock();
+        let leased = holdings.lease(slot, self.serials(), lease);
+        let leased = leased.map(|()| holdings.take_spare(slot));
+        drop(holdings);
+        let spare = leased.map_err(|why| why.into_error(&self.entry.name, slot, self.max_slots))?;
+        if let Some(spare) = spare.filter(|spare| self.is_at(spare)) {
             return Ok(Leased::Again(spare));
         }
-        self.account_for(slot, || lease(self.leases()))?.map_err(refused)?;
-        let found = self.locate(slot, patience).inspect_err(|_| self.leases().release(slot));
+        let found = self.locate(slot, patience);
+        let found = found.inspect_err(|_| {
+            self.holdings.lock().end_lease(slot);
+        });
         found.map(|(place, map)| Leased::New(place, map))
     }
 
-    /// As [`Attachment::try_lease_entry`], of a slot that was leased before, without a lock. `None` if
-    /// there is more to it.
+    /// As [`Attachment::try_lease_entry`], of a slot that was leased before. `None` if there is more to it.
     #[inline(always)]
     pub(crate) fn lease_entry_again(
         &self,
@@ -318,59 +310,20 @@ impl<S: Spared> Attachment<S> {
         if self.inherited() || self.is_gone() {
             return None;
         }
-        self.lease_again(slot, |leases| leases.by_entry(slot, &unchanged)).ok().flatten()
-    }
-
-    /// Leases a slot that has a spare: it is accounted for already. `None` if it has none.
-    #[inline(always)]
-    fn lease_again(
-        &self,
-        slot: u32,
-        lease: impl Fn(Leases<'_, Shipped>) -> Result<(), Refused>,
-    ) -> Result<Option<Arc<S>>, Refused> {
-        let Some(spare) = self.spares.of(slot).filter(|spare| spare.is_full()) else {
-            return Ok(None);
-        };
-        lease(self.leases())?;
-        let spare = spare.take().filter(|spare| self.is_at(spare.slot()));
-        if spare.is_none() {
-            self.leases().release(slot);
+        let mut holdings = self.holdings.lock();
+        if !holdings.has_spare(slot) {
+            return None;
         }
-        Ok(spare)
-    }
-
-    /// Leases a slot that has no spare, unless this process has leases or spares of as many as it may.
-    ///
-    /// Slots that are held and slots that have a spare are together never more than that: a slot
-    /// goes from one to the other and back, and another is added only here, under the lock. Those that
-    /// other threads are just giving back are neither for a moment, and not counted: so many may be one
-    /// too many, which the owner lets pass, unless the limit leaves nothing to others anyway.
-    #[cold]
-    fn account_for<R>(&self, slot: u32, lease: impl FnOnce() -> R) -> Result<R> {
-        let mut dropped = Vec::new(); // after the lock, which is declared later
-        let mut state = self.state();
-        let row = &self.row.get()[row::LEASES..];
-        let is_held = |word: &AtomicU64| word.load(Ordering::Relaxed) != 0;
-        if row.get(slot as usize).is_some_and(is_held) {
-            return Ok(lease());
+        holdings.lease(slot, self.serials(), |leases| leases.by_entry(slot, &unchanged)).ok()?;
+        match holdings.take_spare(slot) {
+            Some(spare) if self.is_at(&spare) => Some(spare),
+            moved => {
+                holdings.end_lease(slot);
+                drop(holdings);
+                drop(moved);
+                None
+            }
         }
-        let room = |spares: usize| {
-            let used = row.iter().filter(|word| is_held(word)).count() + spares;
-            self.max_leases.saturating_sub(u32::try_from(used).unwrap_or(u32::MAX))
-        };
-        if state.room == 0 {
-            state.room = room(self.spares.count());
-        }
-        if state.room == 0 {
-            dropped.extend(self.spares.take());
-            state.room = room(0);
-        }
-        if state.room == 0 {
-            let pool = self.entry.name.clone();
-            return Err(Error::TooManyLeases { pool, max: self.max_leases });
-        }
-        state.room -= 1;
-        Ok(lease())
     }
 
     #[inline]
@@ -397,13 +350,18 @@ impl<S: Spared> Attachment<S> {
     }
 
     /// Whether its owner says that a slot is where it was.
-    #[inline]
-    fn is_at(&self, slot: Slot) -> bool {
-        let place = [u64::from(slot.segment.0), slot.offset as u64, slot.capacity as u64];
-        self.place_words(slot.index) == Some(place)
+    #[inline(always)]
+    fn is_at(&self, spare: &S) -> bool {
+        let slot = spare.slot();
+        // Word by word: what is compared as a whole is written to memory first, and waited for.
+        self.place_words(slot.index).is_some_and(|[segment, offset, capacity]| {
+            segment == u64::from(slot.segment.0)
+                && offset == slot.offset as u64
+                && capacity == slot.capacity as u64
+        })
     }
 
-    #[inline]
+    #[inline(always)]
     fn place_words(&self, slot: u32) -> Option<[u64; header::WORDS_PER_PLACE]> {
         let at = header::places(self.max_slots) + header::WORDS_PER_PLACE * slot as usize;
         let words = self.header.get().get(at..at + header::WORDS_PER_PLACE)?;
@@ -456,26 +414,47 @@ impl<S: Spared> Attachment<S> {
     }
 
     /// Gives a lease back.
-    #[inline]
     pub(crate) fn release(&self, slot: u32) {
-        if !self.inherited() {
-            self.leases().release(slot);
+        if self.inherited() {
+            return;
+        }
+        self.holdings.lock().end_lease(slot);
+        if self.is_waited_for() {
             self.wake_owner();
         }
     }
 
-    /// Where a spare of a slot that was given back goes.
+    /// Gives back the lease that a spare stands for, and keeps that for the next one. It may be all that keeps the
+    /// attachment.
+    ///
+    /// Whether the owner waits is looked at before the lease ends, for afterwards there may be no attachment. Should that
+    /// be too early, the owner looks again by itself in a moment.
     #[inline]
-    pub(crate) fn place_for(&self, slot: u32) -> Option<&Hot<S>> {
-        self.spares.of(slot).filter(|_| !self.inherited())
+    pub(crate) fn take_back(spare: Arc<S>) {
+        let Some(this) = spare.attachment().filter(|this| !this.inherited()) else { return };
+        let (slot, waited_for) = (spare.slot().index, this.is_waited_for().then(|| this.clone()));
+        drop(put_behind(spare, Self::holdings_of, |holdings| holdings.end_lease(slot)));
+        if let Some(this) = waited_for {
+            this.wake_owner();
+        }
+    }
+
+    /// Where the lease is that a spare stands for.
+    #[inline]
+    fn holdings_of(spare: &S) -> Option<&Biased<Holdings<S>>> {
+        spare.attachment().map(|this| &this.holdings)
+    }
+
+    #[inline]
+    fn is_waited_for(&self) -> bool {
+        self.header.get()[header::WAITING].load(Ordering::Relaxed) != 0
     }
 
     /// Tells an owner that waits for a slot.
+    #[cold]
     fn wake_owner(&self) {
-        if self.header.get()[header::WAITING].load(Ordering::Relaxed) != 0 {
-            let wake = Packet::new(Kind::Wake);
-            let _ = packet::send(self.connection.as_fd(), bytemuck::bytes_of(&wake), &[]);
-        }
+        let wake = Packet::new(Kind::Wake);
+        let _ = packet::send(self.connection.as_fd(), bytemuck::bytes_of(&wake), &[]);
     }
 
     /// Reads what the owner sent, up to `limit` packets.
@@ -520,7 +499,8 @@ impl<S: Spared> Attachment<S> {
                 let mut state = self.state();
                 let gone = state.segments.remove(&packet.index);
                 // Spares keep segments mapped, too.
-                let spares = if gone.is_some() { self.spares.take() } else { Vec::new() };
+                let spares =
+                    if gone.is_some() { self.holdings.lock().take_spares() } else { Vec::new() };
                 drop(state);
                 drop((gone, spares));
             }

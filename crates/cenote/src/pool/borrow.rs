@@ -13,8 +13,8 @@ use crate::os::peer::Peer;
 use crate::pool::attachment::{Attachment, PACKETS_AT_ONCE};
 use crate::pool::directory;
 use crate::pool::greeting::Answer;
-use crate::pool::owner::Spared;
 use crate::pool::place::Entry;
+use crate::pool::spared::Spared;
 use crate::pool::wire::Welcome;
 
 impl<S: Spared> Attachment<S> {

@@ -14,8 +14,8 @@
 //!
 //! # Invariants
 //!
-//! 1. A row is written by one process alone (any of its threads) and its words change only by
-//!    `fetch_add` and `fetch_sub`; a serial is stored by the owner alone, under the owner's lock.
+//! 1. A row is written by one process alone: by any of its threads, with `fetch_add` and `fetch_sub`, or by one at
+//!    a time, under a lock. A serial is stored by the owner alone, under the owner's lock.
 //! 2. Non-zero is the only thing the owner reads out of a row word, so a hostile row can at worst hold
 //!    slots, and dropping the row undoes all that its process did, at whatever instruction it died.
 //! 3. **A validated lease is seen by every later claim.** The fences R2 and O4 are totally ordered. If
@@ -35,7 +35,8 @@
 //! - R3 `Relaxed`: R2 orders it. The bytes were made visible by whatever carried the descriptor (ring
 //!   entry, socket); the serial only says that they have not changed since.
 //! - R5 `Release`, pairs with the `Acquire` of O2 and O5: the owner that sees zero writes after all
-//!   reads are done. An undo has read nothing, but shares the code.
+//!   reads are done. Where it is a store, it is ordered after an earlier R5 by the lock. An undo has read nothing,
+//!   but shares the code.
 //! - O3, O6 `Relaxed`: O4 orders the first; the second shows a reader nothing but "stale" until its
 //!   descriptor is published, and publishing is a release.
 
@@ -76,8 +77,8 @@ impl Orderings for Shipped {}
 pub(crate) enum Refused {
     /// The slot number is beyond the row or the serials.
     NoSuchSlot,
-    /// This process has [`MAX_LEASES`] on the slot.
-    TooMany,
+    /// This process has [`MAX_LEASES`] on the slot, or holds as many slots as it may.
+    TooMany { max: u32 },
     /// The owner is claiming the slot and did not finish in time. Look again later; if the owner is
     /// dead, never.
     Busy,
@@ -93,7 +94,7 @@ impl Refused {
             // An owner that does not finish claiming is dead or will have reused the slot.
             Refused::Stale | Refused::Busy => Error::Stale { pool },
             Refused::NoSuchSlot => Error::NoSuchSlot { pool, slot, max },
-            Refused::TooMany => Error::TooManyLeases { pool, max: u32::MAX },
+            Refused::TooMany { max } => Error::TooManyLeases { pool, max },
         }
     }
 }
@@ -115,7 +116,7 @@ impl<'a, O: Orderings> Leases<'a, O> {
 
     /// Leases a slot that a ring entry names, if the ring's publisher owns it. `unchanged` tells whether
     /// the entry still has the sequence under which the slot number was read.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn by_entry(
         &self,
         slot: u32,
@@ -142,7 +143,16 @@ impl<'a, O: Orderings> Leases<'a, O> {
         }
     }
 
+    /// The same, for whoever has the row to himself just now: no other thread leases in it or gives back. That takes
+    /// no atomic exchange.
     #[inline]
+    pub(crate) fn release_alone(&self, slot: u32) {
+        if let Some(word) = word(self.row, slot) {
+            word.store(word.load(Ordering::Relaxed).wrapping_sub(1), O::RELEASE);
+        }
+    }
+
+    #[inline(always)]
     fn acquire(
         &self,
         slot: u32,
@@ -155,7 +165,7 @@ impl<'a, O: Orderings> Leases<'a, O> {
             }
             validate()
         } else {
-            Err(Refused::TooMany)
+            Err(Refused::TooMany { max: u32::MAX })
         };
         outcome.inspect_err(|_| self.release(slot))
     }
@@ -241,8 +251,8 @@ mod tests {
         let (row, serials) = (words([MAX_LEASES - 1, u64::MAX]), words([2, 2]));
         let leases = leases(&row, &serials);
         assert_eq!(leases.by_serial(0, 2), Ok(()));
-        assert_eq!(leases.by_serial(0, 2), Err(Refused::TooMany));
-        assert_eq!(leases.by_serial(1, 2), Err(Refused::TooMany), "garbage");
+        assert_eq!(leases.by_serial(0, 2), Err(Refused::TooMany { max: u32::MAX }));
+        assert_eq!(leases.by_serial(1, 2), Err(Refused::TooMany { max: u32::MAX }), "garbage");
         assert_eq!((value(&row, 0), value(&row, 1)), (MAX_LEASES, u64::MAX));
     }
 }

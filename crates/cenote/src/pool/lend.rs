@@ -13,7 +13,8 @@ use crate::os::fork::GuardedSocket;
 use crate::os::peer::Peer;
 use crate::os::unix;
 use crate::pool::attachers::Attacher;
-use crate::pool::owner::{Owner, Spared};
+use crate::pool::owner::Owner;
+use crate::pool::spared::Spared;
 
 /// The most pools that are lent to one attacher. It attaches to others by itself.
 pub(super) const MAX_LENT: usize = 32;

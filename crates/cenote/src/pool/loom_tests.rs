@@ -15,28 +15,33 @@ use loom::cell::Cell;
 use loom::sync::{Arc, Mutex};
 use loom::thread;
 
-use crate::pool::hot::Hot;
 use crate::pool::lease::{Leases, Orderings, Refused, Shipped};
 use crate::pool::retire::Retired;
 use crate::pool::rows::Rows;
 use crate::pool::serial::{self, FIRST};
-use crate::sync::{AtomicU64, Ordering};
+use crate::sync::{AtomicU64, Biased, Ordering, put_behind};
 
 const PREEMPTIONS: usize = 3;
 const SLOT: u32 = 0;
 
+/// A row, and the lock of its process.
 #[derive(Clone)]
-struct Row(Arc<[AtomicU64; 1]>);
+struct Row(Arc<([AtomicU64; 1], Mutex<()>)>);
 
 impl Row {
     fn new() -> Self {
-        Row(Arc::new([AtomicU64::new(0)]))
+        Row(Arc::new(([AtomicU64::new(0)], Mutex::new(()))))
+    }
+
+    fn locked<R>(&self, act: impl FnOnce() -> R) -> R {
+        let _locked = self.0.1.lock().unwrap();
+        act()
     }
 }
 
 impl AsRef<[AtomicU64]> for Row {
     fn as_ref(&self) -> &[AtomicU64] {
-        &*self.0
+        &self.0.0
     }
 }
 
@@ -95,6 +100,27 @@ impl<O: Orderings + 'static> Reader<O> {
         if named != 0 && self.leases().by_entry(SLOT, unchanged).is_ok() {
             self.read(named);
             self.leases().release(SLOT);
+        }
+    }
+
+    /// The same, by a process whose threads lease and give back under a lock.
+    fn by_entry_locked(&self) {
+        self.by_entry_alone(|act| self.row.locked(act));
+    }
+
+    /// By one whose threads do so as if they were alone.
+    fn by_entry_unlocked(&self) {
+        self.by_entry_alone(|act| act());
+    }
+
+    fn by_entry_alone(&self, locked: impl Fn(&mut dyn FnMut())) {
+        let (entry, mut leased) = (&self.shared.entry, false);
+        let named = entry.load(Ordering::Acquire);
+        let unchanged = || entry.load(Ordering::Relaxed) == named;
+        locked(&mut || leased = named != 0 && self.leases().by_entry(SLOT, unchanged).is_ok());
+        if leased {
+            self.read(named);
+            locked(&mut || self.leases().release_alone(SLOT));
         }
     }
 
@@ -203,6 +229,7 @@ fn one_reader<O: Orderings + 'static>(act: fn(&Reader<O>)) {
 fn two_threads_of_one_process_share_a_row() {
     two_readers::<Shipped>(true, Reader::by_serial);
     two_readers::<Shipped>(true, Reader::by_entry);
+    two_readers::<Shipped>(true, Reader::by_entry_locked);
 }
 
 /// A slot that was put off can still be leased by its serial, until it is looked at.
@@ -336,8 +363,26 @@ fn a_row_is_dropped_during_a_retire() {
 
 /// A thing that goes to a place of its own, and has been written before.
 struct Thing {
-    place: std::sync::Arc<Hot<Thing>>,
+    place: std::sync::Arc<Biased<Place>>,
     bytes: Cell<u64>,
+}
+
+/// Keeps a thing unless it is shut.
+#[derive(Default)]
+struct Place {
+    thing: Option<std::sync::Arc<Thing>>,
+    shut: bool,
+}
+
+impl Place {
+    fn room(&mut self) -> Option<&mut Option<std::sync::Arc<Thing>>> {
+        (!self.shut).then_some(&mut self.thing)
+    }
+
+    fn shut(&mut self) -> Option<std::sync::Arc<Thing>> {
+        self.shut = true;
+        self.thing.take()
+    }
 }
 
 /// Whoever takes a thing has it alone, and sees what was done to it.
@@ -351,24 +396,28 @@ fn use_it(thing: &Thing) {
 #[test]
 fn a_place_that_is_shut_keeps_nothing() {
     model(|| {
-        let place = std::sync::Arc::new(Hot::new());
+        let place = std::sync::Arc::new(Biased::new(Place::default()));
         let thing = Thing { place: place.clone(), bytes: Cell::new(0) };
         let thing = std::sync::Arc::new(thing);
         let alive = std::sync::Arc::downgrade(&thing);
         let user = thread::spawn(move || {
             thing.bytes.set(1);
-            if let Ok(Some(thing)) | Err(thing) = Hot::put(thing, |thing| Some(&thing.place)) {
-                use_it(&thing);
-            }
+            let put = put_behind(thing, |thing| Some(&*thing.place), Place::room);
+            put.unwrap_or_else(Some).iter().for_each(|thing| use_it(thing));
         });
         let other = {
             let place = place.clone();
-            thread::spawn(move || place.take().iter().for_each(|thing| use_it(thing)))
+            thread::spawn(move || {
+                let taken = place.lock().thing.take();
+                taken.iter().for_each(|thing| use_it(thing));
+            })
         };
-        place.shut().iter().for_each(|thing| use_it(thing));
+        let shut = place.lock().shut();
+        shut.iter().for_each(|thing| use_it(thing));
+        drop(shut);
         user.join().unwrap();
         other.join().unwrap();
-        assert!(place.take().is_none());
+        assert!(place.lock().thing.is_none());
         assert_eq!(alive.strong_count(), 0);
     });
 }
@@ -409,6 +458,12 @@ fn without_the_owners_claim_fence_an_entry_does_not_protect() {
     one_reader::<NoClaimFence>(Reader::by_entry);
 }
 
+#[test]
+#[should_panic(expected = "a lease was lost")]
+fn without_the_lock_two_threads_that_store_lose_a_lease() {
+    two_readers::<Shipped>(true, Reader::by_entry_unlocked);
+}
+
 struct RelaxedRelease;
 impl Orderings for RelaxedRelease {
     const RELEASE: Ordering = Ordering::Relaxed;
@@ -418,6 +473,12 @@ impl Orderings for RelaxedRelease {
 #[should_panic(expected = "Causality violation: Concurrent read and write accesses")]
 fn without_release_the_owner_writes_before_a_read_is_done() {
     one_reader::<RelaxedRelease>(Reader::by_serial);
+}
+
+#[test]
+#[should_panic(expected = "Causality violation: Concurrent read and write accesses")]
+fn without_release_a_store_does_not_suffice_either() {
+    one_reader::<RelaxedRelease>(Reader::by_entry_locked);
 }
 
 struct RelaxedScan;

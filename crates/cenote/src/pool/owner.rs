@@ -25,6 +25,7 @@ use crate::pool::place::{Entry, Place};
 use crate::pool::ready::Ready;
 use crate::pool::serial;
 use crate::pool::serve::Server;
+use crate::pool::spared::Spared;
 use crate::pool::state::{State, named};
 use crate::pool::stats::PoolStats;
 use crate::pool::wire::{MAX_ADOPTED, header};
@@ -33,21 +34,6 @@ use crate::sync::{AtomicU64, Ordering};
 
 /// How many retired slots are looked at again for an account.
 const SWEEP_TELLING: usize = 64;
-
-/// What a pool keeps for a slot.
-pub(crate) trait Spared: Send + Sync + Sized + 'static {
-    /// The slot it is for.
-    fn slot(&self) -> Slot;
-
-    /// The bytes that were asked for.
-    fn len(&self) -> usize;
-
-    /// Where its bytes are.
-    fn bytes(&self) -> *const u8;
-
-    /// The pool that it goes back to.
-    fn owner(&self) -> Option<&Arc<Owner<Self>>>;
-}
 
 /// A pool that this process owns.
 #[derive(Debug)]

@@ -102,6 +102,7 @@ impl<O: Orderings> Retired<O> {
         mut looked: impl FnMut(u32, bool),
     ) {
         let Retired { waiting, fresh, .. } = self;
+        scatter(fresh);
         claim::<O, R>(fresh, serials, rows, |slot, free| {
             if !free {
                 waiting.push_back(slot);
@@ -138,6 +139,23 @@ impl<O: Orderings> Retired<O> {
             left -= count;
         }
     }
+}
+
+/// Brings slots, at most a [`BATCH`], into an order in which neighbours, and those at equal distances, do not follow each
+/// other, if there are enough of them.
+///
+/// They are reused in this order. Processors guess from it which line is wanted next, and whoever reads one slot
+/// would take the next away from its owner, who is about to write it: where slots are small, that doubles what a
+/// message costs.
+fn scatter(slots: &mut [u32]) {
+    /// Counting with the bits the other way round.
+    const ORDER: [usize; BATCH] = [0, 4, 2, 6, 1, 5, 3, 7];
+    let mut sorted = [0; BATCH];
+    let sorted = &mut sorted[..slots.len()];
+    sorted.copy_from_slice(slots);
+    sorted.sort_unstable();
+    let scattered = ORDER.iter().filter_map(|&at| sorted.get(at));
+    slots.iter_mut().zip(scattered).for_each(|(slot, scattered)| *slot = *scattered);
 }
 
 /// O2 to O6, of at most a [`BATCH`] of slots: tells of each whether it can be reused. The caller holds the
@@ -232,6 +250,23 @@ mod tests {
         assert_eq!(swept(&mut retired, 2, &serials, &first_two_held), [2, 3]);
         assert_eq!(retired.iter().collect::<Vec<_>>(), [4, 0, 1]);
         assert_eq!(swept(&mut retired, 0, &serials, &first_two_held), [0_u32; 0]);
+    }
+
+    #[test]
+    fn a_batch_is_passed_on_whole_and_neighbours_do_not_follow_each_other() {
+        let (serials, rows) = (words(&[2; 8]), rows(&[&[0; 8]]));
+        for count in 1..=8_u32 {
+            let mut retired = Retired::<Shipped>::new(8);
+            (0..count)
+                .rev()
+                .for_each(|slot| assert_eq!(retired.put_off(slot), slot == 0 && count == 8));
+            let mut passed = Vec::new();
+            retired.look(&serials, &rows, |slot, free| passed.extend(free.then_some(slot)));
+            let distances = passed.windows(2).map(|pair| pair[0].abs_diff(pair[1]));
+            assert!(count < 8 || distances.into_iter().all(|distance| distance > 1), "{passed:?}");
+            passed.sort_unstable();
+            assert_eq!(passed, Vec::from_iter(0..count));
+        }
     }
 
     #[test]

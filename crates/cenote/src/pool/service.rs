@@ -17,6 +17,7 @@ use rustix::event::{EventfdFlags, eventfd};
 use crate::os;
 use crate::os::fork::{self, PerProcess};
 use crate::os::thread;
+use crate::sync::prepare_barrier;
 
 /// Something with descriptors to be watched.
 pub(crate) trait Served: Send + Sync {
@@ -49,6 +50,9 @@ struct Service {
 
 /// As much as the standard library gives a thread: it runs what others have to be told.
 const STACK: usize = 2 << 20;
+
+/// For a thread that makes one system call.
+const SMALL_STACK: usize = 128 << 10;
 
 /// The bell's number among the watches.
 const BELL: u64 = 0;
@@ -210,6 +214,8 @@ impl Service {
         if !self.runs.swap(true, Ordering::Relaxed) {
             let started = thread::start(c"cenote", STACK, || self.run());
             started.inspect_err(|_| self.runs.store(false, Ordering::Relaxed))?;
+            // It takes too long for anybody else. Without it, locks cost more.
+            let _ = thread::start(c"cenote-fence", SMALL_STACK, prepare_barrier);
         }
         Ok(())
     }

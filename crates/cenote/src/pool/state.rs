@@ -28,7 +28,7 @@ use crate::region::{Map, Words};
 use crate::sync::AtomicU64;
 
 /// How many slots more than it may an attacher can hold without being expelled, in a pool that has many:
-/// threads of one that give slots back just when another counts them make it hold one more each. A
+/// one that gives a slot back and takes another while they are counted is counted with both. A
 /// faulty one holds no more than that, either.
 const LEASE_SLACK: usize = 64;
 

@@ -33,7 +33,8 @@ pub struct PoolStats {
     pub socket_watched: bool,
     /// Tensors allocated since the pool was made.
     pub allocations: u64,
-    /// Allocations that failed, because the pool was full or could not grow.
+    /// How often an allocation failed, because the pool was full or could not grow. A topic lets go of queued
+    /// messages then, and tries again.
     pub failures: u64,
     /// Bytes of other tensors that were copied into the pool (`stage`).
     pub bytes_copied: u64,

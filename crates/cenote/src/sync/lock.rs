@@ -31,12 +31,23 @@ const NAP: Duration = Duration::from_micros(50);
 
 /// The bare lock.
 #[derive(Debug)]
-struct Latch(AtomicU32);
+pub(super) struct Latch(AtomicU32);
 
 #[cfg_attr(all(test, loom), allow(dead_code))]
 impl Latch {
+    #[cfg(not(all(test, loom)))]
+    pub(super) const fn new() -> Latch {
+        Latch(AtomicU32::new(FREE))
+    }
+
+    /// loom's atomics are not constants.
+    #[cfg(all(test, loom))]
+    pub(super) fn new() -> Latch {
+        Latch(AtomicU32::new(FREE))
+    }
+
     #[inline]
-    fn take(&self) {
+    pub(super) fn take(&self) {
         if !self.try_take() {
             self.wait();
         }
@@ -58,7 +69,7 @@ impl Latch {
     }
 
     #[inline]
-    fn free(&self) {
+    pub(super) fn free(&self) {
         self.0.store(FREE, Ordering::Release);
     }
 }
@@ -80,7 +91,7 @@ mod shipped {
     use std::fmt;
     use std::ops::{Deref, DerefMut};
 
-    use super::{AtomicU32, FREE, Latch};
+    use super::Latch;
 
     /// A value behind a latch.
     pub(crate) struct Lock<T> {
@@ -93,7 +104,7 @@ mod shipped {
 
     impl<T> Lock<T> {
         pub(crate) const fn new(value: T) -> Lock<T> {
-            Lock { latch: Latch(AtomicU32::new(FREE)), value: UnsafeCell::new(value) }
+            Lock { latch: Latch::new(), value: UnsafeCell::new(value) }
         }
 
         #[inline]
@@ -214,8 +225,7 @@ mod loom_tests {
     #[test]
     fn a_latch_has_one_holder_who_sees_what_the_last_one_did() {
         model(|| {
-            let latch = Latch(AtomicU32::new(FREE));
-            let counter = Arc::new(Counter { latch, count: UnsafeCell::new(0) });
+            let counter = Arc::new(Counter { latch: Latch::new(), count: UnsafeCell::new(0) });
             let other = Arc::clone(&counter);
             let other = thread::spawn(move || other.increment());
             let (mine, theirs) = (counter.increment(), other.join().unwrap());

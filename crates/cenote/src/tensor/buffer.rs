@@ -95,8 +95,8 @@ impl Buffer {
         if self.epoch != fork::epoch() && (self.home.is_some() || self.storage.outlives_fork()) {
             return false;
         }
-        let may_be_had = self.is_published() || self.is_given_away();
-        self.storage.stable && !(may_be_had && self.protection() == Protection::Convention)
+        let may_be_had = || self.is_published() || self.is_given_away();
+        self.storage.stable && !(self.protection() == Protection::Convention && may_be_had())
     }
 
     /// Whether the bytes of a buffer that nobody writes here stay as they are: those of a slot by its lease, which
@@ -236,6 +236,7 @@ impl Buffer {
 
     /// Whether the DMA-BUF itself was given away, of this buffer or another over the same memory:
     /// everybody who has it can write it.
+    #[inline]
     fn is_given_away(&self) -> bool {
         #[cfg(target_os = "linux")]
         return self.storage.dma.as_ref().is_some_and(DmaBuf::is_given_away);
@@ -244,6 +245,7 @@ impl Buffer {
     }
 
     /// What keeps those from writing the bytes who have them.
+    #[inline]
     pub(crate) fn protection(&self) -> Protection {
         if self.is_given_away() { Protection::Convention } else { self.storage.protection }
     }
@@ -373,6 +375,7 @@ impl BufferIdentity {
 
     /// Whether anybody watches it.
     #[cfg(target_os = "linux")]
+    #[inline]
     fn is_watched(&self) -> bool {
         #[cfg(feature = "gl")]
         if self.ends.get().is_some() {

@@ -10,8 +10,8 @@ use crate::memory::select::{Origin, Selection};
 use crate::memory::storage::Storage;
 use crate::pool::allocator::{SegmentId, Slot};
 use crate::pool::attachment::{Attachment, Leased};
-use crate::pool::hot::Hot;
-use crate::pool::owner::{Owner, Spared};
+use crate::pool::owner::Owner;
+use crate::pool::spared::Spared;
 use crate::pool::state::Granted;
 use crate::region::{Access, Map, Region};
 use crate::tensor::buffer::Buffer;
@@ -33,6 +33,7 @@ pub(crate) struct Home {
 }
 
 impl Spared for Buffer {
+    #[inline]
     fn slot(&self) -> Slot {
         // A spare has a home: it came from there.
         let nowhere =
@@ -40,29 +41,28 @@ impl Spared for Buffer {
         self.home().map_or(nowhere, |home| home.slot)
     }
 
+    #[inline]
     fn len(&self) -> usize {
         self.home().map_or(0, |home| home.len.load(Ordering::Relaxed))
     }
 
+    #[inline]
     fn bytes(&self) -> *const u8 {
         self.storage().region.start().as_ptr()
     }
 
+    #[inline]
     fn owner(&self) -> Option<&Arc<Owner<Buffer>>> {
         match &self.home()?.pool {
             PoolRef::Allocated(owner) => Some(owner),
             _ => None,
         }
     }
-}
 
-impl Buffer {
-    /// Where the attachment keeps the spare of a leased slot.
     #[inline]
-    fn lease_place(&self) -> Option<&Hot<Buffer>> {
-        let home = self.home()?;
-        match &home.pool {
-            PoolRef::Leased(attachment) => attachment.place_for(home.slot.index),
+    fn attachment(&self) -> Option<&Arc<Attachment<Buffer>>> {
+        match &self.home()?.pool {
+            PoolRef::Leased(attachment) => Some(attachment),
             _ => None,
         }
     }
@@ -172,15 +172,11 @@ impl Home {
         let Some(home) = buffer.home() else { return };
         let slot = home.slot.index;
         match &home.pool {
+            PoolRef::Leased(_) => Attachment::take_back(buffer),
             PoolRef::Allocated(_) if buffer.must_retire() => Owner::retire(buffer),
             PoolRef::Allocated(_) => Owner::offer(buffer),
             PoolRef::Adopted(owner) => give_back_adopted(owner, slot),
             PoolRef::OwnLease(owner) => owner.release(slot),
-            PoolRef::Leased(attachment) => {
-                // The row first: it must never show more than this process may have.
-                attachment.release(slot);
-                drop(Hot::put(buffer, Buffer::lease_place));
-            }
         }
     }
 }
@@ -191,8 +187,21 @@ fn give_back_adopted(owner: &Arc<Owner<Buffer>>, slot: u32) {
     owner.linger();
 }
 
+/// The buffer of a slot of `owner`, allocated for `len` bytes.
+#[inline(always)]
+pub(crate) fn alloc(owner: &Arc<Owner<Buffer>>, len: usize) -> Result<Handle> {
+    let Some(spare) = owner.alloc_ready(len) else { return alloc_anew(owner, len) };
+    spare.renew();
+    Ok(Handle::of(spare))
+}
+
+/// The same, when none was ready.
+#[inline(never)]
+fn alloc_anew(owner: &Arc<Owner<Buffer>>, len: usize) -> Result<Handle> {
+    allocated(owner, owner.alloc(len)?, len)
+}
+
 /// The buffer of a slot that was just allocated for `len` bytes.
-#[inline]
 pub(crate) fn allocated(
     owner: &Arc<Owner<Buffer>>,
     granted: Granted<Buffer>,

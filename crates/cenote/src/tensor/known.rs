@@ -60,9 +60,14 @@ impl Known {
         }
     }
 
-    /// Whether it belongs to this very process, as far as can be told.
-    pub(crate) fn is_of(&self, peer: &Peer) -> bool {
-        matches!(self, Known::Attached(attachment) if attachment.owner.pid == peer.pid && peer.pid != 0)
+    /// What is attached to, if `peer` owns it, as far as can be told.
+    pub(crate) fn attached_of(&self, peer: &Peer) -> Option<&Arc<Attachment<Buffer>>> {
+        match self {
+            Known::Attached(attachment) if peer.pid != 0 => {
+                Some(attachment).filter(|attachment| attachment.owner.pid == peer.pid)
+            }
+            _ => None,
+        }
     }
 }
 
@@ -108,27 +113,21 @@ pub(crate) fn remember_owned(owner: &Arc<Owner<Buffer>>) {
     known().remember_owned(owner);
 }
 
-/// The buffer that words from a topic name, of a pool that this process has to do with. `unchanged`
-/// tells whether they are still in the ring: that suffices if the pool is the `ring`'s own.
+/// The buffer that words from a ring name, of the pool of the ring's publisher, if it was leased before. `None`
+/// if there is more to it.
 #[inline(always)]
-pub(crate) fn lease_packed(
-    pool: &Known,
+pub(crate) fn lease_again(
+    own_pool: &Attachment<Buffer>,
     packed: &Packed<'_>,
-    ring: Option<u64>,
     unchanged: impl Fn() -> bool,
-) -> Result<Handle> {
-    if let (Known::Attached(attachment), true) = (pool, ring == Some(packed.pool)) {
-        attachment.fetch(packed.slot);
-        if let Some(spare) = attachment.lease_entry_again(packed.slot, &unchanged) {
-            return Ok(home::leased_again(spare, packed.serial));
-        }
-    }
-    lease_anew(pool, packed, ring, unchanged)
+) -> Option<Handle> {
+    let spare = own_pool.lease_entry_again(packed.slot, &unchanged)?;
+    Some(home::leased_again(spare, packed.serial))
 }
 
-/// The same, the long way.
-#[cold]
-fn lease_anew(
+/// The buffer that words from a topic name, of a pool that this process has to do with. `unchanged`
+/// tells whether they are still in the ring: that suffices if the pool is the `ring`'s own.
+pub(crate) fn lease_packed(
     pool: &Known,
     &Packed { slot, serial, pool: uid, .. }: &Packed<'_>,
     ring: Option<u64>,

@@ -3,9 +3,8 @@
 //! Mapping is where a memory that devices use gets its caches in order, so every access goes
 //! through a guard, whatever the memory. For heap and shared memory the guard costs nothing.
 
-use std::borrow::Cow;
 use std::fmt;
-use std::ops::Range;
+use std::ops::{Deref, Range};
 
 use bytemuck::checked;
 
@@ -53,11 +52,31 @@ pub struct TensorMapMut<'a> {
     pub(super) bytes: &'a mut [u8],
     /// Where in the buffer they begin.
     pub(super) base: usize,
-    pub(super) layout: Cow<'a, Layout>,
+    pub(super) layout: Shown<'a>,
     pub(super) dtype: DType,
     pub(super) format: Option<PixelFormat>,
     /// As in [`TensorMap`].
     pub(super) _access: CpuAccess<'a>,
+}
+
+/// The layout of what is mapped: that of the tensor, or one for a part of it. In a box, so that the guard stays
+/// small.
+#[derive(Debug)]
+pub(super) enum Shown<'a> {
+    Whole(&'a Layout),
+    Part(Box<Layout>),
+}
+
+impl Deref for Shown<'_> {
+    type Target = Layout;
+
+    #[inline]
+    fn deref(&self) -> &Layout {
+        match self {
+            Shown::Whole(layout) => layout,
+            Shown::Part(layout) => layout,
+        }
+    }
 }
 
 impl TensorMap<'_> {
@@ -168,8 +187,8 @@ impl TensorMapMut<'_> {
     /// ```
     pub fn plane_mut(&mut self, index: usize) -> Result<TensorMapMut<'_>> {
         let layout = match self.format {
-            Some(format) => Cow::Owned(plane_at(format, &self.layout, index)?),
-            None if index == 0 => Cow::Borrowed(&*self.layout),
+            Some(format) => Shown::Part(Box::new(plane_at(format, &self.layout, index)?)),
+            None if index == 0 => Shown::Whole(&self.layout),
             None => return Err(no_such_plane(None, index)),
         };
         let (base, dtype) = (self.base, self.dtype);

@@ -22,6 +22,9 @@ pub(super) const START: u8 = 4;
 /// A tensor for the CPU, and nothing beside it.
 pub(super) const PLAIN: u8 = 8;
 
+/// Nothing but shape and strides follow.
+const USUAL: u8 = OWN | START | PLAIN;
+
 /// The most words of a packed tensor with `meta` words beside it.
 pub(crate) const fn max_words(meta: usize) -> usize {
     HEAD + 2 * MAX_DIMS + meta
@@ -55,22 +58,23 @@ pub(crate) fn pack(
     let flag = |flag: u8, set: bool| if set { flag } else { 0 };
     let packed = flag(PACKED, layout.is_contiguous());
     let flags = packed | flag(OWN, pool == own) | flag(START, offset == 0) | flag(PLAIN, more == 0);
+    let codes = u64::from(home.slot.index)
+        | (layout.ndim() as u64) << 32
+        | u64::from(tensor.dtype.code()) << 40
+        | u64::from(tensor.format.map_or(0, PixelFormat::code)) << 48
+        | u64::from(flags) << 56;
     let mut len = 0;
     let mut push = |word: u64| {
         words[len] = word;
         len += 1;
     };
     push(home.publish());
-    push(
-        u64::from(home.slot.index)
-            | (layout.ndim() as u64) << 32
-            | u64::from(tensor.dtype.code()) << 40
-            | u64::from(tensor.format.map_or(0, PixelFormat::code)) << 48
-            | u64::from(flags) << 56,
-    );
-    for (flag, word) in [(OWN, pool), (START, offset), (PLAIN, more)] {
-        if flags & flag == 0 {
-            push(word);
+    push(codes);
+    if flags & USUAL != USUAL {
+        for (flag, word) in [(OWN, pool), (START, offset), (PLAIN, more)] {
+            if flags & flag == 0 {
+                push(word);
+            }
         }
     }
     layout.shape().iter().for_each(|&axis| push(axis as u64));

@@ -159,18 +159,24 @@ impl TensorPool {
 
     /// Allocates a tensor. Its bytes are whatever the slot held before; those of `Bool` tensors
     /// are zeros, for not every byte is a `bool`.
-    #[inline]
+    #[inline(always)]
     pub fn alloc(&self, shape: &[usize], dtype: DType) -> Result<Tensor> {
         let owner = self.owner("alloc")?;
-        let (size, len_of) = (dtype.size(), |axis: usize| shape[axis]);
-        let len = Layout::packed_len(shape.len(), len_of, size)
-            .ok_or_else(|| Layout::why_not(shape, size))?;
-        let buffer = home::allocated(owner, owner.alloc(len)?, len)?;
-        check_len(&buffer, len)?;
-        if dtype == DType::Bool {
-            return Tensor::of(buffer, Layout::contiguous(shape, size)?, dtype).cleared();
-        }
-        Ok(Tensor::of(buffer, Layout::packed(shape.len(), len_of, 0, size), dtype))
+        let len = Tensor::packed_len(shape, dtype)?;
+        Tensor::packed(home::alloc(owner, len)?, len, shape, dtype)
+    }
+
+    /// A buffer of so many bytes.
+    #[inline(always)]
+    pub(crate) fn alloc_buffer(&self, len: usize) -> Result<Handle> {
+        home::alloc(self.owner("alloc")?, len)
+    }
+
+    /// Whether the bytes of a tensor are a slot that this pool has allocated.
+    #[inline]
+    pub(crate) fn has_allocated(&self, tensor: &Tensor) -> bool {
+        let Role::Owner(owner) = &self.role else { return false };
+        tensor.buffer.home().is_some_and(|home| home.is_allocated_by(&owner.0))
     }
 
     /// Allocates a tensor, and waits for a slot if the pool is full, or for memory if it cannot
@@ -246,8 +252,7 @@ impl TensorPool {
     pub fn stage(&self, tensor: &Tensor) -> Result<Tensor> {
         let owner = self.owner("stage")?;
         let (layout, len) = tensor.copy_layout()?;
-        let granted = owner.alloc(len)?;
-        let staged = Tensor::over(home::allocated(owner, granted, len)?, layout, tensor.dtype)?;
+        let staged = Tensor::over(home::alloc(owner, len)?, layout, tensor.dtype)?;
         let (staged, bytes) = staged.filled_from(tensor)?;
         owner.count_copy(bytes);
         copies::count(CopyReason::Staged, bytes);
@@ -360,6 +365,28 @@ impl fmt::Debug for TensorPool {
 }
 
 impl Tensor {
+    /// The bytes that a tensor without gaps has.
+    #[inline(always)]
+    pub(crate) fn packed_len(shape: &[usize], dtype: DType) -> Result<usize> {
+        let len = Layout::packed_len(shape.len(), |axis| shape[axis], dtype.size());
+        len.ok_or_else(|| Layout::why_not(shape, dtype.size()))
+    }
+
+    /// A tensor without gaps in a new buffer, of a shape that was found to have this [length](Tensor::packed_len).
+    /// Made where the caller wants to have it, as is whatever every frame needs.
+    #[inline(always)]
+    pub(crate) fn packed(
+        buffer: Handle,
+        len: usize,
+        shape: &[usize],
+        dtype: DType,
+    ) -> Result<Tensor> {
+        check_len(&buffer, len)?;
+        let layout = Layout::packed(shape.len(), |axis| shape[axis], 0, dtype.size());
+        let tensor = Tensor::of(buffer, layout, dtype);
+        if dtype == DType::Bool { tensor.cleared() } else { Ok(tensor) }
+    }
+
     /// Makes the bytes of a new tensor zeros.
     #[cold]
     fn cleared(mut self) -> Result<Tensor> {

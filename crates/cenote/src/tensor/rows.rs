@@ -1,13 +1,13 @@
 //! The rows of a tensor of two axes, the second of which lies side by side: points of a cloud.
 
-#[cfg(feature = "ndarray")]
-use std::borrow::Cow;
 use std::ops::Range;
 
 #[cfg(feature = "ndarray")]
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::layout::Layout;
+#[cfg(feature = "ndarray")]
+use crate::tensor::map::Shown;
 use crate::tensor::{TensorMap, TensorMapMut};
 
 impl TensorMap<'_> {
@@ -32,7 +32,7 @@ impl TensorMapMut<'_> {
             return Err(Error::OutOfBuffer { start, end, len: self.bytes.len() });
         }
         layout.fits(self.base + self.bytes.len())?;
-        Ok(TensorMapMut { layout: Cow::Owned(layout), dtype, format: None, ..self })
+        Ok(TensorMapMut { layout: Shown::Part(Box::new(layout)), dtype, format: None, ..self })
     }
 }
 

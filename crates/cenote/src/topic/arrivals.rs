@@ -266,12 +266,6 @@ impl Arrivals {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether there is something to take in.
-    #[inline]
-    pub(crate) fn any(&self) -> bool {
-        self.news.any()
-    }
-
     pub(crate) fn take(&self) -> Vec<Source> {
         let mut state = self.state();
         self.news.clear();

@@ -91,7 +91,7 @@ fn sleeping_subscriber<R: ring::Orderings + 'static, O: row::Orderings + 'static
         let subscriber = thread::spawn(move || {
             for (cursor, number) in [(0, 1), (1, 2)] {
                 row::arm::<O>(std::iter::once(theirs.row()), number);
-                if theirs.reader().peek(cursor) == Found::Nothing {
+                if theirs.reader().entry(cursor).peek() == Found::Nothing {
                     return Some(cursor); // asleep
                 }
                 theirs.row().disarm();
@@ -147,7 +147,7 @@ fn waiting_publisher<R: ring::Orderings + 'static, O: row::Orderings + 'static>(
         let theirs = shared.clone();
         let subscriber = thread::spawn(move || {
             let mut payload = [9];
-            let found = theirs.reader().read::<ring::Shipped>(0, &mut payload);
+            let found = theirs.reader().entry(0).read::<ring::Shipped>(&mut payload);
             assert_eq!((found, payload), (Found::Message(1), [0]), "overwritten");
             theirs.take::<O>(1);
         });
@@ -227,7 +227,7 @@ impl<L: lease::Orderings> Publisher<L> {
     /// What `send` does with a message that carries nothing, and pushes out one that does.
     fn push_out(&mut self) {
         let writer = self.slot.shared.writer();
-        writer.retract(0);
+        writer.make_way(1);
         writer.publish::<ring::Shipped>(1, &[0]);
         if self.retired.retire(SLOT, &self.slot.serials, &self.rows) {
             self.reuse();
@@ -246,19 +246,19 @@ impl<L: lease::Orderings> Publisher<L> {
     fn reuse(&self) {
         let next = serial::next(FIRST);
         self.slot.bytes.set(next);
-        self.slot.shared.writer().retract(1);
+        self.slot.shared.writer().make_way(2);
         self.slot.shared.writer().publish::<ring::Shipped>(2, &[next]);
     }
 }
 
 /// What `recv` does, wherever its cursor is.
 fn recv<L: lease::Orderings>(slot: &Slot, row: &LeaseRow, sequence: u64) {
-    let (reader, mut payload) = (slot.shared.reader(), [0]);
-    if reader.read::<ring::Shipped>(sequence, &mut payload) != Found::Message(1) || payload == [0] {
+    let (entry, mut payload) = (slot.shared.reader().entry(sequence), [0]);
+    if entry.read::<ring::Shipped>(&mut payload) != Found::Message(1) || payload == [0] {
         return;
     }
     let leases: Leases<'_, L> = Leases::new(row.as_ref(), &slot.serials);
-    if leases.by_entry(SLOT, || reader.has(sequence)).is_ok() {
+    if leases.by_entry(SLOT, || entry.is_there()).is_ok() {
         assert_eq!(slot.bytes.get(), payload[0], "bytes changed under a lease");
         leases.release(SLOT);
     }

@@ -294,7 +294,7 @@ impl Watched {
     /// The next message. A publisher that is quicker than this does not keep it for ever.
     fn next(&mut self, missed: &mut u64) -> Result<Option<Sighting>> {
         for _ in 0..TRIES {
-            if self.ring.reader().peek(self.cursor) == Found::Nothing {
+            if self.ring.reader().entry(self.cursor).peek() == Found::Nothing {
                 return Ok(None);
             }
             let sequence = self.cursor;
@@ -320,7 +320,8 @@ impl Watched {
     /// Message `sequence`, if it is there.
     fn read(&self, sequence: u64) -> Result<Option<Sighting>> {
         let mut words = vec![0; self.ring.shape.payload()];
-        let Found::Message(len) = self.ring.reader().read::<Shipped>(sequence, &mut words) else {
+        let Found::Message(len) = self.ring.reader().entry(sequence).read::<Shipped>(&mut words)
+        else {
             return Ok(None);
         };
         words.truncate(len);
@@ -352,7 +353,7 @@ impl Watched {
     fn has_ended(&self) -> bool {
         let reader = self.ring.reader();
         let ended = self.peer.has_ended() || reader.is_closed();
-        ended && reader.peek(self.cursor) == Found::Nothing
+        ended && reader.entry(self.cursor).peek() == Found::Nothing
     }
 }
 

@@ -22,7 +22,7 @@ use crate::pool::host::{Description, Guest, Host};
 use crate::pool::place::Place;
 use crate::pool::wire::{Kind, Packet};
 use crate::region::Words;
-use crate::sync::{Lock, LockGuard, Ordering};
+use crate::sync::{Biased, BiasedGuard};
 use crate::tensor::handle::Handle;
 use crate::tensor::{Tensor, TensorPool};
 use crate::topic::bell::News;
@@ -55,7 +55,7 @@ pub(crate) struct Publisher {
     ring: Arc<Ring>,
     ring_fd: Arc<OwnedFd>,
     epoch: u64,
-    state: Lock<State>,
+    state: Biased<State>,
     /// Subscribers came, went, or took something.
     changed: Signal,
     /// Wakes whoever receives through the same object.
@@ -146,7 +146,7 @@ impl Publisher {
             ring: Arc::new(Ring { words, shape, first }),
             ring_fd,
             epoch: fork::epoch(),
-            state: Lock::new(state),
+            state: Biased::new(state),
             changed: Signal::default(),
             own: OnceLock::new(),
             staged: Staged::default(),
@@ -156,7 +156,7 @@ impl Publisher {
     }
 
     #[inline]
-    pub(super) fn state(&self) -> LockGuard<'_, State> {
+    pub(super) fn state(&self) -> BiasedGuard<'_, State> {
         self.state.lock()
     }
 
@@ -182,14 +182,10 @@ impl Publisher {
     #[inline]
     pub(crate) fn send<T: Message>(&self, message: &T, policy: Policy) -> Result<()> {
         self.check_process()?;
-        let sent = match message.carried() {
+        match message.carried() {
             Some(tensor) if !self.can_share(tensor) => self.send_staged(message, tensor, policy),
             tensor => self.send_shared(message, tensor, policy),
-        };
-        if self.has_adopted.load(Ordering::Relaxed) {
-            self.drop_dead_adoptions();
         }
-        sent
     }
 
     /// Sends a message whose tensor other processes cannot see.
@@ -200,7 +196,7 @@ impl Publisher {
     }
 
     /// Sends a message with the tensor that it carries, or one in its place, if any.
-    #[inline]
+    #[inline(always)]
     fn send_shared<T: Message>(
         &self,
         message: &T,
@@ -216,6 +212,7 @@ impl Publisher {
         if let Some(old) = old {
             self.pool.take_back(old);
         }
+        self.drop_dead_adoptions();
         Ok(())
     }
 
@@ -236,21 +233,21 @@ impl Publisher {
     /// Subscribers go on while this does all that they need not wait for. The buffer is held only after the
     /// message is there, which is soon enough: the caller has the tensor until this returns, whoever
     /// receives through the same object takes the same lock, and nothing in between panics.
-    #[inline]
+    #[inline(always)]
     fn publish(
         &self,
-        mut state: LockGuard<'_, State>,
+        mut state: BiasedGuard<'_, State>,
         tensor: Option<&Tensor>,
         write: impl FnOnce(&mut [u64]) -> Result<usize>,
     ) -> Result<Option<Handle>> {
         let State { next, held, words, subscribers, .. } = &mut *state;
-        let (sequence, len) = (*next, write(words)?);
-        let (writer, shape) = (self.writer(), self.ring.shape);
-        let oldest = sequence.wrapping_sub(shape.depth);
-        writer.retract(oldest);
+        let (sequence, writer, shape) = (*next, self.writer(), self.ring.shape);
+        writer.ask_for(sequence);
+        let len = write(words)?;
+        writer.make_way(sequence);
         writer.publish::<Shipped>(sequence, &words[..len]);
         *next = sequence.wrapping_add(1);
-        let old = held[shape.place(oldest)].take();
+        let old = held[shape.place(sequence.wrapping_sub(shape.depth))].take();
         held[shape.place(sequence)] = tensor.map(Tensor::handle);
         subscribers.iter_mut().for_each(Subscriber::wake);
         drop(state);
@@ -264,12 +261,9 @@ impl Publisher {
 
 /// Slow subscribers.
 impl Publisher {
-    /// Takes the oldest message with a tensor out of the ring; false if there is none, or subscribers
-    /// are waited for.
+    /// Takes the oldest message with a tensor out of the ring; false if there is none, or a subscriber that is
+    /// waited for has not taken it.
     pub(super) fn push_out_oldest(&self) -> bool {
-        if self.policy != Policy::KeepLast {
-            return false;
-        }
         let mut state = self.state();
         let shape = self.ring.shape;
         let kept = state.next.wrapping_sub(self.ring.first).min(shape.depth);
@@ -279,6 +273,9 @@ impl Publisher {
         else {
             return false;
         };
+        if self.waits() && self.behind(&state, state.next.wrapping_sub(sequence)).is_some() {
+            return false;
+        }
         self.writer().retract(sequence);
         let old = state.held[place].take();
         drop(state);
@@ -290,9 +287,9 @@ impl Publisher {
     #[inline]
     pub(super) fn make_room<'a>(
         &'a self,
-        mut state: LockGuard<'a, State>,
+        mut state: BiasedGuard<'a, State>,
         policy: Policy,
-    ) -> Result<LockGuard<'a, State>> {
+    ) -> Result<BiasedGuard<'a, State>> {
         let patience = match policy {
             Policy::KeepLast => return Ok(state),
             Policy::Block(patience) => patience,
@@ -319,9 +316,9 @@ impl Publisher {
 
     fn wait_a_moment<'a>(
         &'a self,
-        mut state: LockGuard<'a, State>,
+        mut state: BiasedGuard<'a, State>,
         not_at_all: bool,
-    ) -> LockGuard<'a, State> {
+    ) -> BiasedGuard<'a, State> {
         if not_at_all {
             return state;
         }
@@ -344,12 +341,18 @@ impl Publisher {
     /// whoever receives through the same object.
     #[allow(clippy::option_option, reason = "local")]
     fn slowest<'s>(&self, state: &'s State) -> Option<Option<&'s Subscriber>> {
-        let full = |cursor: u64| state.next.wrapping_sub(cursor) >= self.ring.shape.depth;
+        self.behind(state, self.ring.shape.depth)
+    }
+
+    /// A subscriber that still needs the message which was sent so many messages ago, likewise.
+    #[allow(clippy::option_option, reason = "local")]
+    fn behind<'s>(&self, state: &'s State, count: u64) -> Option<Option<&'s Subscriber>> {
+        let needs = |cursor: u64| state.next.wrapping_sub(cursor) >= count;
         let own = state.own_taken.map(|taken| self.ring.first.wrapping_add(taken));
-        if own.is_some_and(full) {
+        if own.is_some_and(needs) {
             return Some(None);
         }
-        state.subscribers.iter().find(|one| full(one.cursor(state.next))).map(Some)
+        state.subscribers.iter().find(|one| needs(one.cursor(state.next))).map(Some)
     }
 
     /// By process and program, if that was asked for before; `None` is whoever receives through the same object.
@@ -420,7 +423,7 @@ impl Publisher {
 
     /// Names all subscribers that have no name yet after their programs: when somebody asks, and without the
     /// lock.
-    fn name_subscribers(&self) -> LockGuard<'_, State> {
+    fn name_subscribers(&self) -> BiasedGuard<'_, State> {
         loop {
             let state = self.state();
             let nameless = state.subscribers.iter().find(|one| one.program.is_none());

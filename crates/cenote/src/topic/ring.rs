@@ -27,9 +27,12 @@
 //!
 //! A1 that reads W4 sees W3. A2 that reads any word of a later W3 has A4 see the W1 before it, through
 //! W2 and A3, and throws the payload away. A reader that leases a slot which the payload names makes
-//! the check of A4 once more, after its lease (`pool/lease.rs`, R3): W1 is the O1 of that protocol.
+//! the check of A4 once more, after its lease (`pool/lease.rs`, R3): W1 is the O1 of that protocol, or what
+//! takes the message out where fewer are kept than there are entries.
 //! W5 is for those who sleep: the T2 of `row.rs`. W4 is no exchange, though that would be the fence as well:
 //! it would wait for the stores before it, and the line be gone again to a reader that spins.
+
+use std::iter::zip;
 
 use crate::sync::{AtomicU64, Ordering, fence, fetch_to_write};
 
@@ -50,6 +53,9 @@ const PAYLOAD: usize = 3;
 
 /// Words in a cache line; processors fetch them by twos. A model has fewer.
 const LINE: usize = if cfg!(all(test, loom)) { PAYLOAD } else { 8 };
+
+/// Words of a payload that are in the first line of its entry.
+const FIRST: usize = LINE - PAYLOAD;
 
 /// How large a ring is: known to both sides before either touches it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -163,33 +169,49 @@ impl<'a> Writer<'a> {
         self.words[HEAD].store(first, Ordering::Release);
     }
 
-    /// Takes message `sequence` out, so that no reader can begin to use it.
+    /// Takes out the message that is no longer kept when `sequence` is. If there is an entry for each that is, it is
+    /// taken out by being overwritten.
     #[inline]
+    pub(crate) fn make_way(&self, sequence: u64) {
+        if self.shape.depth < self.shape.entries {
+            self.retract(sequence.wrapping_sub(self.shape.depth));
+        }
+    }
+
+    /// Takes message `sequence` out, so that no reader can begin to use it.
     pub(crate) fn retract(&self, sequence: u64) {
         let next = sequence.wrapping_add(self.shape.entries);
         self.shape.entry(self.words, sequence)[BEGIN].store(next, Ordering::Relaxed);
     }
 
     /// Publishes message `sequence`: that after the last one. Look afterwards who sleeps.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn publish<O: Orderings>(&self, sequence: u64, payload: &[u64]) {
         let entry = self.shape.entry(self.words, sequence);
-        entry[BEGIN].store(sequence, Ordering::Relaxed);
+        let (head, place) = entry.split_first_chunk::<PAYLOAD>().expect("an entry has two lines");
+        head[BEGIN].store(sequence, Ordering::Relaxed);
         if O::WRITE_FENCE {
             fence(Ordering::Release);
         }
-        // A payload that is too long is cut here, and noticed by whoever made it.
-        let (first, more) = entry[PAYLOAD..].split_at(LINE - PAYLOAD);
-        let (to_first, to_more) = payload.split_at(payload.len().min(first.len()));
-        // The line that readers look at last, and in one go.
-        more.iter().zip(to_more).for_each(|(to, from)| to.store(*from, Ordering::Relaxed));
-        first.iter().zip(to_first).for_each(|(to, from)| to.store(*from, Ordering::Relaxed));
-        entry[LEN].store(payload.len() as u64, Ordering::Relaxed);
-        entry[END].store(sequence, O::PUBLISH);
+        // First what is beyond the line that readers spin on; then that, in one go. A payload that is too long is
+        // cut here, and noticed by whoever made it.
+        let (first, rest) = payload.split_at(payload.len().min(FIRST));
+        let store = |(to, from): (&AtomicU64, &u64)| to.store(*from, Ordering::Relaxed);
+        zip(&place[FIRST..], rest).for_each(store);
+        zip(place, first).for_each(store);
+        head[LEN].store(payload.len() as u64, Ordering::Relaxed);
+        head[END].store(sequence, O::PUBLISH);
         if O::WAKE_FENCE {
             fence(Ordering::SeqCst);
         }
         self.words[HEAD].store(sequence.wrapping_add(1), Ordering::Release);
+    }
+
+    /// Asks for the line that message `sequence` begins in, which readers have, while the message is still being made. It
+    /// is written as soon as it is here: they look again later than that.
+    #[inline(always)]
+    pub(crate) fn ask_for(&self, sequence: u64) {
+        fetch_to_write(self.shape.entry(self.words, sequence).as_ptr().cast());
     }
 
     /// Has at hand what the next message is written to, but for the line that readers look at meanwhile.
@@ -269,42 +291,51 @@ impl<'a> Reader<'a> {
         self.words[WAITING].load(Ordering::Relaxed) != 0
     }
 
-    /// Copies message `sequence` to `payload`, as much of it as fits.
-    #[inline]
-    pub(crate) fn read<O: Orderings>(&self, sequence: u64, payload: &mut [u64]) -> Found {
-        let entry = self.shape.entry(self.words, sequence);
-        let found = end(entry[END].load(Ordering::Acquire), sequence);
+    /// Where message `sequence` is, was, or will be.
+    #[inline(always)]
+    pub(crate) fn entry(&self, sequence: u64) -> Entry<'a> {
+        let words = self.shape.entry(self.words, sequence);
+        let (head, payload) = words.split_first_chunk().expect("an entry has two lines");
+        Entry { head, payload, sequence }
+    }
+}
+
+/// The entry of a message, as a reader sees it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Entry<'a> {
+    head: &'a [AtomicU64; PAYLOAD],
+    payload: &'a [AtomicU64],
+    sequence: u64,
+}
+
+impl Entry<'_> {
+    /// Copies the message to `payload`, as much of it as fits.
+    #[inline(always)]
+    pub(crate) fn read<O: Orderings>(&self, payload: &mut [u64]) -> Found {
+        let found = self.peek();
         if found != Found::Message(0) {
             return found;
         }
-        let len = entry[LEN].load(Ordering::Relaxed);
-        let len = usize::try_from(len).unwrap_or(usize::MAX).min(payload.len());
-        let place = &entry[PAYLOAD..];
-        payload[..len]
-            .iter_mut()
-            .zip(place)
+        let len = usize::try_from(self.head[LEN].load(Ordering::Relaxed)).unwrap_or(usize::MAX);
+        let len = len.min(payload.len()).min(self.payload.len());
+        zip(&mut payload[..len], self.payload)
             .for_each(|(to, from)| *to = from.load(Ordering::Relaxed));
         if O::READ_FENCE {
             fence(Ordering::Acquire);
         }
-        match self.has(sequence) {
-            true => Found::Message(len.min(self.shape.payload())),
-            false => Found::Passed,
-        }
+        if self.is_there() { Found::Message(len) } else { Found::Passed }
     }
 
-    /// Whether message `sequence`, which was seen, is still there. Ordered by a fence of the caller's.
-    #[inline]
-    pub(crate) fn has(&self, sequence: u64) -> bool {
-        let entry = self.shape.entry(self.words, sequence);
-        entry[BEGIN].load(Ordering::Relaxed) == sequence
+    /// Whether the message, which was seen, is still there. Ordered by a fence of the caller's.
+    #[inline(always)]
+    pub(crate) fn is_there(&self) -> bool {
+        self.head[BEGIN].load(Ordering::Relaxed) == self.sequence
     }
 
-    /// Whether there is a message `sequence`, without looking at it.
-    #[inline]
-    pub(crate) fn peek(&self, sequence: u64) -> Found {
-        let entry = self.shape.entry(self.words, sequence);
-        end(entry[END].load(Ordering::Acquire), sequence)
+    /// Whether there is a message, without looking at it.
+    #[inline(always)]
+    pub(crate) fn peek(&self) -> Found {
+        end(self.head[END].load(Ordering::Acquire), self.sequence)
     }
 }
 
@@ -330,7 +361,7 @@ mod tests {
 
     fn read(words: &[AtomicU64], shape: Shape, sequence: u64) -> Option<u64> {
         let mut payload = [0; 1];
-        match Reader::new(words, shape).read::<Shipped>(sequence, &mut payload) {
+        match Reader::new(words, shape).entry(sequence).read::<Shipped>(&mut payload) {
             Found::Message(1) => Some(payload[0]),
             _ => None,
         }
@@ -345,8 +376,12 @@ mod tests {
                 let (writer, reader) = (Writer::new(&words, shape), Reader::new(&words, shape));
                 for n in 0..40_u64 {
                     let sequence = first.wrapping_add(n);
-                    assert_eq!(reader.peek(sequence), Found::Nothing, "{depth} {first} {n}");
-                    writer.retract(sequence.wrapping_sub(shape.depth));
+                    assert_eq!(
+                        reader.entry(sequence).peek(),
+                        Found::Nothing,
+                        "{depth} {first} {n}"
+                    );
+                    writer.make_way(sequence);
                     writer.publish::<Shipped>(sequence, &[n]);
                     let kept = (n + 1).min(shape.depth);
                     for back in 0..kept {
@@ -356,7 +391,7 @@ mod tests {
                         );
                     }
                     let before = sequence.wrapping_sub(kept);
-                    let found = reader.read::<Shipped>(before, &mut [0]);
+                    let found = reader.entry(before).read::<Shipped>(&mut [0]);
                     assert!(n < shape.depth || found == Found::Passed);
                     assert_eq!(reader.oldest(first), sequence.wrapping_add(1).wrapping_sub(kept));
                 }
@@ -369,7 +404,7 @@ mod tests {
         let shape = Shape::new(4, 1).unwrap();
         let words = ring(shape, 0);
         shape.entry(&words, 0)[BEGIN].store(0, Ordering::Relaxed);
-        assert_eq!(Reader::new(&words, shape).peek(0), Found::Nothing);
+        assert_eq!(Reader::new(&words, shape).entry(0).peek(), Found::Nothing);
         assert_eq!(read(&words, shape, 0), None);
     }
 
@@ -380,7 +415,7 @@ mod tests {
         Writer::new(&words, shape).publish::<Shipped>(0, &[1, 2, 3]);
         shape.entry(&words, 0)[LEN].store(u64::MAX, Ordering::Relaxed);
         let mut payload = [0; 100];
-        let found = Reader::new(&words, shape).read::<Shipped>(0, &mut payload);
+        let found = Reader::new(&words, shape).entry(0).read::<Shipped>(&mut payload);
         assert_eq!(found, Found::Message(shape.payload()));
         assert_eq!(payload[..3], [1, 2, 3]);
     }
@@ -416,7 +451,7 @@ mod loom_tests {
                 let reader = Reader::new(&theirs, shape);
                 for sequence in 0..2 {
                     let mut payload = [9, 9];
-                    if reader.read::<O>(sequence, &mut payload) == Found::Message(2) {
+                    if reader.entry(sequence).read::<O>(&mut payload) == Found::Message(2) {
                         assert_eq!(payload, [sequence, sequence], "torn");
                     }
                 }

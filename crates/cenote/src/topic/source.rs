@@ -8,12 +8,14 @@ use crate::error::{Error, Result};
 use crate::os::fork::GuardedSocket;
 use crate::os::packet;
 use crate::os::peer::Peer;
+use crate::pool::attachment::Attachment;
 use crate::pool::files;
 use crate::pool::greeting::Answer;
 use crate::pool::service::{self, Served, Watch};
 use crate::pool::wire::{Kind, Packet};
 use crate::region::Words;
 use crate::sync::Ordering;
+use crate::tensor::buffer::Buffer;
 use crate::tensor::known::Known;
 use crate::tensor::mould::Mould;
 use crate::topic::bell::News;
@@ -59,6 +61,8 @@ pub(crate) struct Other {
     pub(crate) gone: Arc<Gone>,
     /// The pool of the publisher, if its messages are tensors.
     pub(crate) pool: Option<Known>,
+    /// The same, if it belongs to that very process, so that an entry of the ring is as good as a serial.
+    pub(crate) own_pool: Option<Arc<Attachment<Buffer>>>,
     row: Words,
     /// It waits for its subscribers.
     waits: bool,
@@ -104,11 +108,12 @@ impl Source {
         let other = Other {
             uid,
             gone: Gone::watch(&answer.peer, &answer.connection, news)?,
-            peer: answer.peer,
             connection: answer.connection,
             row: files::open_row(row, row::WORDS)?,
             waits: subscribed.waits != 0,
+            own_pool: pool.as_ref().and_then(|pool| pool.attached_of(&answer.peer)).cloned(),
             pool,
+            peer: answer.peer,
         };
         let words = files::open_header(&ring, shape.words())?;
         let ring = Ring { words, shape, first: subscribed.first };
@@ -146,9 +151,8 @@ impl Source {
     }
 
     /// Looks for the next message. It is not taken yet.
-    #[inline(always)]
     pub(crate) fn next(&mut self, words: &mut [u64]) -> Next {
-        match self.reader().read::<Shipped>(self.cursor(), words) {
+        match self.spot.entry().read::<Shipped>(words) {
             Found::Message(len) => Next::Message(len),
             Found::Nothing if self.has_ended() => Next::End,
             Found::Nothing => Next::Nothing,
@@ -162,7 +166,7 @@ impl Source {
         if self.stuck {
             return false;
         }
-        self.reader().peek(self.cursor()) != Found::Nothing || self.has_ended()
+        self.spot.entry().peek() != Found::Nothing || self.has_ended()
     }
 
     /// Goes on to the oldest message that may still be there; tells how many are lost.
@@ -200,7 +204,7 @@ impl Source {
     fn has_ended(&self) -> bool {
         let From::Other(other) = &self.from else { return false };
         let ended = other.gone.is_true() || self.reader().is_closed();
-        ended && self.reader().peek(self.cursor()) == Found::Nothing
+        ended && self.spot.entry().peek() == Found::Nothing
     }
 
     /// Whether there is nothing to take, and never will be.
@@ -223,13 +227,18 @@ impl Other {
     }
 
     /// Publishes how far this subscriber has come, and wakes a publisher that waits for that.
-    #[inline]
+    #[inline(always)]
     fn tell(&self, ring: &Ring, passed: u64) {
         self.row().take::<row::Shipped>(passed, self.waits);
         if self.waits && ring.reader().is_waited_for() {
-            let wake = Packet::new(Kind::Wake);
-            let _ = packet::send(self.connection.as_fd(), bytemuck::bytes_of(&wake), &[]);
+            self.wake();
         }
+    }
+
+    #[cold]
+    fn wake(&self) {
+        let wake = Packet::new(Kind::Wake);
+        let _ = packet::send(self.connection.as_fd(), bytemuck::bytes_of(&wake), &[]);
     }
 
     /// Reads all the packets that woke us.

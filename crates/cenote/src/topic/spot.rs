@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 
 use crate::region::Words;
 use crate::sync::{AtomicU64, AtomicUsize, Ordering};
-use crate::topic::ring::{Found, Reader, Shape};
+use crate::topic::ring::{Entry, Found, Reader, Shape};
 
 /// A ring in mapped memory.
 #[derive(Debug)]
@@ -50,15 +50,20 @@ impl Spot {
         self.cursor.store(cursor, Ordering::Relaxed);
     }
 
+    /// Where the next message to take is, or will be.
+    #[inline(always)]
+    pub(crate) fn entry(&self) -> Entry<'_> {
+        self.ring.reader().entry(self.cursor())
+    }
+
     pub(crate) fn leave(&self) {
         self.left.store(true, Ordering::Relaxed);
     }
 
     /// Whether there is nothing to take, and may be later.
-    #[inline]
+    #[inline(always)]
     fn is_quiet(&self) -> bool {
-        let reader = self.ring.reader();
-        (reader.peek(self.cursor()) == Found::Nothing && !reader.is_closed())
+        (self.entry().peek() == Found::Nothing && !self.ring.reader().is_closed())
             || self.left.load(Ordering::Relaxed)
     }
 }
@@ -97,7 +102,7 @@ impl Spots {
     }
 
     /// Whether there is nothing to take, as far as can be told at a glance.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn are_quiet(&self) -> bool {
         let quiet = |spot: &OnceLock<Arc<Spot>>| spot.get().is_none_or(|spot| spot.is_quiet());
         let filled = self.filled.load(Ordering::Acquire).min(SPOTS);

@@ -37,8 +37,15 @@ impl Publisher {
     /// Whether other processes can see a tensor as it is. If so, subscribers can attach to its pool.
     #[inline]
     pub(super) fn can_share(&self, tensor: &Tensor) -> bool {
-        let shared =
-            tensor.is_attachable() == Some(true) && !tensor.has_far_planes() && !tensor.is_lent();
+        if tensor.has_far_planes() || tensor.is_lent() {
+            return false;
+        }
+        self.pool.has_allocated(tensor) || self.can_share_other(tensor)
+    }
+
+    /// The same of any but what the publisher's own pool has allocated.
+    fn can_share_other(&self, tensor: &Tensor) -> bool {
+        let shared = tensor.is_attachable() == Some(true);
         if shared {
             self.pool.lend_pool_of(tensor);
         }
@@ -67,33 +74,37 @@ impl Publisher {
     }
 
     /// Allocates. Where the pool is full of what is kept for subscribers, the oldest of that goes first,
-    /// unless the policy is to wait for them.
-    #[inline]
+    /// unless one of them has still to take it and the policy is to wait.
+    #[inline(always)]
     pub(crate) fn with_room<T>(&self, alloc: impl Fn() -> Result<T>) -> Result<T> {
-        // One value from beginning to end: tensors are too large to be moved for nothing.
-        let mut done = alloc();
-        if done.is_err() {
-            self.make_slot(&mut done, alloc);
+        match alloc() {
+            Ok(done) => Ok(done),
+            Err(error) => self.make_slot(error, alloc),
         }
-        done
     }
 
     #[cold]
-    #[inline(never)]
-    fn make_slot<T>(&self, done: &mut Result<T>, alloc: impl Fn() -> Result<T>) {
-        if let Err(forked) = self.check_process() {
-            *done = Err(forked);
-            return;
+    fn make_slot<T>(&self, mut error: Error, alloc: impl Fn() -> Result<T>) -> Result<T> {
+        self.check_process()?;
+        while matches!(error, Error::PoolFull { .. }) && self.push_out_oldest() {
+            match alloc() {
+                Ok(done) => return Ok(done),
+                Err(again) => error = again,
+            }
         }
-        while matches!(done, Err(Error::PoolFull { .. })) && self.push_out_oldest() {
-            *done = alloc();
-        }
+        Err(error)
     }
 
     /// Lets go of adopted memory whose tensors are gone, so that it need not wait for the next adoption.
+    #[inline]
+    pub(crate) fn drop_dead_adoptions(&self) {
+        if self.has_adopted.load(Ordering::Relaxed) {
+            self.look_for_dead_adoptions();
+        }
+    }
+
     #[cold]
-    #[inline(never)]
-    pub(super) fn drop_dead_adoptions(&self) {
+    fn look_for_dead_adoptions(&self) {
         let mut adopted = self.adopted();
         let dead = adopted.take_dead();
         self.has_adopted.store(!adopted.0.is_empty(), Ordering::Relaxed);

@@ -16,7 +16,7 @@ use crate::error::{Error, Result};
 use crate::os::{self, fork};
 use crate::pool::place::Place;
 use crate::pool::service::{Served, Waker};
-use crate::sync::{Lock, LockGuard};
+use crate::sync::{Biased, BiasedGuard};
 use crate::tensor::handle::Handle;
 use crate::tensor::known;
 use crate::tensor::packed::Packed;
@@ -26,6 +26,7 @@ use crate::topic::few::Few;
 use crate::topic::message::{Message, Tensors, Unread};
 use crate::topic::pools::Pools;
 use crate::topic::publisher::Publisher;
+use crate::topic::ring::{self, Entry, Found};
 use crate::topic::row;
 use crate::topic::source::{self, From, Next, Other, Source};
 use crate::topic::spot::{Spot, Spots};
@@ -47,7 +48,7 @@ pub(crate) struct Subscriber {
     news: Arc<News>,
     arrivals: Arc<Arrivals>,
     spots: Spots,
-    receiving: Lock<Receiving>,
+    receiving: Biased<Receiving>,
 }
 
 #[derive(Debug, Default)]
@@ -86,7 +87,7 @@ impl Subscriber {
             news,
             arrivals,
             spots: Spots::default(),
-            receiving: Lock::new(Receiving::default()),
+            receiving: Biased::new(Receiving::default()),
         })
     }
 
@@ -108,7 +109,7 @@ impl Subscriber {
     }
 
     #[inline]
-    fn receiving(&self) -> LockGuard<'_, Receiving> {
+    fn receiving(&self) -> BiasedGuard<'_, Receiving> {
         self.receiving.lock()
     }
 
@@ -128,27 +129,31 @@ impl Subscriber {
         receiving.sources.push(source);
     }
 
-    /// The next message, if there is one.
-    #[inline]
+    /// The next message, if there is one. It is made where the caller wants to have it.
+    #[inline(always)]
     pub(crate) fn recv<T: Message>(&self) -> Option<T> {
-        if self.spots.are_quiet() && !self.arrivals.any() {
+        if self.spots.are_quiet() && !self.news.any() {
             return None;
         }
-        self.recv_locked()
+        self.take().map(Unmade::make)
     }
 
-    /// A function of its own, so that finding nothing stays short.
+    /// Takes the next message, under the lock, which whoever makes it gives back. A function of its own, so that
+    /// finding nothing stays short.
     #[inline(never)]
-    fn recv_locked<T: Message>(&self) -> Option<T> {
+    fn take<T: Message>(&self) -> Option<Unmade<'_, T>> {
         if self.inherited() {
             return None;
         }
         let mut receiving = self.receiving();
-        if self.arrivals.any() {
+        if self.news.any() {
             self.take_in(&mut receiving);
         }
+        if let Some((at, taken)) = receiving.take_again::<T>() {
+            return Some(Unmade { receiving, at, taken });
+        }
         match receiving.take::<T>(&self.news) {
-            Some((at, taken)) => Some(T::make(taken, &receiving.sources[at].mould)),
+            Some((at, taken)) => Some(Unmade { receiving, at, taken }),
             None if receiving.watched => self.rearm(receiving),
             None => None,
         }
@@ -161,7 +166,7 @@ impl Subscriber {
             return None;
         }
         let mut receiving = self.receiving();
-        if self.arrivals.any() {
+        if self.news.any() {
             self.take_in(&mut receiving);
         }
         for source in &mut receiving.sources {
@@ -172,7 +177,10 @@ impl Subscriber {
         for _ in 0..receiving.sources.len() {
             newest = receiving.next(&self.news).or(newest);
         }
-        if receiving.watched { self.rearm(receiving).or(newest) } else { newest }
+        if !receiving.watched {
+            return newest;
+        }
+        self.rearm(receiving).map(Unmade::make).or(newest)
     }
 
     /// Waits for a message until the deadline; without one, for ever.
@@ -202,7 +210,7 @@ impl Subscriber {
         let mut receiving = self.receiving();
         receiving.waiters += 1;
         receiving.arm(&self.news.bell);
-        !self.arrivals.any() && !receiving.is_ready()
+        !self.news.any() && !receiving.is_ready()
     }
 
     /// Undoes [`Subscriber::arm`]. Those that still sleep, on the descriptor, too, are armed anew, for the byte
@@ -215,7 +223,7 @@ impl Subscriber {
             return receiving.disarm(&self.news.bell);
         }
         receiving.arm(&self.news.bell);
-        if self.arrivals.any() || receiving.is_ready() {
+        if self.news.any() || receiving.is_ready() {
             self.news.bell.ring_anyway();
         } else if receiving.is_stuck() {
             receiving.ring_soon(&self.news);
@@ -272,22 +280,25 @@ impl Subscriber {
 
     /// Before saying "nothing" to somebody who then sleeps on the descriptor: quiet, arm, look again.
     #[cold]
-    fn rearm<T: Message>(&self, mut receiving: LockGuard<'_, Receiving>) -> Option<T> {
+    fn rearm<'a, T: Message>(
+        &'a self,
+        mut receiving: BiasedGuard<'a, Receiving>,
+    ) -> Option<Unmade<'a, T>> {
         self.news.bell.hush();
         self.ignore_gone(&receiving);
         receiving.others().for_each(Other::hush_all);
         receiving.arm(&self.news.bell);
-        if self.arrivals.any() {
+        if self.news.any() {
             self.take_in(&mut receiving);
         }
-        let found = receiving.next(&self.news);
+        let found = receiving.take::<T>(&self.news);
         if found.is_some() || receiving.is_ready() {
             // There may be more, and nobody would be told.
             self.news.bell.ring_anyway();
         } else if receiving.is_stuck() {
             receiving.ring_soon(&self.news);
         }
-        found
+        found.map(|(at, taken)| Unmade { receiving, at, taken })
     }
 
     /// The descriptor to wait for: readable when there may be something to receive.
@@ -339,8 +350,11 @@ impl Subscriber {
     /// How many publishers there are, this object's own not counted. One that is gone counts while
     /// something that it sent is left to take.
     pub(crate) fn publishers(&self) -> usize {
+        if self.inherited() {
+            return 0;
+        }
         let mut receiving = self.receiving();
-        if self.arrivals.any() && !self.inherited() {
+        if self.news.any() {
             self.take_in(&mut receiving);
         }
         receiving.sources.iter().filter(|source| !source.is_own() && !source.is_over()).count()
@@ -398,8 +412,30 @@ impl Receiving {
         Some(T::make(taken, &self.sources[at].mould))
     }
 
-    /// Takes the next message of the publisher whose turn it is, or of one after it; tells of which.
+    /// Takes the next message of the publisher whose turn it is, if that is all there is to do, as it is most of
+    /// the time: its tensor lies where an earlier one did.
     #[inline(always)]
+    fn take_again<T: Message>(&mut self) -> Option<(usize, T::Taken)> {
+        let at = if self.turn < self.sources.len() { self.turn } else { 0 };
+        let source = self.sources.get_mut(at)?;
+        let From::Other(other) = &source.from else { return None };
+        let elsewhere = other.pool.is_some() && other.own_pool.is_none();
+        if elsewhere || other.gone.is_true() {
+            return None; // there is more to do: its end is to be noticed, too
+        }
+        let entry = source.spot.entry();
+        let Found::Message(len) = entry.read::<ring::Shipped>(&mut self.words) else { return None };
+        let mut tensors = Again { other, entry };
+        let taken = T::read(&self.words[..len], &mut source.mould, &mut tensors).ok()?;
+        source.stuck = false;
+        source.advance(1);
+        self.turn = at + 1;
+        self.received += 1;
+        Some((at, taken))
+    }
+
+    /// Takes the next message of the publisher whose turn it is, or of one after it; tells of which.
+    #[inline(never)]
     fn take<T: Message>(&mut self, news: &Arc<News>) -> Option<(usize, T::Taken)> {
         let mut looked = 0;
         while looked < self.sources.len() {
@@ -429,7 +465,6 @@ impl Receiving {
         None
     }
 
-    #[inline(always)]
     fn take_from<T: Message>(&mut self, at: usize, news: &Arc<News>) -> Took<T::Taken> {
         let Receiving { sources, words, pools, missed, last_loss, .. } = self;
         let source = &mut sources[at];
@@ -468,12 +503,46 @@ impl Receiving {
     }
 }
 
+/// A message that was taken, and is still to be made: under the lock, for its mould is that of the next one, too.
+struct Unmade<'a, T: Message> {
+    receiving: BiasedGuard<'a, Receiving>,
+    /// Which source it came from.
+    at: usize,
+    taken: T::Taken,
+}
+
+impl<T: Message> Unmade<'_, T> {
+    #[inline(always)]
+    fn make(self) -> T {
+        T::make(self.taken, &self.receiving.sources[self.at].mould)
+    }
+}
+
 /// What was taken.
 enum Took<M> {
     Message(M),
     Nothing,
     /// Nothing, and nothing more will come.
     End,
+}
+
+/// Leases the tensors of a message that lie where earlier ones did.
+struct Again<'a> {
+    other: &'a Other,
+    entry: Entry<'a>,
+}
+
+impl Tensors for Again<'_> {
+    #[inline(always)]
+    fn buffer(&mut self, packed: &Packed<'_>) -> Result<Handle, Unread> {
+        let leased = match &self.other.own_pool {
+            Some(pool) if packed.pool == self.other.uid => {
+                known::lease_again(pool, packed, || self.entry.is_there())
+            }
+            _ => None,
+        };
+        leased.ok_or_else(|| Unread::Later)
+    }
 }
 
 /// Leases the tensors of a message.
@@ -485,7 +554,6 @@ struct Lender<'a> {
 }
 
 impl Tensors for Lender<'_> {
-    #[inline(always)]
     fn buffer(&mut self, packed: &Packed<'_>) -> Result<Handle, Unread> {
         let cursor = self.spot.cursor();
         let other = match self.from {
@@ -505,9 +573,9 @@ impl Tensors for Lender<'_> {
         }
         // Asked first: what its owner sent last may come in while this looks for it.
         let alive = pool.is_alive();
-        let trusted = pool.is_of(&other.peer).then_some(other.uid);
-        let reader = self.spot.ring.reader();
-        match known::lease_packed(pool, packed, trusted, || reader.has(cursor)) {
+        let trusted = pool.attached_of(&other.peer).map(|_| other.uid);
+        let entry = self.spot.entry();
+        match known::lease_packed(pool, packed, trusted, || entry.is_there()) {
             Ok(leased) => Ok(leased),
             Err(error) => Err(self.unread(error, alive)),
         }
@@ -519,9 +587,7 @@ impl Lender<'_> {
     #[cold]
     fn unread(&mut self, error: Error, alive: bool) -> Unread {
         match error {
-            Error::Stale { .. } if !self.spot.ring.reader().has(self.spot.cursor()) => {
-                Unread::Passed
-            }
+            Error::Stale { .. } if !self.spot.entry().is_there() => Unread::Passed,
             // On its way.
             Error::NoSuchSegment { .. } if alive => Unread::Later,
             error => error.into(),

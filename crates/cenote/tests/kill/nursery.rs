@@ -160,6 +160,10 @@ pub(crate) fn run() {
     die_with_parent();
     // Makes this thread's hash seeds, which every child inherits.
     std::hint::black_box(HashSet::from([1]));
+    // Once, for all children: with several threads it takes many milliseconds.
+    let command = libc::MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED;
+    // SAFETY: it takes three numbers.
+    unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) };
     while let Some(task) = victim::hear() {
         // SAFETY: this process has one thread.
         match unsafe { libc::fork() } {

@@ -8,7 +8,7 @@ use cenote::{DType, Error, Tensor, TensorPool};
 
 use super::nursery::{Nursery, Victim};
 use super::publishing::{LettingIn, Publishing, Reappearing};
-use super::speaker::PATIENCE;
+use super::speaker::{OFTEN, PATIENCE};
 use super::subscribing::{Awaited, Borrowing, Greeting, PassingOn, Subscribing};
 use super::tracer::Stop;
 use super::victim::{LEN, SLOTS, all_are, config, filled, hex, unhex};
@@ -78,6 +78,7 @@ pub(crate) const SCENES: &[Named] = &[
     ("owner_drops_a_row", || Box::new(Bereaved(Reading::new("serve"), Nursery::new(), 0))),
     ("publisher_sends_first", || Box::new(Publishing::new("send-first", 0))),
     ("publisher_sends", || Box::new(Publishing::new("send", 3))),
+    ("publisher_sends_often", || Box::new(Publishing::new("send-often", OFTEN))),
     ("publisher_sends_to_a_sleeper", || Box::new(Publishing::to_a_sleeper("send", 3))),
     ("publisher_waits", || Box::new(Publishing::late("send-blocked", 2))),
     ("publisher_leaves", || Box::new(Publishing::late("leave", 2))),
@@ -88,6 +89,8 @@ pub(crate) const SCENES: &[Named] = &[
     ("subscriber_subscribes", || Box::new(Subscribing::new("subscribe"))),
     ("subscriber_finds_nothing", || Box::new(Subscribing::new("recv-nothing"))),
     ("subscriber_receives", || Box::new(Subscribing::new("recv"))),
+    ("subscriber_receives_often", || Box::new(Subscribing::new("recv-often"))),
+    ("subscriber_drops_often", || Box::new(Subscribing::new("drop-often"))),
     ("subscriber_receives_from_a_lent_pool", || Box::new(Subscribing::lent("recv"))),
     ("subscriber_drops_what_was_lent", || Box::new(Subscribing::lent("drop-received"))),
     ("subscriber_borrows", || Box::new(Borrowing(Subscribing::new("borrow")))),

@@ -16,6 +16,10 @@ pub(crate) const DEPTH: usize = 4;
 /// What a victim's messages are filled with: this, and upward.
 pub(crate) const FIRST: u8 = 10;
 
+/// So many messages that a victim has settled down; and in how many bursts of [`DEPTH`] it takes them.
+pub(crate) const OFTEN: u8 = 60;
+pub(crate) const BURSTS: usize = 15;
+
 /// For what takes microseconds, on a machine that is busy with other things.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -91,7 +95,8 @@ pub(crate) fn run(words: &[&str]) {
     match *words {
         ["listener", name] => listener(name),
         ["send-first", name] => send_first(name),
-        ["send", name] => send_another(name, Policy::KeepLast),
+        ["send", name] => send_another(name, 3),
+        ["send-often", name] => send_another(name, OFTEN),
         ["send-adopted", name] => send_adopted(name),
         ["send-lent", name] => send_lent(name),
         ["borrow", name] => borrow(name),
@@ -101,6 +106,8 @@ pub(crate) fn run(words: &[&str]) {
         ["subscribe", name] => subscribe(name),
         ["recv-nothing", name] => recv_nothing(name),
         ["recv", name] => recv(name),
+        ["recv-often", name] => recv_often(name),
+        ["drop-often", name] => drop_often(name),
         ["recv-sleeping", name] => recv_sleeping(name),
         ["drop-received", name] => drop_received(name),
         ["unsubscribe", name] => unsubscribe(name),
@@ -142,10 +149,14 @@ fn publisher(name: &str, policy: Policy) -> Topic<Tensor> {
 }
 
 /// Its ring is full: one message is pushed out, and its slot is free for the next.
-fn send_another(name: &str, policy: Policy) {
-    let topic = publisher(name, policy);
-    (0..3).for_each(|n| send(&topic, FIRST + n));
-    let message = filled(topic.pool().unwrap(), FIRST + 3);
+fn send_another(name: &str, before: u8) {
+    let topic = publisher(name, Policy::KeepLast);
+    if before == OFTEN {
+        // A thread of ours asks the kernel whether locks may have a bias.
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    (0..before).for_each(|n| send(&topic, FIRST + n));
+    let message = filled(topic.pool().unwrap(), FIRST + before);
     mark();
     operation(|| topic.send(&message).unwrap());
 }
@@ -222,6 +233,30 @@ fn recv_nothing(name: &str) {
 fn recv(name: &str) {
     let topic = subscriber(name);
     operation(|| take(&topic));
+}
+
+/// A subscriber that has received for a while, so that it does so by the short ways: it knows all slots, and its
+/// locks are its own.
+fn frequent_subscriber(name: &str) -> Topic<Tensor> {
+    let topic = subscriber(name);
+    for _ in 0..BURSTS {
+        mark();
+        (0..DEPTH).for_each(|_| drop(take(&topic)));
+    }
+    topic
+}
+
+fn recv_often(name: &str) {
+    let topic = frequent_subscriber(name);
+    operation(|| take(&topic));
+}
+
+fn drop_often(name: &str) {
+    let topic = frequent_subscriber(name);
+    mark();
+    let message = take(&topic);
+    mark();
+    operation(|| drop(message));
 }
 
 fn recv_sleeping(name: &str) {

@@ -8,7 +8,7 @@ use cenote::{Policy, Tensor, TensorPool, Topic};
 use super::nursery::Victim;
 use super::publishing::{Listener, SAMPLE, check_heard, succeed};
 use super::scene::{Scene, Which, check_capacity, proceed, wait_until};
-use super::speaker::{DEPTH, FIRST, LENT, PATIENCE, send, topic};
+use super::speaker::{BURSTS, DEPTH, FIRST, LENT, PATIENCE, send, topic};
 use super::victim::{SLOTS, config, filled};
 
 /// The topic that this process publishes.
@@ -75,10 +75,19 @@ impl Scene for Subscribing {
     }
 
     fn prepared(&mut self, victim: &mut Victim<'_>) {
-        let next = FIRST + 1;
+        let mut next = FIRST + 1;
+        if self.task.ends_with("often") {
+            for _ in 0..BURSTS {
+                for value in (next..).take(DEPTH) {
+                    self.send_next(value);
+                    next = value + 1;
+                }
+                proceed(victim);
+            }
+        }
         match self.task {
-            "recv" => self.send_next(next),
-            "drop-received" => {
+            "recv" | "recv-often" => self.send_next(next),
+            "drop-received" | "drop-often" => {
                 self.send_next(next);
                 proceed(victim);
                 // Only the victim holds it.
@@ -92,7 +101,7 @@ impl Scene for Subscribing {
     }
 
     fn sample(&self) -> usize {
-        if self.task == "recv" { ALL } else { SAMPLE }
+        if self.task.starts_with("recv") { ALL } else { SAMPLE }
     }
 
     fn one_missed_in(&self) -> usize {

@@ -20,6 +20,7 @@ pub(crate) const TESTS: &[Test] = &[
     ("send_timeout_waits_no_longer_than_it_is_told", send_timeout),
     ("a_topic_waits_for_itself_too", own),
     ("a_stopped_subscriber_slows_nobody", stopped),
+    ("what_all_have_taken_makes_room_where_they_are_waited_for", all_taken),
 ];
 
 /// The error that a slow subscriber is to blame for.
@@ -153,6 +154,28 @@ fn try_send() {
     let keep = super::talk::topic::<u64>(&unique(), "depth=1");
     (0..5).for_each(|number| keep.try_send(&number).unwrap());
     assert_eq!((drain(&keep), keep.missed()), (vec![4], 4));
+}
+
+fn all_taken() {
+    let (slots, depth) = (20, 16);
+    for policy in [Policy::Block(LONG), Policy::Reject] {
+        let mut config = TopicConfig { policy, depth, ..TopicConfig::default() };
+        config.pool.max_slots = slots;
+        let topic: Topic<Tensor> = Topic::with_config(&unique(), config).unwrap();
+        topic.subscribe().unwrap();
+        let send = |_| topic.send(&topic.alloc_tensor(&[64], DType::U8)?);
+        let mut held = Vec::new();
+        for n in 0..100 {
+            send(n).unwrap();
+            held.extend(topic.recv().filter(|_| n < 4));
+        }
+        assert_eq!((held.len(), topic.missed()), (4, 0));
+        // What somebody has still to take does not: the rest of the slots is in the queue.
+        (0..16).try_for_each(send).unwrap();
+        let refused = topic.alloc_tensor(&[64], DType::U8);
+        assert!(matches!(refused, Err(Error::PoolFull { .. })), "{refused:?}");
+        assert_eq!((std::iter::from_fn(|| topic.recv()).count(), topic.missed()), (16, 0));
+    }
 }
 
 fn own() {
