@@ -203,7 +203,7 @@ mod tests {
     "#;
 
     fn series(who: &str, floor: f64, time: f64) -> Series {
-        let floors = Some(Floors { before: floor, after: floor });
+        let floors = Some(Floors { before: floor, after: floor, one_core: false });
         let takes = vec![Take { round: 0, floors, samples: vec![time] }];
         Series { takes, ..Series::new("hand-off", "trip", who) }
     }

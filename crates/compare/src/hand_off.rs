@@ -20,6 +20,7 @@ use crate::other::{Order, Other, Task};
 use crate::pace::Pace;
 use crate::page::Page;
 use crate::series::{Place, Series, Take, ratios};
+use crate::toil;
 
 /// What it is called.
 pub(crate) const GROUP: &str = "hand-off";
@@ -188,6 +189,12 @@ pub(crate) fn other(page: &Page) -> Result<()> {
             Task::Floor => {
                 page.set_seen(word);
                 page.answer(word);
+            }
+            Task::Toil => {
+                page.set_seen(word);
+                while page.order() == word {
+                    toil::once();
+                }
             }
             Task::Trips | Task::OneWay => {
                 let peer = peer(&mut peers, who, size)?;

@@ -34,6 +34,7 @@ mod samples;
 mod series;
 mod set_up;
 mod table;
+mod toil;
 
 use std::process::ExitCode;
 use std::time::Instant;

@@ -1,6 +1,5 @@
 //! The other process: started once for a group, does what the page says.
 
-use std::hint::spin_loop;
 use std::process::{Child, Command};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -8,9 +7,13 @@ use std::time::{Duration, Instant};
 use crate::Result;
 use crate::page::Page;
 use crate::series::Floors;
+use crate::toil;
 
 /// Nobody needs that long, not even to set up.
 const PATIENCE: Duration = Duration::from_secs(120);
+
+/// How much longer work takes that shares a core with other work, at least.
+const CROWDED: f64 = 1.4;
 
 /// Spins between two looks whether the other is still there.
 const LOOK: u32 = 1 << 22;
@@ -33,13 +36,15 @@ pub(crate) enum Task {
     Hold,
     /// Send all the time.
     Publish,
+    /// Keep its core busy.
+    Toil,
     /// Let all connections go.
     Close,
     /// End.
     Quit,
 }
 
-const TASKS: [Task; 9] = [
+const TASKS: [Task; 10] = [
     Task::Floor,
     Task::Trips,
     Task::OneWay,
@@ -47,6 +52,7 @@ const TASKS: [Task; 9] = [
     Task::Join,
     Task::Hold,
     Task::Publish,
+    Task::Toil,
     Task::Close,
     Task::Quit,
 ];
@@ -154,7 +160,15 @@ impl Other {
         let before = self.floor(trips)?;
         let done = work(self)?;
         let after = self.floor(trips)?;
-        Ok((Floors { before, after }, done))
+        Ok((Floors { before, after, one_core: self.is_on_this_core()? }, done))
+    }
+
+    /// Whether it is on another thread of the same core: then each is slower while both work. To be asked right
+    /// after the floor: whoever waits for a word on the page leaves the core to others.
+    fn is_on_this_core(&mut self) -> Result<bool> {
+        let alone = toil::time();
+        self.order(Task::Toil, 0, 0)?;
+        Ok(toil::time() > CROWDED * alone)
     }
 
     /// What a bare round trip takes just now.
@@ -199,7 +213,6 @@ impl Wait<'_> {
     #[inline]
     pub(crate) fn spin(&mut self) -> Result<()> {
         self.spins += 1;
-        spin_loop();
         if self.spins.is_multiple_of(LOOK) { self.look() } else { Ok(()) }
     }
 

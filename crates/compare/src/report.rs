@@ -22,8 +22,8 @@ slows all of them. Compare ratios rather than times.
 Where two processes take part, the *floor* is measured before and after every take: a bare round trip of 128 bytes over
 shared memory, on which both spin. On some machines, virtual ones above all, the distance of the two cores changes
 from one second to the next, and everything that crosses them moves with it. *Cores* says where they were: near
-(a floor of up to 300 ns), far, or moved in the middle of a take, which then is compared with nothing. The column *floor*
-is the median of those rounds. A round trip hands over a fresh frame each way, of which the first word is written
+(a floor of up to 300 ns), far, two threads of one core, which slow each other down and are not two cores, or moved in the
+middle of a take, which then is compared with nothing. The column *floor* is the median of those rounds. A round trip hands over a fresh frame each way, of which the first word is written
 and read; both sides poll. Waking up is there and back with both sides asleep. Percentiles beyond 99.9 are mostly the
 system's.
 

@@ -16,6 +16,8 @@ const SAME: f64 = 0.1;
 pub(crate) enum Place {
     /// Nothing crossed from core to core.
     One,
+    /// The two were threads of one core.
+    Threads,
     /// Both floors were alike, and low.
     Near,
     /// Both floors were alike, and high.
@@ -29,6 +31,7 @@ impl Place {
     pub(crate) fn name(self) -> &'static str {
         match self {
             Place::One => "",
+            Place::Threads => "one core",
             Place::Near => "near",
             Place::Far => "far",
             Place::Moved => "moved",
@@ -43,6 +46,9 @@ pub(crate) struct Floors {
     pub(crate) before: f64,
     /// Just after it.
     pub(crate) after: f64,
+    /// The two were found to slow each other down.
+    #[serde(default)]
+    pub(crate) one_core: bool,
 }
 
 impl Floors {
@@ -54,6 +60,7 @@ impl Floors {
     fn place(self) -> Place {
         match (alike(self.before, self.after), self.mean() <= NEAR) {
             (false, _) => Place::Moved,
+            (true, true) if self.one_core => Place::Threads,
             (true, true) => Place::Near,
             (true, false) => Place::Far,
         }
@@ -118,7 +125,7 @@ impl Series {
 
     /// One row for each place where the cores were.
     pub(crate) fn rows(&self) -> Vec<Row> {
-        [Place::One, Place::Near, Place::Far, Place::Moved]
+        [Place::One, Place::Near, Place::Far, Place::Threads, Place::Moved]
             .into_iter()
             .filter_map(|place| self.row(place))
             .collect()
@@ -187,7 +194,12 @@ mod tests {
     use super::*;
 
     fn take(round: usize, before: f64, after: f64, time: f64) -> Take {
-        Take { round, floors: Some(Floors { before, after }), samples: vec![time; 3] }
+        Take { round, floors: floors(before, after, false), samples: vec![time; 3] }
+    }
+
+    #[allow(clippy::unnecessary_wraps, reason = "as a take has them")]
+    fn floors(before: f64, after: f64, one_core: bool) -> Option<Floors> {
+        Some(Floors { before, after, one_core })
     }
 
     fn series(who: &str, takes: &[Take]) -> Series {
@@ -201,6 +213,16 @@ mod tests {
         assert_eq!(take(0, 150.0, 480.0, 1.0).place(), Place::Moved);
         assert_eq!(take(0, 80.0, 150.0, 1.0).place(), Place::Moved);
         assert_eq!(Take { round: 0, floors: None, samples: vec![] }.place(), Place::One);
+    }
+
+    #[test]
+    fn threads_of_one_core_are_not_two_cores_that_are_near() {
+        let place = |before, after| {
+            Take { round: 0, floors: floors(before, after, true), samples: vec![] }.place()
+        };
+        assert_eq!(place(100.0, 100.0), Place::Threads);
+        assert_eq!(place(100.0, 150.0), Place::Moved);
+        assert_eq!(place(450.0, 450.0), Place::Far, "work was slow for another reason");
     }
 
     #[test]

@@ -142,7 +142,7 @@ mod tests {
     use crate::series::{Floors, Take};
 
     fn series(work: &str, who: &str, time: f64) -> Series {
-        let floors = Some(Floors { before: 150.0, after: 150.0 });
+        let floors = Some(Floors { before: 150.0, after: 150.0, one_core: false });
         let takes = vec![Take { round: 0, floors, samples: vec![time] }];
         Series { takes, ..Series::new("hand-off", work, who) }
     }

@@ -1,4 +1,8 @@
 //! One end of a way to another process and back, and what is measured over it.
+//!
+//! Nobody who waits for a frame pauses between two looks: on some processors a pause takes as long as a quarter of the
+//! way, and what is found then are multiples of it. (The floor pauses: it has three lines, which would be taken away
+//! half written, and is lower so.)
 
 use std::time::{Duration, Instant};
 
