@@ -378,6 +378,7 @@ pub(super) fn work_that_was_begun_is_waited_for() {
         done = slow();
     }
     assert_eq!(done.unwrap(), 7);
+    application.unblock();
     gl.close().unwrap();
 }
 
