@@ -479,13 +479,18 @@ impl<T: Message> Topic<T> {
     pub fn alloc_tensor(&self, shape: &[usize], dtype: DType) -> Result<Tensor> {
         let publisher = self.publisher()?;
         let len = Tensor::packed_len(shape, dtype)?;
-        let buffer = publisher.with_room(|| publisher.pool.alloc_buffer(len))?;
+        let pool = &publisher.pool;
+        let buffer = match pool.alloc_buffer(len) {
+            Ok(buffer) => buffer,
+            Err(error) => publisher.make_slot(error, || pool.alloc_buffer(len))?,
+        };
         Tensor::packed(buffer, len, shape, dtype)
     }
 
     /// Allocates an image.
     pub fn image(&self, width: usize, height: usize, format: PixelFormat) -> Result<Image> {
         let publisher = self.publisher()?;
-        publisher.with_room(|| Image::new_in(&publisher.pool, width, height, format))
+        let alloc = || Image::new_in(&publisher.pool, width, height, format);
+        alloc().or_else(|error| publisher.make_slot(error, alloc))
     }
 }

@@ -310,20 +310,7 @@ impl<S: Spared> Attachment<S> {
         if self.inherited() || self.is_gone() {
             return None;
         }
-        let mut holdings = self.holdings.lock();
-        if !holdings.has_spare(slot) {
-            return None;
-        }
-        holdings.lease(slot, self.serials(), |leases| leases.by_entry(slot, &unchanged)).ok()?;
-        match holdings.take_spare(slot) {
-            Some(spare) if self.is_at(&spare) => Some(spare),
-            moved => {
-                holdings.end_lease(slot);
-                drop(holdings);
-                drop(moved);
-                None
-            }
-        }
+        self.holdings.lock().lease_again(slot, unchanged, |spare| self.is_at(spare))
     }
 
     #[inline]
@@ -432,11 +419,22 @@ impl<S: Spared> Attachment<S> {
     #[inline]
     pub(crate) fn take_back(spare: Arc<S>) {
         let Some(this) = spare.attachment().filter(|this| !this.inherited()) else { return };
-        let (slot, waited_for) = (spare.slot().index, this.is_waited_for().then(|| this.clone()));
-        drop(put_behind(spare, Self::holdings_of, |holdings| holdings.end_lease(slot)));
-        if let Some(this) = waited_for {
-            this.wake_owner();
+        if this.is_waited_for() {
+            return Self::take_back_and_wake(&this.clone(), spare);
         }
+        Self::put_back(spare);
+    }
+
+    #[cold]
+    fn take_back_and_wake(this: &Arc<Self>, spare: Arc<S>) {
+        Self::put_back(spare);
+        this.wake_owner();
+    }
+
+    #[inline(always)]
+    fn put_back(spare: Arc<S>) {
+        let slot = spare.slot().index;
+        drop(put_behind(spare, Self::holdings_of, |holdings| holdings.end_lease(slot)));
     }
 
     /// Where the lease is that a spare stands for.

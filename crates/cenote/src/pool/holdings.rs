@@ -56,6 +56,34 @@ impl<S> Holdings<S> {
         Ok(())
     }
 
+    /// Leases a slot that has a spare, and takes that: for an entry that is `unchanged`, and if the spare is the `right`
+    /// one. `None`, and nothing has changed, if there is more to it.
+    #[inline(always)]
+    pub(crate) fn lease_again(
+        &mut self,
+        slot: u32,
+        unchanged: impl FnOnce() -> bool,
+        right: impl FnOnce(&S) -> bool,
+    ) -> Option<Arc<S>> {
+        let berth = self.berths.get_mut(slot as usize)?;
+        // The first bytes are on their way here while the rest is done, most likely.
+        fetch_to_read(std::ptr::without_provenance(berth.seen));
+        let spare = berth.spare.as_deref()?;
+        let is_new = berth.leases == 0;
+        if is_new && self.held >= self.max {
+            return None;
+        }
+        let leases = Leases::<Shipped>::new(&self.row.get()[row::LEASES..], &[]);
+        leases.by_entry(slot, unchanged).ok()?;
+        if !right(spare) {
+            leases.release_alone(slot);
+            return None;
+        }
+        berth.leases += 1;
+        self.held += u32::from(is_new);
+        berth.spare.take()
+    }
+
     /// Gives a lease back. Tells where the spare of the slot goes, if it is to be kept.
     #[inline]
     pub(crate) fn end_lease(&mut self, slot: u32) -> Option<&mut Option<Arc<S>>> {
@@ -64,15 +92,6 @@ impl<S> Holdings<S> {
         berth.leases -= 1;
         self.held -= u32::from(berth.leases == 0);
         self.keeps.then_some(&mut berth.spare)
-    }
-
-    /// Whether there is a spare for a slot. Has the first bytes of it on their way here, most likely.
-    #[inline]
-    pub(crate) fn has_spare(&self, slot: u32) -> bool {
-        self.berths.get(slot as usize).is_some_and(|berth| {
-            fetch_to_read(std::ptr::without_provenance(berth.seen));
-            berth.spare.is_some()
-        })
     }
 
     #[inline]
@@ -168,7 +187,26 @@ mod tests {
         holdings.keep_spares();
         assert_eq!(lease(&mut holdings, &serials, 0), Ok(()));
         *holdings.end_lease(0).expect("a berth") = Some(Arc::new(()));
-        assert!(holdings.has_spare(0) && !holdings.has_spare(1) && !holdings.has_spare(9));
         assert!(holdings.take_spare(0).is_some() && holdings.shut().is_empty());
+    }
+
+    #[test]
+    fn a_spare_comes_with_the_lease_or_nothing_has_changed() {
+        let (mut holdings, serials) = holdings();
+        holdings.keep_spares();
+        assert_eq!(lease(&mut holdings, &serials, 0), Ok(()));
+        *holdings.end_lease(0).expect("a berth") = Some(Arc::new(()));
+        for (slot, unchanged, right) in
+            [(1, true, true), (9, true, true), (0, false, true), (0, true, false)]
+        {
+            assert_eq!(holdings.lease_again(slot, || unchanged, |()| right), None);
+            assert_eq!((holdings.held, row(&holdings)), (0, vec![0, 0, 0]));
+        }
+        let others = [1, 2].map(|slot| lease(&mut holdings, &serials, slot));
+        assert_eq!((others, holdings.lease_again(0, || true, |()| true)), ([Ok(()); 2], None));
+        holdings.end_lease(2);
+        assert!(holdings.lease_again(0, || true, |()| true).is_some());
+        assert_eq!((holdings.held, row(&holdings)), (2, vec![1, 1, 0]));
+        assert_eq!(holdings.lease_again(0, || true, |()| true), None, "its spare is gone");
     }
 }

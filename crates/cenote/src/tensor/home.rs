@@ -169,14 +169,24 @@ impl Home {
     /// Gives back the slot, and the buffer itself, which nobody has a handle of any more.
     #[inline]
     pub(crate) fn recycle(buffer: Spare) {
+        match buffer.home().map(|home| &home.pool) {
+            Some(PoolRef::Leased(_)) => Attachment::take_back(buffer),
+            _ => Home::recycle_own(buffer),
+        }
+    }
+
+    /// The same, of a pool of this process. Apart, so that whoever receives is not delayed by a jump that has to be
+    /// guessed.
+    #[inline(never)]
+    fn recycle_own(buffer: Spare) {
         let Some(home) = buffer.home() else { return };
         let slot = home.slot.index;
         match &home.pool {
-            PoolRef::Leased(_) => Attachment::take_back(buffer),
             PoolRef::Allocated(_) if buffer.must_retire() => Owner::retire(buffer),
             PoolRef::Allocated(_) => Owner::offer(buffer),
             PoolRef::Adopted(owner) => give_back_adopted(owner, slot),
             PoolRef::OwnLease(owner) => owner.release(slot),
+            PoolRef::Leased(_) => Attachment::take_back(buffer),
         }
     }
 }

@@ -89,12 +89,12 @@ impl Mould {
 
     #[inline(always)]
     fn is_like(&self, words: &[u64]) -> bool {
-        if self.len == 0 || words.len() < self.len {
-            return false;
-        }
-        let ours = &self.words[..self.len];
-        let alike = zip(&ours[CODES + 1..], &words[CODES + 1..self.len]).all(|(a, b)| a == b);
-        alike && ours[CODES] >> 32 == words[CODES] >> 32
+        let like = CODES + 1..self.len;
+        let (Some(ours), Some(theirs)) = (self.words.get(like.clone()), words.get(like)) else {
+            return false; // nothing was learnt yet, or it is too short
+        };
+        let alike = zip(ours, theirs).all(|(ours, theirs)| ours == theirs);
+        alike && self.words[CODES] >> 32 == words[CODES] >> 32
     }
 
     #[cold]
@@ -191,6 +191,7 @@ fn low_half(word: u64) -> u32 {
     u32::from_le_bytes([a, b, c, d])
 }
 
+#[cold]
 fn bad(what: &'static str) -> Error {
     Error::BadMessage { what }
 }

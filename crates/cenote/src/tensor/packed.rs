@@ -40,11 +40,11 @@ pub struct Packed<'a> {
     pub(crate) meta: &'a [u64],
 }
 
-/// Writes a tensor to `words`, which must have room for [`max_words`]; tells how many it took. `own` is the
-/// pool of whoever publishes it.
+/// Writes a tensor to `words`, which must have room for [`max_words`]; tells how many it took, beyond which there may be
+/// anything. `own` is the pool of whoever publishes it.
 ///
 /// From then on nobody can write the tensor's bytes.
-#[inline]
+#[inline(always)]
 pub(crate) fn pack(
     tensor: &Tensor,
     own: u64,
@@ -63,12 +63,20 @@ pub(crate) fn pack(
         | u64::from(tensor.dtype.code()) << 40
         | u64::from(tensor.format.map_or(0, PixelFormat::code)) << 48
         | u64::from(flags) << 56;
+    let serial = home.publish();
+    if flags == USUAL | PACKED
+        && let Some(&[first, second, third]) = layout.few_axes()
+        && let Some(line) = words.first_chunk_mut()
+    {
+        *line = [serial, codes, first as u64, second as u64, third as u64];
+        return Ok(2 + layout.ndim());
+    }
     let mut len = 0;
     let mut push = |word: u64| {
         words[len] = word;
         len += 1;
     };
-    push(home.publish());
+    push(serial);
     push(codes);
     if flags & USUAL != USUAL {
         for (flag, word) in [(OWN, pool), (START, offset), (PLAIN, more)] {

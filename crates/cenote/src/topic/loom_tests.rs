@@ -65,7 +65,7 @@ impl Shared {
 
     /// What a publisher does: a message, and a byte to whoever sleeps.
     fn publish<R: ring::Orderings>(&self, sequence: u64, told: &mut u64) {
-        self.writer().publish::<R>(sequence, &[sequence]);
+        self.writer().publish::<R>(sequence, &[sequence], 1);
         if self.row().is_to_be_woken(told) {
             self.to_subscriber.store(1, Ordering::Relaxed);
         }
@@ -143,7 +143,7 @@ fn without_its_own_fence_a_subscriber_sleeps_through_a_message() {
 fn waiting_publisher<R: ring::Orderings + 'static, O: row::Orderings + 'static>() {
     model(|| {
         let shared = Shared::new();
-        shared.writer().publish::<ring::Shipped>(0, &[0]);
+        shared.writer().publish::<ring::Shipped>(0, &[0], 1);
         let theirs = shared.clone();
         let subscriber = thread::spawn(move || {
             let mut payload = [9];
@@ -161,7 +161,7 @@ fn waiting_publisher<R: ring::Orderings + 'static, O: row::Orderings + 'static>(
         } else {
             // While the subscriber may still be about to look who waits.
             shared.writer().stop_waiting();
-            shared.writer().publish::<ring::Shipped>(1, &[1]);
+            shared.writer().publish::<ring::Shipped>(1, &[1], 1);
             subscriber.join().unwrap();
         }
     });
@@ -228,7 +228,7 @@ impl<L: lease::Orderings> Publisher<L> {
     fn push_out(&mut self) {
         let writer = self.slot.shared.writer();
         writer.make_way(1);
-        writer.publish::<ring::Shipped>(1, &[0]);
+        writer.publish::<ring::Shipped>(1, &[0], 1);
         if self.retired.retire(SLOT, &self.slot.serials, &self.rows) {
             self.reuse();
         }
@@ -247,7 +247,7 @@ impl<L: lease::Orderings> Publisher<L> {
         let next = serial::next(FIRST);
         self.slot.bytes.set(next);
         self.slot.shared.writer().make_way(2);
-        self.slot.shared.writer().publish::<ring::Shipped>(2, &[next]);
+        self.slot.shared.writer().publish::<ring::Shipped>(2, &[next], 1);
     }
 }
 
@@ -268,7 +268,7 @@ fn recv<L: lease::Orderings>(slot: &Slot, row: &LeaseRow, sequence: u64) {
 fn pushed_out<L: lease::Orderings + 'static>(sequence: u64) {
     model(move || {
         let shared = Shared::new();
-        shared.writer().publish::<ring::Shipped>(0, &[FIRST]);
+        shared.writer().publish::<ring::Shipped>(0, &[FIRST], 1);
         let serials = [AtomicU64::new(FIRST)];
         let slot = Arc::new(Slot { shared, serials, bytes: Cell::new(FIRST) });
         let row = LeaseRow(Arc::new([AtomicU64::new(0)]));

@@ -182,34 +182,19 @@ impl Publisher {
     #[inline]
     pub(crate) fn send<T: Message>(&self, message: &T, policy: Policy) -> Result<()> {
         self.check_process()?;
-        match message.carried() {
-            Some(tensor) if !self.can_share(tensor) => self.send_staged(message, tensor, policy),
-            tensor => self.send_shared(message, tensor, policy),
-        }
-    }
-
-    /// Sends a message whose tensor other processes cannot see.
-    #[cold]
-    fn send_staged<T: Message>(&self, message: &T, tensor: &Tensor, policy: Policy) -> Result<()> {
-        let staged = self.stage(tensor, policy)?;
-        self.send_shared(message, Some(&staged), policy)
-    }
-
-    /// Sends a message with the tensor that it carries, or one in its place, if any.
-    #[inline(always)]
-    fn send_shared<T: Message>(
-        &self,
-        message: &T,
-        tensor: Option<&Tensor>,
-        policy: Policy,
-    ) -> Result<()> {
+        let staged;
+        let tensor = match message.carried() {
+            Some(tensor) if !self.can_share(tensor) => {
+                staged = self.stage(tensor, policy)?;
+                Some(&staged)
+            }
+            tensor => tensor,
+        };
         let mut state = self.state();
         if policy != Policy::KeepLast {
             state = self.make_room(state, policy)?;
         }
-        let old =
-            self.publish(state, tensor, |words| message.write(tensor, self.pool.uid(), words))?;
-        if let Some(old) = old {
+        if let Some(old) = self.publish(state, message, tensor)? {
             self.pool.take_back(old);
         }
         self.drop_dead_adoptions();
@@ -227,25 +212,25 @@ impl Publisher {
         self.policy
     }
 
-    /// Writes a message to the ring, wakes whoever sleeps, and gives back the buffer that is not in
-    /// the ring any more, to be dropped without the lock.
+    /// Writes a message to the ring, with the tensor that it carries or one in its place, wakes whoever sleeps, and
+    /// gives back the buffer that is not in the ring any more, to be dropped without the lock.
     ///
     /// Subscribers go on while this does all that they need not wait for. The buffer is held only after the
     /// message is there, which is soon enough: the caller has the tensor until this returns, whoever
     /// receives through the same object takes the same lock, and nothing in between panics.
     #[inline(always)]
-    fn publish(
+    fn publish<T: Message>(
         &self,
         mut state: BiasedGuard<'_, State>,
+        message: &T,
         tensor: Option<&Tensor>,
-        write: impl FnOnce(&mut [u64]) -> Result<usize>,
     ) -> Result<Option<Handle>> {
         let State { next, held, words, subscribers, .. } = &mut *state;
         let (sequence, writer, shape) = (*next, self.writer(), self.ring.shape);
         writer.ask_for(sequence);
-        let len = write(words)?;
+        let len = message.write(tensor, self.pool.uid(), words)?;
         writer.make_way(sequence);
-        writer.publish::<Shipped>(sequence, &words[..len]);
+        writer.publish::<Shipped>(sequence, words, len);
         *next = sequence.wrapping_add(1);
         let old = held[shape.place(sequence.wrapping_sub(shape.depth))].take();
         held[shape.place(sequence)] = tensor.map(Tensor::handle);

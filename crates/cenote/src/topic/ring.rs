@@ -184,22 +184,27 @@ impl<'a> Writer<'a> {
         self.shape.entry(self.words, sequence)[BEGIN].store(next, Ordering::Relaxed);
     }
 
-    /// Publishes message `sequence`: that after the last one. Look afterwards who sleeps.
+    /// Publishes message `sequence`: that after the last one. Its payload are the first `len` of `words`; beyond them there
+    /// may be anything. Look afterwards who sleeps.
     #[inline(always)]
-    pub(crate) fn publish<O: Orderings>(&self, sequence: u64, payload: &[u64]) {
+    pub(crate) fn publish<O: Orderings>(&self, sequence: u64, words: &[u64], len: usize) {
         let entry = self.shape.entry(self.words, sequence);
         let (head, place) = entry.split_first_chunk::<PAYLOAD>().expect("an entry has two lines");
         head[BEGIN].store(sequence, Ordering::Relaxed);
         if O::WRITE_FENCE {
             fence(Ordering::Release);
         }
-        // First what is beyond the line that readers spin on; then that, in one go. A payload that is too long is
-        // cut here, and noticed by whoever made it.
-        let (first, rest) = payload.split_at(payload.len().min(FIRST));
+        // First what is beyond the line that readers spin on; then that, in one go, and whole: it is written as soon as
+        // it is all. A payload that is too long is cut here, and noticed by whoever made it.
         let store = |(to, from): (&AtomicU64, &u64)| to.store(*from, Ordering::Relaxed);
-        zip(&place[FIRST..], rest).for_each(store);
-        zip(place, first).for_each(store);
-        head[LEN].store(payload.len() as u64, Ordering::Relaxed);
+        if len > FIRST {
+            zip(place, &words[..len]).skip(FIRST).for_each(store);
+        }
+        match (place.first_chunk::<FIRST>(), words.first_chunk::<FIRST>()) {
+            (Some(place), Some(first)) => zip(place, first).for_each(store),
+            _ => zip(place, words).for_each(store),
+        }
+        head[LEN].store(len as u64, Ordering::Relaxed);
         head[END].store(sequence, O::PUBLISH);
         if O::WAKE_FENCE {
             fence(Ordering::SeqCst);
@@ -309,7 +314,7 @@ pub(crate) struct Entry<'a> {
 }
 
 impl Entry<'_> {
-    /// Copies the message to `payload`, as much of it as fits.
+    /// Copies the message to `payload`, as much of it as fits; beyond that there may be anything.
     #[inline(always)]
     pub(crate) fn read<O: Orderings>(&self, payload: &mut [u64]) -> Found {
         let found = self.peek();
@@ -318,8 +323,15 @@ impl Entry<'_> {
         }
         let len = usize::try_from(self.head[LEN].load(Ordering::Relaxed)).unwrap_or(usize::MAX);
         let len = len.min(payload.len()).min(self.payload.len());
-        zip(&mut payload[..len], self.payload)
-            .for_each(|(to, from)| *to = from.load(Ordering::Relaxed));
+        let load = |(to, from): (&mut u64, &AtomicU64)| *to = from.load(Ordering::Relaxed);
+        // The line that is here already, whole: so there is nothing to count.
+        match (payload.first_chunk_mut::<FIRST>(), self.payload.first_chunk::<FIRST>()) {
+            (Some(payload), Some(first)) => zip(payload, first).for_each(load),
+            _ => zip(&mut *payload, self.payload).for_each(load),
+        }
+        if len > FIRST {
+            zip(&mut payload[..len], self.payload).skip(FIRST).for_each(load);
+        }
         if O::READ_FENCE {
             fence(Ordering::Acquire);
         }
@@ -382,7 +394,7 @@ mod tests {
                         "{depth} {first} {n}"
                     );
                     writer.make_way(sequence);
-                    writer.publish::<Shipped>(sequence, &[n]);
+                    writer.publish::<Shipped>(sequence, &[n], 1);
                     let kept = (n + 1).min(shape.depth);
                     for back in 0..kept {
                         assert_eq!(
@@ -412,7 +424,7 @@ mod tests {
     fn lengths_that_lie_are_cut() {
         let shape = Shape::new(1, 3).unwrap();
         let words = ring(shape, 0);
-        Writer::new(&words, shape).publish::<Shipped>(0, &[1, 2, 3]);
+        Writer::new(&words, shape).publish::<Shipped>(0, &[1, 2, 3], 3);
         shape.entry(&words, 0)[LEN].store(u64::MAX, Ordering::Relaxed);
         let mut payload = [0; 100];
         let found = Reader::new(&words, shape).entry(0).read::<Shipped>(&mut payload);
@@ -457,7 +469,7 @@ mod loom_tests {
                 }
             });
             for sequence in 0..2 {
-                Writer::new(&words, shape).publish::<O>(sequence, &[sequence; 2]);
+                Writer::new(&words, shape).publish::<O>(sequence, &[sequence; 2], 2);
             }
             reader.join().unwrap();
             assert_eq!(Reader::new(&words, shape).oldest(0), 1);

@@ -54,6 +54,7 @@ impl Publisher {
 
     /// The tensor that takes the place of one that other processes cannot see. Nothing is copied before
     /// there is room for it, as `policy` has it.
+    #[cold]
     pub(super) fn stage(&self, tensor: &Tensor, policy: Policy) -> Result<Tensor> {
         let why = match tensor.memory() {
             _ if tensor.has_far_planes() => StagedBecause::FarPlanes,
@@ -68,23 +69,20 @@ impl Publisher {
             _ => StagedBecause::Heap,
         };
         drop(self.make_room(self.state(), policy)?);
-        let staged = self.with_room(|| self.pool.stage(tensor))?;
+        let stage = || self.pool.stage(tensor);
+        let staged = stage().or_else(|error| self.make_slot(error, stage))?;
         self.staged.count(why, staged.nbytes());
         Ok(staged)
     }
 
-    /// Allocates. Where the pool is full of what is kept for subscribers, the oldest of that goes first,
-    /// unless one of them has still to take it and the policy is to wait.
-    #[inline(always)]
-    pub(crate) fn with_room<T>(&self, alloc: impl Fn() -> Result<T>) -> Result<T> {
-        match alloc() {
-            Ok(done) => Ok(done),
-            Err(error) => self.make_slot(error, alloc),
-        }
-    }
-
+    /// Allocates again, after an `error`. Where the pool is full of what is kept for subscribers, the oldest of that goes
+    /// first, unless one of them has still to take it and the policy is to wait.
     #[cold]
-    fn make_slot<T>(&self, mut error: Error, alloc: impl Fn() -> Result<T>) -> Result<T> {
+    pub(crate) fn make_slot<T>(
+        &self,
+        mut error: Error,
+        alloc: impl Fn() -> Result<T>,
+    ) -> Result<T> {
         self.check_process()?;
         while matches!(error, Error::PoolFull { .. }) && self.push_out_oldest() {
             match alloc() {
