@@ -55,6 +55,7 @@ impl Image {
 
     /// Allocates an image in a pool, whose bytes are whatever the memory held before.
     #[cfg(target_os = "linux")]
+    #[inline]
     pub fn new_in(
         pool: &TensorPool,
         width: usize,
@@ -62,7 +63,8 @@ impl Image {
         format: PixelFormat,
     ) -> Result<Image> {
         check_size(width, height)?;
-        Image::from_tensor(pool.image(width, height, format)?)
+        let tensor = pool.image(width, height, format)?;
+        Ok(Image::of(tensor, (format, (width, height)), Header::default()))
     }
 
     /// An image of a tensor with a [format](Tensor::with_format). Nothing is copied.

@@ -134,7 +134,11 @@ impl Layout {
         for (&len, &stride) in zip(shape, strides) {
             layout.axes.insert(layout.ndim(), len, stride);
         }
-        layout.with_offset(offset)
+        let mut layout = layout.with_offset(offset)?;
+        if let Some(end) = layout.find_packed_end() {
+            layout.axes.set_packed(end - offset);
+        }
+        Ok(layout)
     }
 
     /// A layout in words of 64 bits, as they travel between processes. Every one is checked.

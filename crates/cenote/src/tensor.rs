@@ -35,10 +35,13 @@ pub(crate) mod mould;
 mod options;
 #[cfg(target_os = "linux")]
 pub(crate) mod packed;
+mod plan;
 #[cfg(target_os = "linux")]
 mod plane;
 #[cfg(target_os = "linux")]
 pub(crate) mod pool;
+#[cfg(target_os = "linux")]
+mod pooled;
 pub(crate) mod process_pool;
 mod rows;
 mod sharing;

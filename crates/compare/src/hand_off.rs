@@ -39,6 +39,7 @@ const PEERS: &[(&str, Open)] = &[
     ("cenote", cenote::open),
     #[cfg(feature = "peers")]
     (iceoryx2::WHO, iceoryx2::open),
+    ("cenote, Image", cenote::open_images),
     ("fd over a Unix socket, mapped", socket::open_sent),
     ("Unix socket, copied", socket::open_copied),
     #[cfg(feature = "zenoh")]

@@ -75,6 +75,11 @@ impl Axes {
         (self.packed != 0).then_some(self.packed)
     }
 
+    /// Says that they were found to lie side by side, and how many bytes they are.
+    pub(super) fn set_packed(&mut self, bytes: usize) {
+        self.packed = bytes;
+    }
+
     #[inline]
     pub(super) fn count(&self) -> usize {
         self.count

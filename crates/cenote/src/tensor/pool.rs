@@ -9,8 +9,10 @@ use std::time::Duration;
 use crate::copies::{self, CopyReason};
 use crate::dtype::DType;
 use crate::error::{Error, Holder, Result};
+use crate::format::PixelFormat;
 use crate::layout::Layout;
 use crate::memory::TensorMemory;
+use crate::memory::select::ROW_ALIGN;
 use crate::pool::attach;
 use crate::pool::attachment::Attachment;
 use crate::pool::config::TensorPoolConfig;
@@ -20,12 +22,15 @@ use crate::pool::owner::Owner;
 use crate::pool::place::{Entry, Place};
 use crate::pool::serve;
 use crate::pool::stats::PoolStats;
+use crate::sync::Biased;
 use crate::tensor::Tensor;
 use crate::tensor::buffer::Buffer;
 use crate::tensor::descriptor::TensorDescriptor;
 use crate::tensor::handle::Handle;
 use crate::tensor::home::{self, Home};
-use crate::tensor::known::{self, Known};
+use crate::tensor::known;
+use crate::tensor::plan::Plan;
+use crate::tensor::pooled::lease_from;
 
 /// The name of a pool: letters, digits, dots, dashes and underscores. A number is a name, too.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -87,22 +92,52 @@ enum Role {
 }
 
 /// Closes the pool when the last handle of the pool itself is gone; tensors may outlive it.
-struct Closing(Arc<Owner<Buffer>>);
+struct Closing {
+    owner: Arc<Owner<Buffer>>,
+    /// Of the image that was allocated last.
+    plan: Biased<Option<Plan>>,
+}
+
+impl Closing {
+    /// What an image of this size and format is like.
+    #[inline]
+    fn plan(&self, size: (usize, usize), format: PixelFormat) -> Result<Plan> {
+        match &*self.plan.lock() {
+            Some(plan) if plan.is_of(size, format) => return Ok(plan.clone()),
+            _ => {}
+        }
+        self.plan_anew(size, format)
+    }
+
+    #[cold]
+    fn plan_anew(&self, size: (usize, usize), format: PixelFormat) -> Result<Plan> {
+        let dma = self.owner.config.memory == TensorMemory::Dma;
+        let plan = Plan::new(size, format, if dma { ROW_ALIGN } else { 1 })?;
+        // What was there is dropped without the lock.
+        let _old = self.plan.lock().replace(plan.clone());
+        Ok(plan)
+    }
+}
 
 impl Drop for Closing {
     fn drop(&mut self) {
-        self.0.close();
+        self.owner.close();
     }
 }
 
 impl TensorPool {
+    fn of(owner: Arc<Owner<Buffer>>) -> TensorPool {
+        let closing = Closing { owner, plan: Biased::new(None) };
+        TensorPool { role: Role::Owner(Arc::new(closing)) }
+    }
+
     /// Makes a pool that this process owns.
     ///
     /// An error if a living process owns one of this name; a dead one's place is taken over.
     pub fn new(name: impl Into<PoolName>, config: TensorPoolConfig) -> Result<TensorPool> {
         let owner = serve::create(&name.into().check()?, config)?;
         known::remember_owned(&owner);
-        Ok(TensorPool { role: Role::Owner(Arc::new(Closing(owner))) })
+        Ok(TensorPool::of(owner))
     }
 
     /// Makes the pool of a publisher, in the directory of its topic, and what `host` makes of it.
@@ -114,7 +149,7 @@ impl TensorPool {
     ) -> Result<Arc<H>> {
         serve::create_shared(place, entry, config, |owner| {
             known::remember_owned(owner);
-            host(TensorPool { role: Role::Owner(Arc::new(Closing(owner.clone()))) })
+            host(TensorPool::of(owner.clone()))
         })
     }
 
@@ -129,7 +164,7 @@ impl TensorPool {
     /// The name.
     pub fn name(&self) -> &str {
         match &self.role {
-            Role::Owner(owner) => &owner.0.entry.name,
+            Role::Owner(closing) => &closing.owner.entry.name,
             Role::Attached(attachment) => &attachment.entry.name,
         }
     }
@@ -138,7 +173,7 @@ impl TensorPool {
     #[inline]
     pub fn uid(&self) -> u64 {
         match &self.role {
-            Role::Owner(owner) => owner.0.entry.uid,
+            Role::Owner(closing) => closing.owner.entry.uid,
             Role::Attached(attachment) => attachment.entry.uid,
         }
     }
@@ -152,7 +187,7 @@ impl TensorPool {
     /// to open it anew.
     pub fn is_alive(&self) -> bool {
         match &self.role {
-            Role::Owner(owner) => !owner.0.inherited(),
+            Role::Owner(closing) => !closing.owner.inherited(),
             Role::Attached(attachment) => !attachment.inherited() && !attachment.is_gone(),
         }
     }
@@ -166,6 +201,28 @@ impl TensorPool {
         Tensor::packed(home::alloc(owner, len)?, len, shape, dtype)
     }
 
+    /// Allocates an image. Its bytes are whatever the slot held before. In a pool of DMA-BUFs its
+    /// rows start at multiples of 64 bytes.
+    ///
+    /// ```
+    /// use cenote::{PixelFormat, TensorPool, TensorPoolConfig};
+    /// # let dir = std::env::temp_dir().join(format!("cenote-doc4-{}", std::process::id()));
+    /// # std::fs::create_dir_all(&dir)?; unsafe { std::env::set_var("CENOTE_DIR", &dir) };
+    ///
+    /// let pool = TensorPool::new("camera", TensorPoolConfig::small())?;
+    /// let frame = pool.image(1920, 1080, PixelFormat::Nv12)?;
+    /// assert_eq!(frame.shape(), [1620, 1920]);
+    /// # drop((frame, pool)); std::fs::remove_dir_all(&dir)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[inline]
+    pub fn image(&self, width: usize, height: usize, format: PixelFormat) -> Result<Tensor> {
+        let closing = self.closing("image")?;
+        let plan = closing.plan((width, height), format)?;
+        let buffer = home::alloc(&closing.owner, plan.bytes())?;
+        plan.cast(buffer)
+    }
+
     /// A buffer of so many bytes.
     #[inline(always)]
     pub(crate) fn alloc_buffer(&self, len: usize) -> Result<Handle> {
@@ -175,8 +232,8 @@ impl TensorPool {
     /// Whether the bytes of a tensor are a slot that this pool has allocated.
     #[inline]
     pub(crate) fn has_allocated(&self, tensor: &Tensor) -> bool {
-        let Role::Owner(owner) = &self.role else { return false };
-        tensor.buffer.home().is_some_and(|home| home.is_allocated_by(&owner.0))
+        let Role::Owner(closing) = &self.role else { return false };
+        tensor.buffer.home().is_some_and(|home| home.is_allocated_by(&closing.owner))
     }
 
     /// Allocates a tensor, and waits for a slot if the pool is full, or for memory if it cannot
@@ -293,30 +350,24 @@ impl TensorPool {
     #[cold]
     fn lend(&self, home: &Home) {
         if let (Role::Owner(this), Some(other)) = (&self.role, home.owned_by()) {
-            this.0.lend(other);
+            this.owner.lend(other);
         }
     }
 
     /// Drops a handle, most likely the last of a buffer of this very pool.
     #[inline]
     pub(crate) fn take_back(&self, handle: Handle) {
-        if let Role::Owner(owner) = &self.role
-            && let Some(buffer) = handle.last_of(&owner.0)
+        if let Role::Owner(closing) = &self.role
+            && let Some(buffer) = handle.last_of(&closing.owner)
         {
-            owner.0.retire_in_turn(buffer);
+            closing.owner.retire_in_turn(buffer);
         }
-    }
-
-    /// Whether its memory is DMA-BUFs.
-    pub(super) fn is_dma(&self) -> bool {
-        let dma = |owner: &Owner<Buffer>| owner.config.memory == TensorMemory::Dma;
-        self.owner("memory").is_ok_and(|owner| dma(owner))
     }
 
     /// Lets nobody else in; tensors live on. Gives the directory it was found in.
     pub(crate) fn close(&self) -> Option<Arc<Place>> {
         match &self.role {
-            Role::Owner(owner) => owner.0.close(),
+            Role::Owner(closing) => closing.owner.close(),
             Role::Attached(_) => None,
         }
     }
@@ -340,10 +391,16 @@ impl TensorPool {
 
     #[inline]
     fn owner(&self, op: &'static str) -> Result<&Arc<Owner<Buffer>>> {
+        Ok(&self.closing(op)?.owner)
+    }
+
+    /// What only the process that owns the pool has.
+    #[inline]
+    fn closing(&self, op: &'static str) -> Result<&Closing> {
         match &self.role {
-            Role::Owner(owner) => {
-                owner.0.check_process()?;
-                Ok(&owner.0)
+            Role::Owner(closing) => {
+                closing.owner.check_process()?;
+                Ok(closing)
             }
             Role::Attached(attachment) => Err(Error::NotOwner {
                 op,
@@ -362,117 +419,4 @@ impl fmt::Debug for TensorPool {
             .field("alive", &self.is_alive())
             .finish_non_exhaustive()
     }
-}
-
-impl Tensor {
-    /// The bytes that a tensor without gaps has.
-    #[inline(always)]
-    pub(crate) fn packed_len(shape: &[usize], dtype: DType) -> Result<usize> {
-        let len = Layout::packed_len(shape.len(), |axis| shape[axis], dtype.size());
-        len.ok_or_else(|| Layout::why_not(shape, dtype.size()))
-    }
-
-    /// A tensor without gaps in a new buffer, of a shape that was found to have this [length](Tensor::packed_len).
-    /// Made where the caller wants to have it, as is whatever every frame needs.
-    #[inline(always)]
-    pub(crate) fn packed(
-        buffer: Handle,
-        len: usize,
-        shape: &[usize],
-        dtype: DType,
-    ) -> Result<Tensor> {
-        check_len(&buffer, len)?;
-        let layout = Layout::packed(shape.len(), |axis| shape[axis], 0, dtype.size());
-        let tensor = Tensor::of(buffer, layout, dtype);
-        if dtype == DType::Bool { tensor.cleared() } else { Ok(tensor) }
-    }
-
-    /// Makes the bytes of a new tensor zeros.
-    #[cold]
-    fn cleared(mut self) -> Result<Tensor> {
-        self.map_mut()?.as_mut_bytes()?.fill(0);
-        Ok(self)
-    }
-
-    /// The words that stand for this tensor, if it is in a pool.
-    ///
-    /// From then on nobody can write its bytes, here or elsewhere.
-    ///
-    /// Of a tensor whose pool is closed, or whose owner has ended, it is of use only to those who are
-    /// attached to that pool already: nobody else can attach any more. [`TensorPool::stage`] makes a copy
-    /// that others can have.
-    pub fn descriptor(&self) -> Result<TensorDescriptor> {
-        let home = self.pooled()?;
-        let place = (home.slot.segment.0, home.slot.index);
-        Ok(TensorDescriptor::of(self, (home.uid(), home.publish()), place, home.slot.offset))
-    }
-
-    /// Whether others can attach to the pool that it is in, as they must for a descriptor to be of
-    /// use: its owner lives, and has not closed it. `None` if it is in none.
-    #[inline]
-    pub fn is_attachable(&self) -> Option<bool> {
-        self.buffer.home().map(Home::is_attachable)
-    }
-
-    /// The same view of another tensor's buffer, which has the same bytes.
-    pub(crate) fn over_buffer_of(&self, other: &Tensor) -> Tensor {
-        Tensor { buffer: other.buffer.clone(), ..self.clone() }
-    }
-
-    /// Another handle of its buffer.
-    #[inline]
-    pub(crate) fn handle(&self) -> Handle {
-        self.buffer.clone()
-    }
-
-    #[inline]
-    pub(crate) fn has_far_planes(&self) -> bool {
-        self.far_planes.is_some()
-    }
-
-    /// Where the tensor is, for telling others: from then on nobody can write its bytes.
-    #[inline]
-    pub(super) fn pooled(&self) -> Result<&Home> {
-        if self.far_planes.is_some() {
-            return Err(Error::FarPlanes { op: "descriptor" });
-        }
-        let home = self.buffer.home().ok_or_else(|| Error::NoDescriptor)?;
-        home.check_process()?;
-        self.buffer.set_published()?;
-        Ok(home)
-    }
-
-    /// The tensor that a descriptor names, wherever its pool is: the one way in.
-    ///
-    /// The pool's owner is attached to at the first descriptor of it, once. The tensor is
-    /// read-only, and the kernel sees to that: writing it through a raw pointer would fault in
-    /// this process and change nothing.
-    pub fn from_descriptor(descriptor: &TensorDescriptor) -> Result<Tensor> {
-        match known::find_or_attach(descriptor.pool)? {
-            Known::Owned(owner) => lease_own(&owner, descriptor),
-            Known::Attached(attachment) => lease_from(&attachment, descriptor),
-        }
-    }
-}
-
-/// All that a packed layout of so many bytes needs of its buffer.
-#[inline]
-fn check_len(buffer: &Handle, needed: usize) -> Result<()> {
-    let len = buffer.storage().len();
-    if needed <= len {
-        return Ok(());
-    }
-    Err(Error::OutOfBuffer { start: 0, end: needed as i128, len })
-}
-
-fn lease_from(attachment: &Arc<Attachment<Buffer>>, wanted: &TensorDescriptor) -> Result<Tensor> {
-    let checked = wanted.read()?;
-    let leased = attachment.lease(wanted.slot, wanted.serial)?;
-    Tensor::described(home::leased(attachment, leased, wanted.serial)?, checked)
-}
-
-fn lease_own(owner: &Arc<Owner<Buffer>>, wanted: &TensorDescriptor) -> Result<Tensor> {
-    let checked = wanted.read()?;
-    let leased = owner.lease(wanted.slot, wanted.serial)?;
-    Tensor::described(home::leased_own(owner, leased, wanted.serial)?, checked)
 }

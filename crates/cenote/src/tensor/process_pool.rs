@@ -6,10 +6,10 @@
 
 use crate::copies::{self, CopyReason};
 use crate::dtype::DType;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::format::PixelFormat;
 use crate::memory::select;
-use crate::tensor::image::image_layout;
+use crate::tensor::plan::Plan;
 use crate::tensor::{Tensor, TensorMapMut};
 
 impl Tensor {
@@ -34,7 +34,9 @@ pub(crate) fn zeros(shape: &[usize], dtype: DType) -> Result<Tensor> {
 
 /// A black image in the process's pool.
 pub(crate) fn black(width: usize, height: usize, format: PixelFormat) -> Result<Tensor> {
-    cleared(alloc_image(alloc, (width, height), format, 1)?)
+    let plan = Plan::new((width, height), format, 1)?;
+    let bytes = alloc(&[plan.bytes()], DType::U8)?;
+    cleared(plan.cast(bytes.buffer)?)
 }
 
 /// Write access to `tensor`, which becomes a copy in the process's pool if need be.
@@ -65,23 +67,6 @@ pub(crate) fn alloc(shape: &[usize], dtype: DType) -> Result<Tensor> {
     Tensor::new(shape, dtype)
 }
 
-/// An image in memory that `alloc` gives, with rows aligned to so many bytes.
-fn alloc_image(
-    alloc: impl FnOnce(&[usize], DType) -> Result<Tensor>,
-    (width, height): (usize, usize),
-    format: PixelFormat,
-    row_alignment: usize,
-) -> Result<Tensor> {
-    let shape = format.shape(width, height)?;
-    let overflow =
-        || Error::SizeOverflow { shape: (*shape).into(), item_size: format.dtype().size() };
-    let stride = format.min_row_stride(width)?.checked_next_multiple_of(row_alignment);
-    let stride = stride.ok_or_else(overflow)?;
-    let layout = image_layout(format, &shape, height, stride, 0)?;
-    let bytes = alloc(&[format.image_bytes(width, height, stride)?], DType::U8)?;
-    bytes.reinterpreted(layout, format.dtype())?.with_format(format)
-}
-
 /// The whole buffer: an image may have samples beyond its elements.
 fn cleared(mut tensor: Tensor) -> Result<Tensor> {
     tensor.map_mut()?.all_mut().fill(0);
@@ -98,10 +83,7 @@ mod linux {
     use rustix::process::getpid;
     use rustix::rand::{GetRandomFlags, getrandom};
 
-    use super::{Tensor, alloc_image};
     use crate::error::{Error, Result};
-    use crate::format::PixelFormat;
-    use crate::memory::select::ROW_ALIGN;
     use crate::os::exit;
     use crate::os::fork::PerProcess;
     use crate::pool::access::PoolAccess;
@@ -144,25 +126,6 @@ mod linux {
         /// `of_process` makes another. This happens by itself when the process exits.
         pub fn close_of_process() {
             close();
-        }
-
-        /// Allocates an image. Its bytes are whatever the slot held before. In a pool of DMA-BUFs its
-        /// rows start at multiples of 64 bytes.
-        ///
-        /// ```
-        /// use cenote::{PixelFormat, TensorPool, TensorPoolConfig};
-        /// # let dir = std::env::temp_dir().join(format!("cenote-doc4-{}", std::process::id()));
-        /// # std::fs::create_dir_all(&dir)?; unsafe { std::env::set_var("CENOTE_DIR", &dir) };
-        ///
-        /// let pool = TensorPool::new("camera", TensorPoolConfig::small())?;
-        /// let frame = pool.image(1920, 1080, PixelFormat::Nv12)?;
-        /// assert_eq!(frame.shape(), [1620, 1920]);
-        /// # drop((frame, pool)); std::fs::remove_dir_all(&dir)?;
-        /// # Ok::<(), Box<dyn std::error::Error>>(())
-        /// ```
-        pub fn image(&self, width: usize, height: usize, format: PixelFormat) -> Result<Tensor> {
-            let align = if self.is_dma() { ROW_ALIGN } else { 1 };
-            alloc_image(|shape, dtype| self.alloc(shape, dtype), (width, height), format, align)
         }
     }
 

@@ -194,11 +194,11 @@ impl<'a> Writer<'a> {
         if O::WRITE_FENCE {
             fence(Ordering::Release);
         }
-        // First what is beyond the line that readers spin on; then that, in one go, and whole: it is written as soon as
-        // it is all. A payload that is too long is cut here, and noticed by whoever made it.
+        // First what is beyond the line that readers spin on; then that line, in one go, and whole, so that there is
+        // nothing to count. A payload that is too long is cut here, and noticed by whoever made it.
         let store = |(to, from): (&AtomicU64, &u64)| to.store(*from, Ordering::Relaxed);
         if len > FIRST {
-            zip(place, &words[..len]).skip(FIRST).for_each(store);
+            zip(&place[FIRST..], &words[FIRST..len]).for_each(store);
         }
         match (place.first_chunk::<FIRST>(), words.first_chunk::<FIRST>()) {
             (Some(place), Some(first)) => zip(place, first).for_each(store),
@@ -330,7 +330,7 @@ impl Entry<'_> {
             _ => zip(&mut *payload, self.payload).for_each(load),
         }
         if len > FIRST {
-            zip(&mut payload[..len], self.payload).skip(FIRST).for_each(load);
+            zip(&mut payload[FIRST..len], &self.payload[FIRST..]).for_each(load);
         }
         if O::READ_FENCE {
             fence(Ordering::Acquire);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use cenote::{DType, Tensor, Topic, TopicConfig};
+use cenote::{DType, Image, Message, PixelFormat, Tensor, Topic, TopicConfig};
 
 use super::ends::{Ends, Link, Peer, Side};
 use super::wake::{Bell, PATIENCE};
@@ -17,7 +17,7 @@ struct Frames {
 }
 
 /// Nobody hears what this process says itself.
-fn topic(name: &str) -> Result<Topic<Tensor>> {
+fn topic<T: Message>(name: &str) -> Result<Topic<T>> {
     let config = TopicConfig { ignore_own: true, ..TopicConfig::default() };
     Ok(Topic::with_config(name, config)?)
 }
@@ -42,10 +42,7 @@ pub(crate) fn bell(link: Link) -> Result<Box<dyn Bell>> {
 
 impl Ends for Frames {
     fn ready(&mut self) -> Result<()> {
-        match self.to.wait_for_subscribers(1, Duration::from_secs(10))? {
-            1 => Ok(()),
-            _ => Err("nobody subscribed".into()),
-        }
+        one_subscriber(&self.to)
     }
 
     fn send(&mut self, value: u64) -> Result<()> {
@@ -56,6 +53,52 @@ impl Ends for Frames {
 
     fn recv(&mut self) -> Result<Option<u64>> {
         Ok(self.from.recv().map(|frame| first_word(&frame)).transpose()?)
+    }
+}
+
+/// The same as images.
+struct Images {
+    to: Topic<Image>,
+    from: Topic<Image>,
+    size: (usize, usize),
+    format: PixelFormat,
+}
+
+/// For round trips of images.
+pub(crate) fn open_images(link: Link) -> Result<Box<dyn Peer>> {
+    let (to, from) = link.names();
+    let (to, from) = (topic(&format!("{to}.image"))?, topic(&format!("{from}.image"))?);
+    to.advertise()?;
+    from.subscribe()?;
+    let (size, format) = match link.bytes {
+        crate::FRAME => ((1920, 1080), PixelFormat::Rgb8),
+        bytes => ((64, bytes / 64), PixelFormat::Grey),
+    };
+    Ok(Box::new(Images { to, from, size, format }))
+}
+
+impl Ends for Images {
+    fn ready(&mut self) -> Result<()> {
+        one_subscriber(&self.to)
+    }
+
+    fn send(&mut self, value: u64) -> Result<()> {
+        let mut image = self.to.image(self.size.0, self.size.1, self.format)?;
+        image.map_mut()?.as_mut_slice::<u8>()?[..8].copy_from_slice(&value.to_ne_bytes());
+        Ok(self.to.send(&image)?)
+    }
+
+    fn recv(&mut self) -> Result<Option<u64>> {
+        let Some(image) = self.from.recv() else { return Ok(None) };
+        let first = image.map()?.as_slice::<u8>()?.first_chunk().copied();
+        Ok(Some(u64::from_ne_bytes(first.ok_or("a small image")?)))
+    }
+}
+
+fn one_subscriber<T: Message>(topic: &Topic<T>) -> Result<()> {
+    match topic.wait_for_subscribers(1, Duration::from_secs(10))? {
+        1 => Ok(()),
+        _ => Err("nobody subscribed".into()),
     }
 }
 
