@@ -62,9 +62,21 @@ impl Image {
         height: usize,
         format: PixelFormat,
     ) -> Result<Image> {
-        check_size(width, height)?;
-        let tensor = pool.image(width, height, format)?;
-        Ok(Image::of(tensor, (format, (width, height)), Header::default()))
+        Image::new_with(pool, (width, height), format, || false)
+    }
+
+    /// The same; where there is no room, `make_room` may make some.
+    #[cfg(target_os = "linux")]
+    #[inline]
+    pub(crate) fn new_with(
+        pool: &TensorPool,
+        size: (usize, usize),
+        format: PixelFormat,
+        make_room: impl FnMut() -> bool,
+    ) -> Result<Image> {
+        check_size(size.0, size.1)?;
+        let tensor = pool.image_with(size, format, make_room)?;
+        Ok(Image::of(tensor, (format, size), Header::default()))
     }
 
     /// An image of a tensor with a [format](Tensor::with_format). Nothing is copied.

@@ -10,6 +10,8 @@
 mod barrier;
 mod biased;
 mod cache;
+#[cfg(not(all(test, loom)))]
+mod guarded;
 mod lock;
 
 #[cfg(target_os = "linux")]

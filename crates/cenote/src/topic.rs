@@ -16,6 +16,7 @@ mod arrivals;
 mod bell;
 pub(crate) mod config;
 mod few;
+mod lender;
 pub(crate) mod listing;
 #[cfg(all(test, loom))]
 mod loom_tests;
@@ -221,7 +222,7 @@ impl<T: Message> Topic<T> {
         policy: Policy,
         mut error: Error,
     ) -> Result<()> {
-        // They may be what stands in the way.
+        // They may be what stands in the way: then not the next time.
         publisher.drop_dead_adoptions();
         while matches!(error, Error::Lent) {
             match publisher.send(message, policy) {
@@ -478,19 +479,14 @@ impl<T: Message> Topic<T> {
     #[inline(always)]
     pub fn alloc_tensor(&self, shape: &[usize], dtype: DType) -> Result<Tensor> {
         let publisher = self.publisher()?;
-        let len = Tensor::packed_len(shape, dtype)?;
-        let pool = &publisher.pool;
-        let buffer = match pool.alloc_buffer(len) {
-            Ok(buffer) => buffer,
-            Err(error) => publisher.make_slot(error, || pool.alloc_buffer(len))?,
-        };
-        Tensor::packed(buffer, len, shape, dtype)
+        publisher.check_process()?;
+        publisher.pool.alloc_with(shape, dtype, || publisher.push_out_oldest())
     }
 
     /// Allocates an image.
     pub fn image(&self, width: usize, height: usize, format: PixelFormat) -> Result<Image> {
         let publisher = self.publisher()?;
-        let alloc = || Image::new_in(&publisher.pool, width, height, format);
-        alloc().or_else(|error| publisher.make_slot(error, alloc))
+        publisher.check_process()?;
+        Image::new_with(&publisher.pool, (width, height), format, || publisher.push_out_oldest())
     }
 }

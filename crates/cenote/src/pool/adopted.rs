@@ -203,7 +203,7 @@ mod tests {
     #[test]
     fn a_pool_reaches_its_size_whatever_it_adopts() {
         let pool = pool(MAX_SEGMENTS);
-        let alloc = |slots| (0..slots).for_each(|_| drop(pool.alloc(PAGE).unwrap()));
+        let alloc = |slots| (0..slots).for_each(|_| drop(pool.alloc(PAGE, || false).unwrap()));
         alloc(MAX_SEGMENTS - 10);
         assert_eq!((0..MAX_ADOPTED).filter_map(|_| adopt(&pool)).count(), MAX_ADOPTED as usize);
         alloc(10);

@@ -59,11 +59,20 @@ impl<S: Spared> Owner<S> {
         self.ready.take()
     }
 
-    /// A slot of at least `len` bytes, when none was ready.
-    pub(crate) fn alloc(&self, len: usize) -> Result<Granted<S>> {
-        self.alloc_locked(len, SWEEP)
-            .or_else(|full| self.alloc_hard(len, full))
-            .map_err(|lack| self.failed(len, lack))
+    /// A slot of at least `len` bytes, when none was ready. While the pool is full, `make_room` is asked for some, which
+    /// tells whether there was any to make.
+    pub(crate) fn alloc(
+        &self,
+        len: usize,
+        mut make_room: impl FnMut() -> bool,
+    ) -> Result<Granted<S>> {
+        loop {
+            match self.alloc_locked(len, SWEEP).or_else(|full| self.alloc_hard(len, full)) {
+                Ok(granted) => return Ok(granted),
+                Err(Lack::Room(_)) if self.config.fits(len) && make_room() => {}
+                Err(lack) => return Err(self.failed(len, lack)),
+            }
+        }
     }
 
     /// Like [`Owner::alloc`], but waits for a slot.

@@ -15,6 +15,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use crate::error::{Error, Result};
+use crate::memory::budget::Budget;
 use crate::os::fork::{self, GuardedSocket};
 use crate::os::packet;
 use crate::os::peer::Peer;
@@ -144,6 +145,11 @@ impl<S: Spared> Attachment<S> {
         for (info, fd) in infos.iter().zip(&segment_fds) {
             segments.insert(info.index, Arc::new(files::open_segment(fd, info.len)?));
         }
+        // How many slots there are is what the owner says.
+        let berths = welcome.max_slots as usize * Holdings::<S>::BYTES_PER_SLOT;
+        let reservation = Budget::reserve(berths)?;
+        let holdings = Holdings::new(row, welcome.max_slots, welcome.max_leases);
+        reservation.settle();
         let state = State {
             segments,
             watches: Vec::new(),
@@ -160,7 +166,7 @@ impl<S: Spared> Attachment<S> {
             max_slots: welcome.max_slots,
             header,
             connection,
-            holdings: Biased::new(Holdings::new(row, welcome.max_slots, welcome.max_leases)),
+            holdings: Biased::new(holdings),
             state: Mutex::new(state),
             listening: Mutex::new(()),
             arrived: Condvar::new(),

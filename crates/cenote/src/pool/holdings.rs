@@ -31,6 +31,9 @@ struct Berth<S> {
 }
 
 impl<S> Holdings<S> {
+    /// The memory that each slot takes.
+    pub(crate) const BYTES_PER_SLOT: usize = size_of::<Berth<S>>();
+
     /// None yet, and never more than `max` of so many slots.
     pub(crate) fn new(row: Words, slots: u32, max: u32) -> Self {
         let berths = (0..slots).map(|_| Berth { leases: 0, spare: None, seen: 0 }).collect();

@@ -33,8 +33,7 @@ pub struct PoolStats {
     pub socket_watched: bool,
     /// Tensors allocated since the pool was made.
     pub allocations: u64,
-    /// How often an allocation failed, because the pool was full or could not grow. A topic lets go of queued
-    /// messages then, and tries again.
+    /// How often an allocation failed, because the pool was full or could not grow.
     pub failures: u64,
     /// Bytes of other tensors that were copied into the pool (`stage`).
     pub bytes_copied: u64,

@@ -51,7 +51,7 @@ mod shipped {
     #[cold]
     pub(crate) fn heavy() {
         // Refused although it was granted: by a filter that the process has put itself under since, or for want of
-        // memory. From here on nobody relies on it.
+        // memory. From here on nobody is favoured any more; what still is waits so long when favour is taken away.
         if membarrier(MembarrierCommand::PrivateExpedited).is_err() {
             HEAVY.store(REFUSED, Ordering::Relaxed);
             sleep(LONG);

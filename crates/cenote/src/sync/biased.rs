@@ -20,15 +20,15 @@
 //! by, so a lock that threads share remains a latch.
 //!
 //! # Contract
-//! The value is reached through the one [`BiasedGuard`] there is: from F3 to F4, or from E4 to E5. Fences F2 and E3
+//! The lock has one holder: from F3 to F4, or from E4 to E5. Fences F2 and E3
 //! are one: either F3 sees E2, or E4 sees F1. Favour is given by the favoured thread itself, which has the latch
 //! then, so nobody is between E2 and E5. F1 is not done twice: a thread that has the lock and asks for it again waits
 //! for ever, as for any lock.
 #![cfg(target_os = "linux")]
-#![allow(unsafe_code, reason = "gives out the value that the lock protects")]
-
-#[cfg(not(all(test, loom)))]
-pub(crate) use shipped::{Biased, BiasedGuard};
+#![allow(
+    unsafe_code,
+    reason = "promises that there is one holder at a time; puts a counted reference behind the lock that it leads to"
+)]
 
 /// In models of what stands on it, loom's own lock takes its place: the bias has a model of its own.
 #[cfg(all(test, loom))]
@@ -37,14 +37,17 @@ pub(crate) use super::lock::{Lock as Biased, LockGuard as BiasedGuard};
 use std::cell::Cell;
 use std::sync::Arc;
 
+#[cfg(not(all(test, loom)))]
+use super::guarded::{Guard, Guarded, Hold};
 use super::lock::{Latch, pause};
 use super::{AtomicU32, AtomicU64, Ordering, barrier};
 
 /// How often a thread must come in a row to be favoured, the first time.
 const PATIENCE: u64 = if cfg!(all(test, loom)) { 0 } else { 16 };
 
-/// And after favour was taken from it again and again.
-const MOST_PATIENCE: u64 = 1 << 24;
+/// And after favour was taken from it again and again: as often as it costs more to come by the latch than to take
+/// favour away once, more or less.
+const MOST_PATIENCE: u64 = 1 << 10;
 
 /// No thread.
 const NOBODY: u64 = 0;
@@ -86,7 +89,7 @@ fn new_number() -> u64 {
 
 /// The bare lock.
 #[derive(Debug)]
-struct Bias {
+pub(crate) struct Bias {
     /// The favoured thread, once there is one.
     favoured: AtomicU64,
     /// Whether it is, just now. Switched on by itself, and off by others, under the latch.
@@ -102,7 +105,7 @@ struct Bias {
 
 /// How a thread has the lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Way {
+pub(crate) enum Way {
     Favoured,
     Latch,
 }
@@ -233,77 +236,34 @@ pub(crate) fn put_behind<S, T>(
     Err(unsafe { Arc::from_raw(raw) })
 }
 
+// SAFETY: see the contract above.
 #[cfg(not(all(test, loom)))]
-mod shipped {
-    use std::cell::UnsafeCell;
-    use std::fmt;
-    use std::marker::PhantomData;
-    use std::ops::{Deref, DerefMut};
+unsafe impl Hold for Bias {
+    type Way = Way;
 
-    use super::{Bias, Shipped, Way, this_thread};
-
-    /// A value behind such a lock.
-    pub(crate) struct Biased<T> {
-        bias: Bias,
-        value: UnsafeCell<T>,
+    #[inline]
+    fn take(&self) -> Way {
+        Bias::take::<Shipped>(self, this_thread())
     }
 
-    // SAFETY: one guard at a time reaches the value, so sharing the lock is sending the value.
-    unsafe impl<T: Send> Sync for Biased<T> {}
-
-    impl<T> Biased<T> {
-        pub(crate) fn new(value: T) -> Biased<T> {
-            Biased { bias: Bias::new(), value: UnsafeCell::new(value) }
-        }
-
-        #[inline]
-        pub(crate) fn lock(&self) -> BiasedGuard<'_, T> {
-            let way = self.bias.take::<Shipped>(this_thread());
-            BiasedGuard { lock: self, way, stays: PhantomData }
-        }
+    #[inline]
+    fn leave(&self, way: Way) {
+        Bias::leave(self, way);
     }
+}
 
-    impl<T> fmt::Debug for Biased<T> {
-        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            f.debug_struct("Biased").field("bias", &self.bias).finish_non_exhaustive()
-        }
-    }
+/// A value behind such a lock.
+#[cfg(not(all(test, loom)))]
+pub(crate) type Biased<T> = Guarded<Bias, T>;
 
-    /// The right to the value; ends with the guard.
-    #[derive(Debug)]
-    pub(crate) struct BiasedGuard<'a, T> {
-        lock: &'a Biased<T>,
-        way: Way,
-        /// With the thread that took the lock.
-        stays: PhantomData<*const ()>,
-    }
+/// The right to the value; ends with the guard.
+#[cfg(not(all(test, loom)))]
+pub(crate) type BiasedGuard<'a, T> = Guard<'a, Bias, T>;
 
-    // SAFETY: a shared guard gives out shared references to the value only.
-    unsafe impl<T: Sync> Sync for BiasedGuard<'_, T> {}
-
-    impl<T> Deref for BiasedGuard<'_, T> {
-        type Target = T;
-
-        #[inline]
-        fn deref(&self) -> &T {
-            // SAFETY: the lock is taken for this guard, so nobody else reaches the value.
-            unsafe { &*self.lock.value.get() }
-        }
-    }
-
-    impl<T> DerefMut for BiasedGuard<'_, T> {
-        #[inline]
-        fn deref_mut(&mut self) -> &mut T {
-            // SAFETY: as in `deref`, and `&mut self` is the only way to this guard.
-            unsafe { &mut *self.lock.value.get() }
-        }
-    }
-
-    impl<T> Drop for BiasedGuard<'_, T> {
-        #[inline]
-        fn drop(&mut self) {
-            self.lock.bias.leave(self.way);
-        }
+#[cfg(not(all(test, loom)))]
+impl<T> Biased<T> {
+    pub(crate) fn new(value: T) -> Biased<T> {
+        Guarded::over(Bias::new(), value)
     }
 }
 

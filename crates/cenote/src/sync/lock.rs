@@ -5,13 +5,9 @@
 //! soon at first, and then sleeps in between: a real-time thread must not starve the holder.
 //!
 //! # Contract
-//! The value is reached through the one [`LockGuard`] there is, which exists from the exchange that
-//! took the latch to the store that frees it. [`hold`](Lock::hold) takes it without a guard, over a
-//! fork, and gives no access.
-#![allow(unsafe_code, reason = "gives out the value that the latch protects")]
-
-#[cfg(not(all(test, loom)))]
-pub(crate) use shipped::{Lock, LockGuard};
+//! The latch has one holder, from the exchange that took it to the store that frees it.
+//! [`hold`](Lock::hold) takes it without a guard, over a fork, and gives no access.
+#![allow(unsafe_code, reason = "promises that there is one holder at a time")]
 
 /// In models of what stands on it, loom's own lock takes its place: the latch has a model of its own.
 #[cfg(all(test, loom))]
@@ -19,6 +15,8 @@ pub(crate) use modelled::{Lock, LockGuard};
 
 use std::time::Duration;
 
+#[cfg(not(all(test, loom)))]
+use super::guarded::{Guard, Guarded, Hold};
 use super::{AtomicU32, Ordering, spin_loop, yield_now};
 
 const FREE: u32 = 0;
@@ -31,7 +29,7 @@ const NAP: Duration = Duration::from_micros(50);
 
 /// The bare lock.
 #[derive(Debug)]
-pub(super) struct Latch(AtomicU32);
+pub(crate) struct Latch(AtomicU32);
 
 #[cfg_attr(all(test, loom), allow(dead_code))]
 impl Latch {
@@ -85,88 +83,49 @@ pub(crate) fn pause(looks: u32) {
     }
 }
 
+// SAFETY: from the exchange that took the latch to the store that frees it nobody else takes it.
 #[cfg(not(all(test, loom)))]
-mod shipped {
-    use std::cell::UnsafeCell;
-    use std::fmt;
-    use std::ops::{Deref, DerefMut};
+unsafe impl Hold for Latch {
+    type Way = ();
 
-    use super::Latch;
-
-    /// A value behind a latch.
-    pub(crate) struct Lock<T> {
-        latch: Latch,
-        value: UnsafeCell<T>,
+    #[inline]
+    fn take(&self) {
+        Latch::take(self);
     }
 
-    // SAFETY: one guard at a time reaches the value, so sharing the lock is sending the value.
-    unsafe impl<T: Send> Sync for Lock<T> {}
+    #[inline]
+    fn leave(&self, (): ()) {
+        self.free();
+    }
+}
 
-    impl<T> Lock<T> {
-        pub(crate) const fn new(value: T) -> Lock<T> {
-            Lock { latch: Latch::new(), value: UnsafeCell::new(value) }
-        }
+/// A value behind a latch.
+#[cfg(not(all(test, loom)))]
+pub(crate) type Lock<T> = Guarded<Latch, T>;
 
-        #[inline]
-        pub(crate) fn lock(&self) -> LockGuard<'_, T> {
-            self.latch.take();
-            LockGuard { lock: self }
-        }
+/// The right to the value; ends with the guard.
+#[cfg(not(all(test, loom)))]
+pub(crate) type LockGuard<'a, T> = Guard<'a, Latch, T>;
 
-        /// Takes the lock and keeps it without a guard, until [`let_go`](Lock::let_go).
-        #[cfg(target_os = "linux")]
-        pub(crate) fn hold(&self) {
-            std::mem::forget(self.lock());
-        }
-
-        /// Undoes [`hold`](Lock::hold).
-        ///
-        /// # Safety
-        /// The lock is held by `hold`, and this is the only call to undo that.
-        #[cfg(target_os = "linux")]
-        pub(crate) unsafe fn let_go(&self) {
-            self.latch.free();
-        }
+#[cfg(not(all(test, loom)))]
+impl<T> Lock<T> {
+    pub(crate) const fn new(value: T) -> Lock<T> {
+        Guarded::over(Latch::new(), value)
     }
 
-    impl<T> fmt::Debug for Lock<T> {
-        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            f.debug_struct("Lock").field("latch", &self.latch).finish_non_exhaustive()
-        }
+    /// Takes the lock and keeps it without a guard, until [`let_go`](Lock::let_go).
+    #[cfg(target_os = "linux")]
+    pub(crate) fn hold(&self) {
+        std::mem::forget(self.lock());
     }
 
-    /// The right to the value; ends with the guard.
-    #[derive(Debug)]
-    pub(crate) struct LockGuard<'a, T> {
-        lock: &'a Lock<T>,
-    }
-
-    // SAFETY: a shared guard gives out shared references to the value only.
-    unsafe impl<T: Sync> Sync for LockGuard<'_, T> {}
-
-    impl<T> Deref for LockGuard<'_, T> {
-        type Target = T;
-
-        #[inline]
-        fn deref(&self) -> &T {
-            // SAFETY: the latch is taken for this guard, so nobody else reaches the value.
-            unsafe { &*self.lock.value.get() }
-        }
-    }
-
-    impl<T> DerefMut for LockGuard<'_, T> {
-        #[inline]
-        fn deref_mut(&mut self) -> &mut T {
-            // SAFETY: as in `deref`, and `&mut self` is the only way to this guard.
-            unsafe { &mut *self.lock.value.get() }
-        }
-    }
-
-    impl<T> Drop for LockGuard<'_, T> {
-        #[inline]
-        fn drop(&mut self) {
-            self.lock.latch.free();
-        }
+    /// Undoes [`hold`](Lock::hold).
+    ///
+    /// # Safety
+    /// The lock is held by `hold`, and this is the only call to undo that.
+    #[cfg(target_os = "linux")]
+    pub(crate) unsafe fn let_go(&self) {
+        self.by().free();
     }
 }
 

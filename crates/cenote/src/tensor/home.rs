@@ -180,13 +180,10 @@ impl Home {
     #[inline(never)]
     fn recycle_own(buffer: Spare) {
         let Some(home) = buffer.home() else { return };
-        let slot = home.slot.index;
         match &home.pool {
             PoolRef::Allocated(_) if buffer.must_retire() => Owner::retire(buffer),
             PoolRef::Allocated(_) => Owner::offer(buffer),
-            PoolRef::Adopted(owner) => give_back_adopted(owner, slot),
-            PoolRef::OwnLease(owner) => owner.release(slot),
-            PoolRef::Leased(_) => Attachment::take_back(buffer),
+            _ => home.give_back(true),
         }
     }
 }
@@ -197,18 +194,26 @@ fn give_back_adopted(owner: &Arc<Owner<Buffer>>, slot: u32) {
     owner.linger();
 }
 
-/// The buffer of a slot of `owner`, allocated for `len` bytes.
+/// The buffer of a slot of `owner`, allocated for `len` bytes; where there is no room, `make_room` may make some.
 #[inline(always)]
-pub(crate) fn alloc(owner: &Arc<Owner<Buffer>>, len: usize) -> Result<Handle> {
-    let Some(spare) = owner.alloc_ready(len) else { return alloc_anew(owner, len) };
+pub(crate) fn alloc(
+    owner: &Arc<Owner<Buffer>>,
+    len: usize,
+    make_room: impl FnMut() -> bool,
+) -> Result<Handle> {
+    let Some(spare) = owner.alloc_ready(len) else { return alloc_anew(owner, len, make_room) };
     spare.renew();
     Ok(Handle::of(spare))
 }
 
 /// The same, when none was ready.
 #[inline(never)]
-fn alloc_anew(owner: &Arc<Owner<Buffer>>, len: usize) -> Result<Handle> {
-    allocated(owner, owner.alloc(len)?, len)
+fn alloc_anew(
+    owner: &Arc<Owner<Buffer>>,
+    len: usize,
+    make_room: impl FnMut() -> bool,
+) -> Result<Handle> {
+    allocated(owner, owner.alloc(len, make_room)?, len)
 }
 
 /// The buffer of a slot that was just allocated for `len` bytes.

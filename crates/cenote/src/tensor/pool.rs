@@ -196,9 +196,20 @@ impl TensorPool {
     /// are zeros, for not every byte is a `bool`.
     #[inline(always)]
     pub fn alloc(&self, shape: &[usize], dtype: DType) -> Result<Tensor> {
+        self.alloc_with(shape, dtype, none)
+    }
+
+    /// The same; where there is no room, `make_room` may make some.
+    #[inline(always)]
+    pub(crate) fn alloc_with(
+        &self,
+        shape: &[usize],
+        dtype: DType,
+        make_room: impl FnMut() -> bool,
+    ) -> Result<Tensor> {
         let owner = self.owner("alloc")?;
         let len = Tensor::packed_len(shape, dtype)?;
-        Tensor::packed(home::alloc(owner, len)?, len, shape, dtype)
+        Tensor::packed(home::alloc(owner, len, make_room)?, len, shape, dtype)
     }
 
     /// Allocates an image. Its bytes are whatever the slot held before. In a pool of DMA-BUFs its
@@ -217,16 +228,21 @@ impl TensorPool {
     /// ```
     #[inline]
     pub fn image(&self, width: usize, height: usize, format: PixelFormat) -> Result<Tensor> {
-        let closing = self.closing("image")?;
-        let plan = closing.plan((width, height), format)?;
-        let buffer = home::alloc(&closing.owner, plan.bytes())?;
-        plan.cast(buffer)
+        self.image_with((width, height), format, none)
     }
 
-    /// A buffer of so many bytes.
-    #[inline(always)]
-    pub(crate) fn alloc_buffer(&self, len: usize) -> Result<Handle> {
-        home::alloc(self.owner("alloc")?, len)
+    /// The same; where there is no room, `make_room` may make some.
+    #[inline]
+    pub(crate) fn image_with(
+        &self,
+        size: (usize, usize),
+        format: PixelFormat,
+        make_room: impl FnMut() -> bool,
+    ) -> Result<Tensor> {
+        let closing = self.closing("image")?;
+        let plan = closing.plan(size, format)?;
+        let buffer = home::alloc(&closing.owner, plan.bytes(), make_room)?;
+        plan.cast(buffer)
     }
 
     /// Whether the bytes of a tensor are a slot that this pool has allocated.
@@ -307,9 +323,18 @@ impl TensorPool {
     ///
     /// An image keeps its format. Whatever is in the pool already need not be staged.
     pub fn stage(&self, tensor: &Tensor) -> Result<Tensor> {
+        self.stage_with(tensor, none)
+    }
+
+    /// The same; where there is no room, `make_room` may make some.
+    pub(crate) fn stage_with(
+        &self,
+        tensor: &Tensor,
+        make_room: impl FnMut() -> bool,
+    ) -> Result<Tensor> {
         let owner = self.owner("stage")?;
         let (layout, len) = tensor.copy_layout()?;
-        let staged = Tensor::over(home::alloc(owner, len)?, layout, tensor.dtype)?;
+        let staged = Tensor::over(home::alloc(owner, len, make_room)?, layout, tensor.dtype)?;
         let (staged, bytes) = staged.filled_from(tensor)?;
         owner.count_copy(bytes);
         copies::count(CopyReason::Staged, bytes);
@@ -409,6 +434,11 @@ impl TensorPool {
             }),
         }
     }
+}
+
+/// No room can be made.
+fn none() -> bool {
+    false
 }
 
 impl fmt::Debug for TensorPool {

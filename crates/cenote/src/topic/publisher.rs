@@ -246,8 +246,9 @@ impl Publisher {
 
 /// Slow subscribers.
 impl Publisher {
-    /// Takes the oldest message with a tensor out of the ring; false if there is none, or a subscriber that is
-    /// waited for has not taken it.
+    /// Makes room in the pool where it is full of what is kept for subscribers: takes the oldest message with a tensor
+    /// out of the ring. False if there is none, or a subscriber that is waited for has not taken it.
+    #[cold]
     pub(super) fn push_out_oldest(&self) -> bool {
         let mut state = self.state();
         let shape = self.ring.shape;

@@ -190,12 +190,13 @@ impl<'a> Writer<'a> {
     pub(crate) fn publish<O: Orderings>(&self, sequence: u64, words: &[u64], len: usize) {
         let entry = self.shape.entry(self.words, sequence);
         let (head, place) = entry.split_first_chunk::<PAYLOAD>().expect("an entry has two lines");
+        debug_assert!(len <= words.len().min(place.len()), "a payload that is too long");
         head[BEGIN].store(sequence, Ordering::Relaxed);
         if O::WRITE_FENCE {
             fence(Ordering::Release);
         }
         // First what is beyond the line that readers spin on; then that line, in one go, and whole, so that there is
-        // nothing to count. A payload that is too long is cut here, and noticed by whoever made it.
+        // nothing to count.
         let store = |(to, from): (&AtomicU64, &u64)| to.store(*from, Ordering::Relaxed);
         if len > FIRST {
             zip(&place[FIRST..], &words[FIRST..len]).for_each(store);
@@ -430,6 +431,23 @@ mod tests {
         let found = Reader::new(&words, shape).entry(0).read::<Shipped>(&mut payload);
         assert_eq!(found, Found::Message(shape.payload()));
         assert_eq!(payload[..3], [1, 2, 3]);
+    }
+
+    #[test]
+    fn payloads_of_every_length_follow_each_other() {
+        let shape = Shape::new(2, 1).unwrap();
+        let words = ring(shape, 0);
+        let (writer, reader) = (Writer::new(&words, shape), Reader::new(&words, shape));
+        let lens = (0..=shape.payload()).flat_map(|len| [len, shape.payload() - len]);
+        for (sequence, len) in (0..).zip(lens) {
+            // As publishers do it: beyond the payload is what was there before.
+            let message: Vec<u64> =
+                (0..shape.payload() as u64).map(|n| 100 * sequence + n).collect();
+            writer.publish::<Shipped>(sequence, &message, len);
+            let mut payload = vec![7; shape.payload()];
+            let found = reader.entry(sequence).read::<Shipped>(&mut payload);
+            assert_eq!((found, &payload[..len]), (Found::Message(len), &message[..len]));
+        }
     }
 
     #[test]

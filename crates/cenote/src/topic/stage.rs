@@ -2,7 +2,7 @@
 
 use std::sync::Weak;
 
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::memory::TensorMemory;
 use crate::sync::Ordering;
 use crate::tensor::Tensor;
@@ -69,28 +69,9 @@ impl Publisher {
             _ => StagedBecause::Heap,
         };
         drop(self.make_room(self.state(), policy)?);
-        let stage = || self.pool.stage(tensor);
-        let staged = stage().or_else(|error| self.make_slot(error, stage))?;
+        let staged = self.pool.stage_with(tensor, || self.push_out_oldest())?;
         self.staged.count(why, staged.nbytes());
         Ok(staged)
-    }
-
-    /// Allocates again, after an `error`. Where the pool is full of what is kept for subscribers, the oldest of that goes
-    /// first, unless one of them has still to take it and the policy is to wait.
-    #[cold]
-    pub(crate) fn make_slot<T>(
-        &self,
-        mut error: Error,
-        alloc: impl Fn() -> Result<T>,
-    ) -> Result<T> {
-        self.check_process()?;
-        while matches!(error, Error::PoolFull { .. }) && self.push_out_oldest() {
-            match alloc() {
-                Ok(done) => return Ok(done),
-                Err(again) => error = again,
-            }
-        }
-        Err(error)
     }
 
     /// Lets go of adopted memory whose tensors are gone, so that it need not wait for the next adoption.

@@ -17,19 +17,17 @@ use crate::os::{self, fork};
 use crate::pool::place::Place;
 use crate::pool::service::{Served, Waker};
 use crate::sync::{Biased, BiasedGuard};
-use crate::tensor::handle::Handle;
-use crate::tensor::known;
-use crate::tensor::packed::Packed;
 use crate::topic::arrivals::Arrivals;
 use crate::topic::bell::{Bell, News};
 use crate::topic::few::Few;
-use crate::topic::message::{Message, Tensors, Unread};
+use crate::topic::lender::{Again, Lender};
+use crate::topic::message::{Message, Unread};
 use crate::topic::pools::Pools;
 use crate::topic::publisher::Publisher;
-use crate::topic::ring::{self, Entry, Found};
+use crate::topic::ring::{self, Found};
 use crate::topic::row;
 use crate::topic::source::{self, From, Next, Other, Source};
-use crate::topic::spot::{Spot, Spots};
+use crate::topic::spot::Spots;
 
 /// How many messages that cannot be had are passed over before others have their turn.
 const TRIES: usize = 64;
@@ -524,73 +522,4 @@ enum Took<M> {
     Nothing,
     /// Nothing, and nothing more will come.
     End,
-}
-
-/// Leases the tensors of a message that lie where earlier ones did.
-struct Again<'a> {
-    other: &'a Other,
-    entry: Entry<'a>,
-}
-
-impl Tensors for Again<'_> {
-    #[inline(always)]
-    fn buffer(&mut self, packed: &Packed<'_>) -> Result<Handle, Unread> {
-        let leased = match &self.other.own_pool {
-            Some(pool) if packed.pool == self.other.uid => {
-                known::lease_again(pool, packed, || self.entry.is_there())
-            }
-            _ => None,
-        };
-        leased.ok_or_else(|| Unread::Later)
-    }
-}
-
-/// Leases the tensors of a message.
-struct Lender<'a> {
-    from: &'a From,
-    spot: &'a Spot,
-    pools: &'a mut Pools,
-    news: &'a Arc<News>,
-}
-
-impl Tensors for Lender<'_> {
-    fn buffer(&mut self, packed: &Packed<'_>) -> Result<Handle, Unread> {
-        let cursor = self.spot.cursor();
-        let other = match self.from {
-            // Its publisher has a handle.
-            From::Own(publisher) => {
-                return publisher.held(cursor).ok_or(Unread::Passed);
-            }
-            From::Other(other) => other,
-        };
-        let pool = match &other.pool {
-            Some(pool) if packed.pool == other.uid => pool,
-            _ => self.pools.get(packed.pool, other, self.news)?,
-        };
-        // What it sent before it died can be had as soon as it is dead.
-        if !pool.is_usable() && pool.may_be_dying() {
-            return Err(Unread::Later);
-        }
-        // Asked first: what its owner sent last may come in while this looks for it.
-        let alive = pool.is_alive();
-        let trusted = pool.attached_of(&other.peer).map(|_| other.uid);
-        let entry = self.spot.entry();
-        match known::lease_packed(pool, packed, trusted, || entry.is_there()) {
-            Ok(leased) => Ok(leased),
-            Err(error) => Err(self.unread(error, alive)),
-        }
-    }
-}
-
-impl Lender<'_> {
-    /// Why a message was not read whose tensor could not be leased.
-    #[cold]
-    fn unread(&mut self, error: Error, alive: bool) -> Unread {
-        match error {
-            Error::Stale { .. } if !self.spot.entry().is_there() => Unread::Passed,
-            // On its way.
-            Error::NoSuchSegment { .. } if alive => Unread::Later,
-            error => error.into(),
-        }
-    }
 }

@@ -152,13 +152,19 @@ fn publisher(name: &str, policy: Policy) -> Topic<Tensor> {
 fn send_another(name: &str, before: u8) {
     let topic = publisher(name, Policy::KeepLast);
     if before == OFTEN {
-        // A thread of ours asks the kernel whether locks may have a bias.
-        std::thread::sleep(Duration::from_millis(1));
+        await_fences();
     }
     (0..before).for_each(|n| send(&topic, FIRST + n));
     let message = filled(topic.pool().unwrap(), FIRST + before);
     mark();
     operation(|| topic.send(&message).unwrap());
+}
+
+/// Waits for the thread to end that asks the kernel for fences, without which no lock favours anybody. This one and that of
+/// the service are left.
+fn await_fences() {
+    let threads = || std::fs::read_dir("/proc/self/task").unwrap().count();
+    eventually("two threads are left", || threads() == 2);
 }
 
 /// A pool of a victim that is not that of its topic.
@@ -239,6 +245,7 @@ fn recv(name: &str) {
 /// locks are its own.
 fn frequent_subscriber(name: &str) -> Topic<Tensor> {
     let topic = subscriber(name);
+    await_fences();
     for _ in 0..BURSTS {
         mark();
         (0..DEPTH).for_each(|_| drop(take(&topic)));

@@ -86,6 +86,7 @@ fn inherited() {
         let sending = is_forked(topic.send(&message))
             && is_forked(topic.try_send(&message))
             && is_forked(topic.alloc_tensor(&[1], cenote::DType::U8))
+            && is_forked(topic.image(4, 4, cenote::PixelFormat::Grey))
             && is_forked(topic.wait_for_subscribers(1, Duration::ZERO));
         topic.stats();
         topic.missed();

@@ -161,6 +161,7 @@ fn all_taken() {
     for policy in [Policy::Block(LONG), Policy::Reject] {
         let mut config = TopicConfig { policy, depth, ..TopicConfig::default() };
         config.pool.max_slots = slots;
+        let large = config.pool.pool_size + 1;
         let topic: Topic<Tensor> = Topic::with_config(&unique(), config).unwrap();
         topic.subscribe().unwrap();
         let send = |_| topic.send(&topic.alloc_tensor(&[64], DType::U8)?);
@@ -170,6 +171,10 @@ fn all_taken() {
             held.extend(topic.recv().filter(|_| n < 4));
         }
         assert_eq!((held.len(), topic.missed()), (4, 0));
+        let failures = || topic.pool().unwrap().stats().unwrap().failures;
+        assert_eq!(failures(), 0, "it was full, and nobody was told so");
+        // What never fits makes nobody give way.
+        assert!(topic.alloc_tensor(&[large], DType::U8).is_err() && failures() == 1);
         // What somebody has still to take does not: the rest of the slots is in the queue.
         (0..16).try_for_each(send).unwrap();
         let refused = topic.alloc_tensor(&[64], DType::U8);
