@@ -18,7 +18,7 @@ pub use self::points::{Point, Points};
 use crate::domain::{Domain, sealed, tensor_accessors};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
-use crate::meta::{Header, MAX_META, Meta, Words, header_accessors};
+use crate::meta::{Header, MAX_META, Room, Words, header_accessors};
 #[cfg(target_os = "linux")]
 use crate::tensor::TensorPool;
 use crate::tensor::{Tensor, process_pool};
@@ -183,11 +183,11 @@ impl Domain for PointCloud {
         &self.tensor
     }
 
-    fn write_meta(&self, meta: &mut Meta) {
-        self.header.write(meta);
-        meta.push(self.len as u64);
-        meta.push(self.columns as u64);
-        write_fields(&self.fields, meta);
+    fn write_meta(&self, room: &mut Room<'_>) {
+        self.header.write(room);
+        room.push(self.len as u64);
+        room.push(self.columns as u64);
+        write_fields(&self.fields, room);
     }
 
     fn from_parts(tensor: Tensor, mut words: Words<'_>) -> Result<PointCloud> {

@@ -12,7 +12,7 @@ use crate::domain::{Domain, check_size, sealed, tensor_accessors};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::format::PixelFormat;
-use crate::meta::{Header, Meta, Words, header_accessors};
+use crate::meta::{Header, Room, Words, header_accessors};
 #[cfg(target_os = "linux")]
 use crate::tensor::TensorPool;
 use crate::tensor::{Tensor, process_pool};
@@ -122,10 +122,10 @@ impl Domain for DepthImage {
         &self.tensor
     }
 
-    fn write_meta(&self, meta: &mut Meta) {
-        self.header.write(meta);
+    fn write_meta(&self, room: &mut Room<'_>) {
+        self.header.write(room);
         if let Some(intrinsics) = &self.intrinsics {
-            intrinsics.write(meta);
+            intrinsics.write(room);
         }
     }
 

@@ -2,7 +2,7 @@
 //! travels in its descriptor.
 
 use crate::error::{Error, Result};
-use crate::meta::{Meta, Words};
+use crate::meta::{Meta, Room, Words};
 use crate::tensor::Tensor;
 #[cfg(target_os = "linux")]
 use crate::tensor::TensorDescriptor;
@@ -45,14 +45,12 @@ pub trait Domain: sealed::Sealed + Sized + Clone + Send + 'static {
 
     /// Adds what travels beside the tensor.
     #[doc(hidden)]
-    fn write_meta(&self, meta: &mut Meta);
+    fn write_meta(&self, room: &mut Room<'_>);
 
     /// What travels beside the tensor.
     #[doc(hidden)]
     fn meta(&self) -> Meta {
-        let mut meta = Meta::new();
-        self.write_meta(&mut meta);
-        meta
+        Meta::of(|room| self.write_meta(room))
     }
 
     /// Puts together what a peer sent. Everything is checked.
@@ -82,7 +80,7 @@ impl Domain for Tensor {
         self
     }
 
-    fn write_meta(&self, _meta: &mut Meta) {}
+    fn write_meta(&self, _room: &mut Room<'_>) {}
 
     /// Any metadata will do: an image is a tensor, too.
     fn from_parts(tensor: Tensor, _words: Words<'_>) -> Result<Tensor> {

@@ -12,7 +12,7 @@ pub use self::pixel::{Pixel, PixelArray, PixelValue};
 use crate::domain::{Domain, check_size, sealed, tensor_accessors};
 use crate::error::{Error, Result};
 use crate::format::PixelFormat;
-use crate::meta::{Header, Meta, Words, header_accessors};
+use crate::meta::{Header, Room, Words, header_accessors};
 #[cfg(target_os = "linux")]
 use crate::tensor::TensorPool;
 use crate::tensor::{Tensor, process_pool};
@@ -146,8 +146,8 @@ impl Domain for Image {
     }
 
     #[inline]
-    fn write_meta(&self, meta: &mut Meta) {
-        self.header.write(meta);
+    fn write_meta(&self, room: &mut Room<'_>) {
+        self.header.write(room);
     }
 
     fn from_parts(tensor: Tensor, words: Words<'_>) -> Result<Image> {

@@ -26,19 +26,11 @@ pub struct Meta {
 }
 
 impl Meta {
-    #[inline]
-    pub(crate) const fn new() -> Meta {
-        Meta { len: 0, words: [0; MAX_META] }
-    }
-
-    /// Adds a word. There is room: the domain types limit what they have, and assert it.
-    #[inline]
-    pub(crate) fn push(&mut self, word: u64) {
-        debug_assert!(self.len < MAX_META);
-        if let Some(place) = self.words.get_mut(self.len) {
-            *place = word;
-            self.len += 1;
-        }
+    /// What `write` writes.
+    pub(crate) fn of(write: impl FnOnce(&mut Room<'_>)) -> Meta {
+        let mut words = [0; MAX_META];
+        let len = Room::fill(&mut words, write);
+        Meta { len, words }
     }
 
     /// The words in use.
@@ -49,16 +41,48 @@ impl Meta {
 
     /// Metadata of a peer. What it says is checked when it is read.
     pub fn from_words(words: &[u64]) -> Result<Meta> {
-        let mut meta = Meta::new();
+        let mut meta = Meta { len: words.len(), words: [0; MAX_META] };
         let room = meta.words.get_mut(..words.len());
         room.ok_or(Error::BadMessage { what: "too much metadata" })?.copy_from_slice(words);
-        meta.len = words.len();
         Ok(meta)
     }
 
     /// For reading what a peer wrote.
     pub(crate) fn reader(&self) -> Words<'_> {
         Words::of(self.as_words())
+    }
+}
+
+/// Words that are still to be written.
+#[derive(Debug)]
+pub struct Room<'a> {
+    words: &'a mut [u64],
+    len: usize,
+}
+
+impl Room<'_> {
+    /// Has `write` write to words; tells how many it wrote.
+    #[inline]
+    pub(crate) fn fill(words: &mut [u64], write: impl FnOnce(&mut Room<'_>)) -> usize {
+        let mut room = Room { words, len: 0 };
+        write(&mut room);
+        room.len
+    }
+
+    /// How many were written.
+    #[inline]
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Adds a word. There is room: the domain types limit what they have, and assert it.
+    #[inline]
+    pub(crate) fn push(&mut self, word: u64) {
+        debug_assert!(self.len < self.words.len());
+        if let Some(place) = self.words.get_mut(self.len) {
+            *place = word;
+            self.len += 1;
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::format::Few;
-use crate::meta::{Meta, Text, Words};
+use crate::meta::{Room, Text, Words};
 
 /// The most fields that a point cloud has.
 pub const MAX_FIELDS: usize = 16;
@@ -111,14 +111,14 @@ impl Field {
         Ok(())
     }
 
-    fn write(&self, meta: &mut Meta) {
+    fn write(&self, room: &mut Room<'_>) {
         let name = self.name.text.len() as u64;
         let word = u64::from(self.offset)
             | u64::from(self.count) << 32
             | u64::from(self.dtype.code()) << 48
             | name << 56;
-        meta.push(word);
-        self.name.text.write(meta);
+        room.push(word);
+        self.name.text.write(room);
     }
 
     fn read(words: &mut Words<'_>) -> Result<Field> {
@@ -187,9 +187,9 @@ pub(super) fn check_fields(fields: &[Field]) -> Result<Fields> {
     Ok(Fields::new(fields.iter().copied()))
 }
 
-pub(super) fn write_fields(fields: &Fields, meta: &mut Meta) {
-    meta.push(fields.len() as u64);
-    fields.iter().for_each(|field| field.write(meta));
+pub(super) fn write_fields(fields: &Fields, room: &mut Room<'_>) {
+    room.push(fields.len() as u64);
+    fields.iter().for_each(|field| field.write(room));
 }
 
 pub(super) fn read_fields(words: &mut Words<'_>) -> Result<Fields> {

@@ -1,7 +1,7 @@
 //! The pinhole camera that a depth image was taken with.
 
 use crate::error::{Error, Result};
-use crate::meta::{Meta, Words};
+use crate::meta::{Room, Words};
 
 /// A pinhole camera, in pixels.
 ///
@@ -31,9 +31,9 @@ impl Intrinsics {
         Err(Error::BadIntrinsics { fx, fy, cx, cy })
     }
 
-    pub(super) fn write(&self, meta: &mut Meta) {
+    pub(super) fn write(&self, room: &mut Room<'_>) {
         for number in [self.fx, self.fy, self.cx, self.cy] {
-            meta.push(number.to_bits());
+            room.push(number.to_bits());
         }
     }
 

@@ -1,7 +1,7 @@
 //! Where and when something was recorded.
 
 use crate::error::{Error, Result};
-use crate::meta::{Meta, Text, Words};
+use crate::meta::{Room, Text, Words};
 
 /// The longest frame id, in bytes.
 pub const MAX_FRAME_ID: usize = 48;
@@ -51,11 +51,11 @@ impl Header {
     }
 
     #[inline]
-    pub(crate) fn write(&self, meta: &mut Meta) {
-        meta.push(self.stamp_ns);
-        meta.push(self.seq);
-        meta.push(self.frame_id.len() as u64);
-        self.frame_id.write(meta);
+    pub(crate) fn write(&self, room: &mut Room<'_>) {
+        room.push(self.stamp_ns);
+        room.push(self.seq);
+        room.push(self.frame_id.len() as u64);
+        self.frame_id.write(room);
     }
 
     #[inline]
@@ -125,14 +125,14 @@ pub(crate) use header_accessors;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::meta::Meta;
 
     #[test]
     fn a_header_round_trips() {
         for frame_id in ["", "map", &"ä".repeat(24)] {
             let mut header = Header { stamp_ns: u64::MAX, seq: 1 << 63, ..Header::default() };
             header.set_frame_id(frame_id).unwrap();
-            let mut meta = Meta::new();
-            header.write(&mut meta);
+            let meta = Meta::of(|room| header.write(room));
             assert!(meta.as_words().len() <= Header::MAX_WORDS);
             assert_eq!(Header::read(&mut meta.reader()).unwrap(), header);
         }

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use crate::error::{Error, Result};
-use crate::meta::{Meta, Words};
+use crate::meta::{Room, Words};
 
 /// UTF-8 text of at most `N` bytes.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -39,11 +39,11 @@ impl<const N: usize> Text<N> {
 
     /// Adds the words in use. The length goes elsewhere.
     #[inline]
-    pub(crate) fn write(&self, meta: &mut Meta) {
+    pub(crate) fn write(&self, room: &mut Room<'_>) {
         for word in self.bytes[..self.len().next_multiple_of(8)].chunks_exact(8) {
             let mut bytes = [0; 8];
             bytes.copy_from_slice(word);
-            meta.push(u64::from_ne_bytes(bytes));
+            room.push(u64::from_ne_bytes(bytes));
         }
     }
 
@@ -82,13 +82,13 @@ impl<const N: usize> fmt::Debug for Text<N> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::meta::Meta;
 
     #[test]
     fn text_round_trips_through_words() {
         for text in ["", "x", "12345678", "123456789", "åäöü°", "0123456789abcdef"] {
             let short = Text::<16>::new(text).unwrap();
-            let mut meta = Meta::new();
-            short.write(&mut meta);
+            let meta = Meta::of(|room| short.write(room));
             let mut words = meta.reader();
             let back = Text::<16>::read(text.len() as u64, &mut words).unwrap();
             assert_eq!((back.as_str(), back), (text, short));
@@ -103,6 +103,6 @@ mod tests {
         for len in [1, 8, 17, 24, u64::MAX] {
             assert!(Text::<16>::read(len, &mut meta.reader()).is_err(), "{len}");
         }
-        assert!(Text::<16>::read(16, &mut Meta::new().reader()).is_err());
+        assert!(Text::<16>::read(16, &mut Meta::of(|_| {}).reader()).is_err());
     }
 }

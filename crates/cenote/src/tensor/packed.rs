@@ -8,6 +8,7 @@
 use crate::error::Result;
 use crate::format::PixelFormat;
 use crate::layout::MAX_DIMS;
+use crate::meta::Room;
 use crate::tensor::Tensor;
 
 /// The most words before shape and strides.
@@ -41,7 +42,7 @@ pub struct Packed<'a> {
 }
 
 /// Writes a tensor to `words`, which must have room for [`max_words`]; tells how many it took, beyond which there may be
-/// anything. `own` is the pool of whoever publishes it.
+/// anything. `own` is the pool of whoever publishes it; `meta` writes the metadata, of which tensors of kind 0 have none.
 ///
 /// From then on nobody can write the tensor's bytes.
 #[inline(always)]
@@ -49,12 +50,12 @@ pub(crate) fn pack(
     tensor: &Tensor,
     own: u64,
     kind: u16,
-    meta: &[u64],
+    meta: impl FnOnce(&mut Room<'_>),
     words: &mut [u64],
 ) -> Result<usize> {
     let home = tensor.pooled()?;
     let (layout, pool, offset) = (&tensor.layout, home.uid(), tensor.layout.offset() as u64);
-    let more = u64::from(tensor.device.code()) | u64::from(kind) << 32 | (meta.len() as u64) << 48;
+    let more = u64::from(tensor.device.code()) | u64::from(kind) << 32;
     let flag = |flag: u8, set: bool| if set { flag } else { 0 };
     let packed = flag(PACKED, layout.is_contiguous());
     let flags = packed | flag(OWN, pool == own) | flag(START, offset == 0) | flag(PLAIN, more == 0);
@@ -71,24 +72,31 @@ pub(crate) fn pack(
         *line = [serial, codes, first as u64, second as u64, third as u64];
         return Ok(2 + layout.ndim());
     }
-    let mut len = 0;
-    let mut push = |word: u64| {
-        words[len] = word;
-        len += 1;
-    };
-    push(serial);
-    push(codes);
-    if flags & USUAL != USUAL {
-        for (flag, word) in [(OWN, pool), (START, offset), (PLAIN, more)] {
-            if flags & flag == 0 {
-                push(word);
-            }
+    let (mut more_at, mut meta_at) = (0, 0);
+    let len = Room::fill(words, |room| {
+        room.push(serial);
+        room.push(codes);
+        if flags & OWN == 0 {
+            room.push(pool);
         }
+        if flags & START == 0 {
+            room.push(offset);
+        }
+        more_at = room.len();
+        if flags & PLAIN == 0 {
+            room.push(more);
+        }
+        layout.shape().iter().for_each(|&axis| room.push(axis as u64));
+        if packed == 0 {
+            layout.strides().iter().for_each(|&stride| room.push((stride as i64).cast_unsigned()));
+        }
+        meta_at = room.len();
+        if flags & PLAIN == 0 {
+            meta(room);
+        }
+    });
+    if flags & PLAIN == 0 {
+        words[more_at] |= ((len - meta_at) as u64) << 48;
     }
-    layout.shape().iter().for_each(|&axis| push(axis as u64));
-    if packed == 0 {
-        layout.strides().iter().for_each(|&stride| push((stride as i64).cast_unsigned()));
-    }
-    meta.iter().for_each(|&word| push(word));
     Ok(len)
 }

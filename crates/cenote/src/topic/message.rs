@@ -4,7 +4,7 @@ use crate::domain::Domain;
 use crate::error::{Error, Result};
 use crate::format::PixelFormat;
 use crate::image::Image;
-use crate::meta::{Header, MAX_META, Meta, Words};
+use crate::meta::{Header, MAX_META, Words};
 use crate::tensor::Tensor;
 use crate::tensor::handle::Handle;
 use crate::tensor::mould::Mould;
@@ -179,10 +179,8 @@ macro_rules! with_meta {
 
         #[inline]
         fn write(&self, shared: Option<&Tensor>, own: u64, words: &mut [u64]) -> Result<usize> {
-            let mut meta = Meta::new();
-            self.write_meta(&mut meta);
             let tensor = shared.unwrap_or(self.tensor());
-            packed::pack(tensor, own, Self::KIND, meta.as_words(), words)
+            packed::pack(tensor, own, Self::KIND, |room| self.write_meta(room), words)
         }
     };
 }
@@ -260,7 +258,7 @@ impl Carry for Tensor {
 
     #[inline]
     fn write(&self, shared: Option<&Tensor>, own: u64, words: &mut [u64]) -> Result<usize> {
-        packed::pack(shared.unwrap_or(self), own, Self::KIND, &[], words)
+        packed::pack(shared.unwrap_or(self), own, Self::KIND, |_| {}, words)
     }
 
     type Taken = Handle;
