@@ -70,9 +70,19 @@ impl Room<'_> {
     }
 
     /// How many were written.
+    #[cfg(target_os = "linux")]
     #[inline]
     pub(crate) fn len(&self) -> usize {
         self.len
+    }
+
+    /// Adds to a word that was written.
+    #[cfg(target_os = "linux")]
+    #[inline]
+    pub(crate) fn add_to(&mut self, at: usize, bits: u64) {
+        if let Some(word) = self.words.get_mut(at) {
+            *word |= bits;
+        }
     }
 
     /// Adds a word. There is room: the domain types limit what they have, and assert it.

@@ -21,7 +21,7 @@ use crate::error::{Error, Result};
 
 /// "cenote", and the version of this protocol. It changes with whatever peers read: packets, rows, headers,
 /// rings (`topic/ring.rs`) and the words of messages (`tensor/packed.rs`).
-pub(crate) const MAGIC: [u8; 8] = *b"cenote\x02\x02";
+pub(crate) const MAGIC: [u8; 8] = *b"cenote\x02\x03";
 
 /// The most segments that a pool makes.
 pub(crate) const MAX_SEGMENTS: usize = 128;

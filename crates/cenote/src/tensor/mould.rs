@@ -1,6 +1,7 @@
 //! What the tensors of a publisher are like. Most are like the one before: then nothing is worked out again.
 
 use std::iter::zip;
+use std::ops::Range;
 
 use crate::device::Device;
 use crate::dtype::DType;
@@ -20,15 +21,16 @@ const CODES: usize = 1;
 /// Everything about a tensor but its buffer, as words from a stranger tell it.
 #[derive(Debug)]
 pub struct Mould {
-    /// The words themselves.
+    /// The words themselves, without those of metadata.
     words: [u64; MAX_WORDS],
     /// How many there are; 0 before the first.
     len: usize,
+    /// Before which of them metadata were, and how many words of that.
+    meta_at: usize,
+    meta: usize,
     /// The pool of the publisher, and that of the tensor.
     own: u64,
     pool: u64,
-    /// How many words of metadata follow.
-    meta: usize,
     kind: u16,
     /// From the start of the slot.
     layout: Layout,
@@ -49,9 +51,10 @@ impl Mould {
         Mould {
             words: [0; MAX_WORDS],
             len: 0,
+            meta_at: 0,
+            meta: 0,
             own,
             pool: own,
-            meta: 0,
             kind: 0,
             layout: Layout::scalar(0, 1),
             end: 0,
@@ -69,7 +72,7 @@ impl Mould {
         if !self.is_like(words) {
             self.learn(words)?;
         }
-        let meta = words.get(self.len..self.len + self.meta);
+        let meta = words.get(self.meta_at..self.meta_at + self.meta);
         match (words, meta) {
             ([serial, codes, ..], Some(meta)) => Ok(Packed {
                 pool: self.pool,
@@ -89,12 +92,20 @@ impl Mould {
 
     #[inline(always)]
     fn is_like(&self, words: &[u64]) -> bool {
-        let like = CODES + 1..self.len;
-        let (Some(ours), Some(theirs)) = (self.words.get(like.clone()), words.get(like)) else {
-            return false; // nothing was learnt yet, or it is too short
+        // What is before the metadata, and what is behind.
+        let (before, behind) = (CODES + 1..self.meta_at, self.meta_at..self.len);
+        let moved = behind.start + self.meta..behind.end + self.meta;
+        let alike = |ours: Range<usize>, theirs: Range<usize>| {
+            match (self.words.get(ours), words.get(theirs)) {
+                (Some(ours), Some(theirs)) => {
+                    zip(ours, theirs).all(|(ours, theirs)| ours == theirs)
+                }
+                _ => false, // nothing was learnt yet, or it is too short
+            }
         };
-        let alike = zip(ours, theirs).all(|(ours, theirs)| ours == theirs);
-        alike && self.words[CODES] >> 32 == words[CODES] >> 32
+        alike(before.clone(), before)
+            && alike(behind, moved)
+            && self.words[CODES] >> 32 == words[CODES] >> 32
     }
 
     #[cold]
@@ -108,23 +119,23 @@ impl Mould {
             if flags & flag == 0 { next() } else { Ok(otherwise) }
         };
         let (pool, offset) = (unless(OWN, self.own)?, unless(START, 0)?);
-        let more = unless(PLAIN, 0)?.to_le_bytes();
-        let from = words.len() - rest.len();
-        let (axes, strides) =
-            (usize::from(ndim), if flags & PACKED == 0 { ndim.into() } else { 0 });
+        let [device @ .., kind, kind_too, meta, meta_too] = unless(PLAIN, 0)?.to_le_bytes();
+        let meta_at = words.len() - rest.len();
+        let meta = usize::from(u16::from_le_bytes([meta, meta_too]));
+        let (from, axes) = (meta_at + meta, usize::from(ndim));
+        let strides = if flags & PACKED == 0 { axes } else { 0 };
         let shape = words.get(from..from + axes).ok_or_else(|| bad("its shape is cut"))?;
-        let len = from + axes + strides;
-        let strides = words.get(from + axes..len).ok_or_else(|| bad("its strides are cut"))?;
+        let end = from + axes + strides;
+        let strides = words.get(from + axes..end).ok_or_else(|| bad("its strides are cut"))?;
         self.pool = pool;
         self.dtype = DType::from_code(dtype).ok_or_else(|| bad("unknown dtype"))?;
         self.format = match format {
             0 => None,
             code => Some(PixelFormat::from_code(code).ok_or_else(|| bad("unknown pixel format"))?),
         };
-        let device = u32::from_le_bytes([more[0], more[1], more[2], more[3]]);
-        self.device = Device::from_code(device).ok_or_else(|| bad("unknown device"))?;
-        self.kind = u16::from_le_bytes([more[4], more[5]]);
-        self.meta = usize::from(u16::from_le_bytes([more[6], more[7]]));
+        let device = Device::from_code(u32::from_le_bytes(device));
+        self.device = device.ok_or_else(|| bad("unknown device"))?;
+        self.kind = u16::from_le_bytes([kind, kind_too]);
         let size = self.dtype.size();
         self.layout = match flags & PACKED {
             0 => Layout::from_words(shape, bytemuck::cast_slice(strides), offset, size)?,
@@ -132,9 +143,11 @@ impl Mould {
         };
         self.end = self.layout.byte_range().end;
         self.fits_in = usize::MAX;
+        let like = words[..meta_at].iter().chain(&words[from..end]);
+        let len = end - meta;
         let room = self.words.get_mut(..len).ok_or_else(|| bad("it has too many dimensions"))?;
-        room.copy_from_slice(&words[..len]);
-        self.len = len;
+        zip(room, like).for_each(|(to, from)| *to = *from);
+        (self.meta_at, self.meta, self.len) = (meta_at, meta, len);
         Ok(())
     }
 

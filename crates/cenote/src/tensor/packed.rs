@@ -2,8 +2,11 @@
 //!
 //! ```text
 //!   serial | slot, ndim, dtype, format, flags | pool uid, unless OWN | offset, unless START
-//!   | device, kind, words of meta, unless PLAIN | shape | strides, unless PACKED | meta
+//!   | device, kind, words of meta, unless PLAIN | meta | shape | strides, unless PACKED
 //! ```
+//!
+//! What is different in every message comes first, and so into the line that travels anyway: metadata begin with the time
+//! and number of a frame. The shape of most is what it was before.
 
 use crate::error::Result;
 use crate::format::PixelFormat;
@@ -72,8 +75,7 @@ pub(crate) fn pack(
         *line = [serial, codes, first as u64, second as u64, third as u64];
         return Ok(2 + layout.ndim());
     }
-    let (mut more_at, mut meta_at) = (0, 0);
-    let len = Room::fill(words, |room| {
+    Ok(Room::fill(words, |room| {
         room.push(serial);
         room.push(codes);
         if flags & OWN == 0 {
@@ -82,21 +84,15 @@ pub(crate) fn pack(
         if flags & START == 0 {
             room.push(offset);
         }
-        more_at = room.len();
         if flags & PLAIN == 0 {
+            let more_at = room.len();
             room.push(more);
+            meta(room);
+            room.add_to(more_at, ((room.len() - more_at - 1) as u64) << 48);
         }
         layout.shape().iter().for_each(|&axis| room.push(axis as u64));
         if packed == 0 {
             layout.strides().iter().for_each(|&stride| room.push((stride as i64).cast_unsigned()));
         }
-        meta_at = room.len();
-        if flags & PLAIN == 0 {
-            meta(room);
-        }
-    });
-    if flags & PLAIN == 0 {
-        words[more_at] |= ((len - meta_at) as u64) << 48;
-    }
-    Ok(len)
+    }))
 }

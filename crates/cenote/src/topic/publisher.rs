@@ -230,7 +230,7 @@ impl Publisher {
         writer.ask_for(sequence);
         let len = message.write(tensor, self.pool.uid(), words)?;
         writer.make_way(sequence);
-        writer.publish::<Shipped>(sequence, words, len);
+        let more = writer.publish::<Shipped>(sequence, words, len);
         *next = sequence.wrapping_add(1);
         let old = held[shape.place(sequence.wrapping_sub(shape.depth))].take();
         held[shape.place(sequence)] = tensor.map(Tensor::handle);
@@ -239,7 +239,9 @@ impl Publisher {
         if let Some(own) = self.own.get() {
             own.bell.ring();
         }
-        writer.prepare(sequence.wrapping_add(1));
+        if more {
+            writer.prepare(sequence.wrapping_add(1));
+        }
         Ok(old)
     }
 }

@@ -25,6 +25,9 @@
 //! another core costs more than all the rest. It is written in one go, lest it be taken away half
 //! written and have to come back.
 //!
+//! Words beyond that line are left as they are where they would not change, for readers have them. (Whoever sees W4 sees all
+//! that was written before it, by an earlier W3, too.)
+//!
 //! A1 that reads W4 sees W3. A2 that reads any word of a later W3 has A4 see the W1 before it, through
 //! W2 and A3, and throws the payload away. A reader that leases a slot which the payload names makes
 //! the check of A4 once more, after its lease (`pool/lease.rs`, R3): W1 is the O1 of that protocol, or what
@@ -185,9 +188,9 @@ impl<'a> Writer<'a> {
     }
 
     /// Publishes message `sequence`: that after the last one. Its payload are the first `len` of `words`; beyond them there
-    /// may be anything. Look afterwards who sleeps.
+    /// may be anything. Tells whether more than the first line was written. Look afterwards who sleeps.
     #[inline(always)]
-    pub(crate) fn publish<O: Orderings>(&self, sequence: u64, words: &[u64], len: usize) {
+    pub(crate) fn publish<O: Orderings>(&self, sequence: u64, words: &[u64], len: usize) -> bool {
         let entry = self.shape.entry(self.words, sequence);
         let (head, place) = entry.split_first_chunk::<PAYLOAD>().expect("an entry has two lines");
         debug_assert!(len <= words.len().min(place.len()), "a payload that is too long");
@@ -195,11 +198,17 @@ impl<'a> Writer<'a> {
         if O::WRITE_FENCE {
             fence(Ordering::Release);
         }
-        // First what is beyond the line that readers spin on; then that line, in one go, and whole, so that there is
-        // nothing to count.
+        // First what is beyond the line that readers spin on, unless it is there already, from an earlier message: then
+        // readers still have that. Then the line, in one go, and whole, so that there is nothing to count.
         let store = |(to, from): (&AtomicU64, &u64)| to.store(*from, Ordering::Relaxed);
+        let mut more = false;
         if len > FIRST {
-            zip(&place[FIRST..], &words[FIRST..len]).for_each(store);
+            let differs = |(to, from): &(&AtomicU64, &u64)| to.load(Ordering::Relaxed) != **from;
+            let other = zip(&place[FIRST..], &words[FIRST..len]).filter(differs);
+            other.for_each(|word| {
+                more = true;
+                store(word);
+            });
         }
         match (place.first_chunk::<FIRST>(), words.first_chunk::<FIRST>()) {
             (Some(place), Some(first)) => zip(place, first).for_each(store),
@@ -211,6 +220,7 @@ impl<'a> Writer<'a> {
             fence(Ordering::SeqCst);
         }
         self.words[HEAD].store(sequence.wrapping_add(1), Ordering::Release);
+        more
     }
 
     /// Asks for the line that message `sequence` begins in, which readers have, while the message is still being made. It
@@ -220,7 +230,8 @@ impl<'a> Writer<'a> {
         fetch_to_write(self.shape.entry(self.words, sequence).as_ptr().cast());
     }
 
-    /// Has at hand what the next message is written to, but for the line that readers look at meanwhile.
+    /// Has at hand what the next message is written to, but for the line that readers look at meanwhile. Not if it will
+    /// be there already: they would have to fetch it again.
     #[inline]
     pub(crate) fn prepare(&self, sequence: u64) {
         let entry = self.shape.entry(self.words, sequence);
