@@ -306,8 +306,9 @@ impl<T: Message> Topic<T> {
 
     /// Why [`recv`](Topic::recv), [`latest`](Topic::latest) or [`iter`](Topic::iter) gave nothing, if it
     /// was for another reason than that there was nothing: this process was forked off the one that made
-    /// the topic; subscribing failed; or a publisher sends something else. Each is told once, here or by a
-    /// call that returns errors, but for the first, which lasts.
+    /// the topic; subscribing failed; a publisher sends something else; or there is one that does not let this process in,
+    /// or that could not be met for want of memory or descriptors. (Then it is tried again.) Each is told once, here or by
+    /// a call that returns errors, but for the first, which lasts.
     ///
     /// Messages that were there and could not be had are another matter: see
     /// [`last_loss`](Topic::last_loss).
@@ -333,7 +334,9 @@ impl<T: Message> Topic<T> {
             return Some(forked);
         }
         let noted = self.trouble().take();
-        noted.or_else(|| self.parts.subscriber.get()?.take_mismatch())
+        let subscriber = self.parts.subscriber.get();
+        let mismatch = || subscriber?.take_mismatch();
+        noted.or_else(mismatch).or_else(|| subscriber?.take_failure())
     }
 
     /// What came of something, and if that was an error, a note of it.

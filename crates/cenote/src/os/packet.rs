@@ -27,8 +27,8 @@ pub(crate) fn send(socket: BorrowedFd<'_>, bytes: &[u8], fds: &[BorrowedFd<'_>])
 }
 
 /// Receives one packet from a SEQPACKET socket without waiting: `WouldBlock` if there is none, and
-/// length 0 once the peer has closed the connection. A packet that does not fit is `InvalidData`,
-/// and its descriptors are closed.
+/// length 0 once the peer has closed the connection. A packet that does not fit is `InvalidData`, and one
+/// for whose descriptors this process has no room is EMFILE; those there are are closed.
 pub(crate) fn recv(socket: BorrowedFd<'_>, bytes: &mut [u8]) -> io::Result<(usize, Vec<OwnedFd>)> {
     let mut space = [MaybeUninit::uninit(); CONTROL_LEN];
     let mut control = RecvAncillaryBuffer::new(&mut space);
@@ -40,8 +40,12 @@ pub(crate) fn recv(socket: BorrowedFd<'_>, bytes: &mut [u8]) -> io::Result<(usiz
             fds.extend(received);
         }
     }
-    if packet.flags.intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC) {
+    if packet.flags.contains(ReturnFlags::TRUNC) {
         return Err(io::ErrorKind::InvalidData.into());
+    }
+    // There is space for as many as can be sent, so it is not that.
+    if packet.flags.contains(ReturnFlags::CTRUNC) {
+        return Err(Errno::MFILE.into());
     }
     Ok((packet.bytes, fds))
 }

@@ -59,8 +59,8 @@ impl<S: Spared> Owner<S> {
         self.ready.take()
     }
 
-    /// A slot of at least `len` bytes, when none was ready. While the pool is full, `make_room` is asked for some, which
-    /// tells whether there was any to make.
+    /// A slot of at least `len` bytes, when none was ready. While the pool is full or cannot grow, `make_room` is asked for
+    /// some, which tells whether there was any to make.
     pub(crate) fn alloc(
         &self,
         len: usize,
@@ -69,7 +69,7 @@ impl<S: Spared> Owner<S> {
         loop {
             match self.alloc_locked(len, SWEEP).or_else(|full| self.alloc_hard(len, full)) {
                 Ok(granted) => return Ok(granted),
-                Err(Lack::Room(_)) if self.config.fits(len) && make_room() => {}
+                Err(_) if self.config.fits(len) && make_room() => {}
                 Err(lack) => return Err(self.failed(len, lack)),
             }
         }

@@ -23,6 +23,7 @@ use crate::pool::allocator::{SegmentId, Slot};
 use crate::pool::files;
 use crate::pool::greeting::{self, Answer, Begun};
 use crate::pool::holdings::Holdings;
+use crate::pool::inquiry;
 use crate::pool::lease::{Leases, Refused, Shipped};
 use crate::pool::lend::MAX_LENT;
 use crate::pool::place::{Entry, Place};
@@ -475,6 +476,7 @@ impl<S: Spared> Attachment<S> {
                     // makes no sense; one that this process had no descriptors left for is
                     // asked for again when it is needed.
                     io::ErrorKind::ConnectionReset | io::ErrorKind::InvalidData => {}
+                    _ if inquiry::is_shortage(&error) => {}
                     _ => return self.owner_gone(),
                 },
             }

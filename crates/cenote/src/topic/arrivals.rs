@@ -44,6 +44,9 @@ const MAX_MISMATCHES: usize = 64;
 /// What there is to do: something changed in the directory, or somebody is to be greeted again.
 const LOOK: u64 = 0;
 
+/// Whoever there is: no publisher has this uid.
+const ANYBODY: u64 = 0;
+
 /// Publishers that have come.
 #[derive(Debug)]
 pub(crate) struct Arrivals {
@@ -75,6 +78,8 @@ struct State {
     ready: Vec<Source>,
     /// Publishers that send something else, and of whom nobody was told yet.
     mismatches: VecDeque<Error>,
+    /// Who could not be met last, and why, until somebody is told, or it is met.
+    failure: Option<(u64, Error)>,
     directory: Option<(DirectoryWatch, DirectoryWatch)>,
     /// Has it looked at again.
     waker: Option<Waker>,
@@ -169,6 +174,9 @@ impl Arrivals {
     /// Begins to look, and waits a moment for those who are there already.
     pub(crate) fn start(self: &Arc<Self>) -> Result<()> {
         let until = Instant::now() + FIRST_LOOK;
+        // Now, for when there is a shortage.
+        let waker = Waker::new(self.served(), LOOK);
+        self.state().waker = Some(waker.map_err(|source| Error::os("starting a thread", source))?);
         self.place().inspect(|place| self.watch(place));
         self.state().listener = Some(thread::current().id());
         self.look()?;
@@ -277,6 +285,11 @@ impl Arrivals {
         self.state().mismatches.pop_front()
     }
 
+    /// Why a publisher could not be met, if that was not for want of one. Told once.
+    pub(crate) fn take_failure(&self) -> Option<Error> {
+        self.state().failure.take().map(|(_, error)| error)
+    }
+
     /// Greets everybody who is new. Those who came after us are asked for all they sent.
     fn look(self: &Arc<Self>) -> Result<()> {
         self.follow();
@@ -363,7 +376,7 @@ impl Arrivals {
             failed @ (Ok(Begun::Nobody) | Err(_)) => {
                 state.met.remove(&uid);
                 drop(state);
-                self.look_after_shortage(failed.err().as_ref());
+                self.note_failure(uid, failed.err());
                 self.answered.notify_all();
             }
         }
@@ -386,7 +399,10 @@ impl Arrivals {
         state.met.insert(uid, Met::Answered(gone.as_ref().map_or_else(Weak::new, Arc::downgrade)));
         let mut failed = None;
         match source {
-            Ok(source) => state.ready.push(source),
+            Ok(source) => {
+                state.ready.push(source);
+                state.failure.take_if(|(failed, _)| *failed == uid);
+            }
             Err(error @ Error::TypeMismatch { .. }) => {
                 if state.mismatches.len() < MAX_MISMATCHES {
                     state.mismatches.push_back(error);
@@ -401,7 +417,7 @@ impl Arrivals {
         // Before anybody who waits for the answer looks.
         self.news.set();
         drop(state);
-        self.look_after_shortage(failed.as_ref());
+        self.note_failure(uid, failed);
         self.answered.notify_all();
         self.news.tell();
     }
@@ -434,19 +450,21 @@ impl Arrivals {
         }
     }
 
-    /// The same for somebody who could not be met, if that may be different in a moment.
-    fn look_after_shortage(self: &Arc<Self>, failed: Option<&Error>) {
-        if failed.is_some_and(is_shortage) {
+    /// Somebody could not be met. Looks again if that may be different in a moment; keeps why, unless it is that somebody
+    /// has just gone, or makes no sense.
+    fn note_failure(&self, uid: u64, failed: Option<Error>) {
+        let Some(error) = failed else { return };
+        let shortage = is_shortage(&error);
+        if shortage || is_refusal(&error) {
+            self.state().failure = Some((uid, error));
+        }
+        if shortage {
             self.look_after(BLIND);
         }
     }
 
-    fn look_after(self: &Arc<Self>, time: Duration) {
-        let mut state = self.state();
-        if state.waker.is_none() {
-            state.waker = Waker::new(self.served(), LOOK).ok();
-        }
-        state.waker.iter().for_each(|waker| waker.wake_after(time));
+    fn look_after(&self, time: Duration) {
+        self.state().waker.iter().for_each(|waker| waker.wake_after(time));
     }
 }
 
@@ -454,14 +472,25 @@ impl Arrivals {
 /// no sense, will not be or do so later.
 fn is_shortage(error: &Error) -> bool {
     let shortages = [Refusal::Crowded, Refusal::Memory, Refusal::Descriptors];
-    match error {
-        Error::AttachRefused { why, .. } => shortages.iter().any(|one| one.text() == *why),
-        Error::Connect { source, .. } | Error::Os { source, .. } => {
-            // That there is no room is said of watches.
-            inquiry::is_shortage(source) || source.kind() == io::ErrorKind::StorageFull
-        }
-        _ => false,
+    if let Error::AttachRefused { why, .. } = error {
+        return shortages.iter().any(|one| one.text() == *why);
     }
+    // That there is no room is said of watches.
+    let lacks = |cause: &io::Error| {
+        inquiry::is_shortage(cause) || cause.kind() == io::ErrorKind::StorageFull
+    };
+    of_system(error).is_some_and(lacks)
+}
+
+/// Whether somebody does not let this process in.
+fn is_refusal(error: &Error) -> bool {
+    let denied = |cause: &io::Error| cause.kind() == io::ErrorKind::PermissionDenied;
+    matches!(error, Error::AttachRefused { .. }) || of_system(error).is_some_and(denied)
+}
+
+/// What the system said, if that is the cause.
+fn of_system(error: &Error) -> Option<&io::Error> {
+    std::error::Error::source(error)?.downcast_ref()
 }
 
 impl Served for Arrivals {
@@ -470,9 +499,15 @@ impl Served for Arrivals {
             return;
         }
         match self.look() {
-            Ok(()) => self.look_again_if_blind(),
+            Ok(()) => {
+                self.state().failure.take_if(|(failed, _)| *failed == ANYBODY);
+                self.look_again_if_blind();
+            }
             // It cannot be read: no descriptor was left, perhaps.
-            Err(_) => self.look_after(BLIND),
+            Err(error) => {
+                self.note_failure(ANYBODY, Some(error));
+                self.look_after(BLIND);
+            }
         }
     }
 }

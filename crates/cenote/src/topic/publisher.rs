@@ -20,7 +20,7 @@ use crate::os::packet;
 use crate::os::peer;
 use crate::pool::host::{Description, Guest, Host};
 use crate::pool::place::Place;
-use crate::pool::wire::{Kind, Packet};
+use crate::pool::wire::{Kind, Packet, Refusal};
 use crate::region::Words;
 use crate::sync::{Biased, BiasedGuard};
 use crate::tensor::handle::Handle;
@@ -430,13 +430,22 @@ impl Publisher {
     /// Lets a subscriber in: its row is there, and its first message is fixed, before the next is
     /// sent.
     fn welcome(&self, guest: &Guest, wish: &Subscribe) -> Result<(), ()> {
-        let reservation = Budget::reserve(row::WORDS * size_of::<u64>()).map_err(drop)?;
-        let made = Words::create_for_peer("cenote-subscriber", row::WORDS).map_err(drop)?;
+        let refuse = |refusal: Refusal| {
+            let _ =
+                packet::send(guest.connection.as_fd(), bytemuck::bytes_of(&refusal.packet()), &[]);
+        };
+        let reservation = Budget::reserve(row::WORDS * size_of::<u64>());
+        let reservation = reservation.map_err(|_| refuse(Refusal::Memory))?;
+        let made = Words::create_for_peer("cenote-subscriber", row::WORDS);
+        let (row, row_fd) = made.map_err(|_| refuse(Refusal::Descriptors))?;
         reservation.settle();
-        let (row, row_fd) = made;
         let mut state = self.state();
         let known = state.subscribers.iter().any(|one| one.number == guest.number);
-        if known || state.subscribers.len() >= MAX_SUBSCRIBERS || state.lingers.is_some() {
+        if known || state.lingers.is_some() {
+            return Err(());
+        }
+        if state.subscribers.len() >= MAX_SUBSCRIBERS {
+            refuse(Refusal::Crowded);
             return Err(());
         }
         let back =

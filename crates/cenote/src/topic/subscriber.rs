@@ -327,6 +327,11 @@ impl Subscriber {
         }
     }
 
+    /// Why a publisher could not be met.
+    pub(crate) fn take_failure(&self) -> Option<Error> {
+        self.arrivals.take_failure()
+    }
+
     /// A publisher that was found to send something else.
     pub(crate) fn take_mismatch(&self) -> Option<Error> {
         self.arrivals.take_mismatch()

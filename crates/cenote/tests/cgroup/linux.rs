@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus};
 use std::time::{Duration, Instant};
 
-use cenote::{DType, Error, Limit, Tensor, TensorMemory, TensorOptions};
+use cenote::{DType, Error, Limit, Tensor, TensorMemory, TensorOptions, Topic};
 use libtest_mimic::{Arguments, Failed, Trial};
 
 const MIB: usize = 1 << 20;
@@ -31,7 +31,7 @@ fn touch(tensor: &mut Tensor) {
 
 type Scene = (&'static str, fn());
 
-const SCENES: [Scene; 7] = [
+const SCENES: [Scene; 8] = [
     ("heap_tensors_end_with_an_error", || drop(touch_as_we_go(TensorMemory::Mem))),
     ("shm_tensors_end_with_an_error", || drop(touch_as_we_go(TensorMemory::Shm))),
     ("heap_tensors_that_were_granted_can_be_touched_later", touch_later),
@@ -39,6 +39,7 @@ const SCENES: [Scene; 7] = [
     ("threads_share_one_budget", threads),
     ("what_was_freed_can_be_had_again", again),
     ("page_cache_is_not_in_the_way", page_cache),
+    ("a_publisher_goes_on_with_fewer_messages_in_its_queue", publisher),
 ];
 
 /// The parent's limit binds its children.
@@ -111,6 +112,31 @@ fn page_cache() {
     file.sync_all().unwrap();
     let blocks = fill(TensorMemory::Mem, touch);
     assert!(blocks.len() >= AT_LEAST, "only {} MiB were granted", blocks.len());
+}
+
+/// As many as it is to keep are more than there is memory for.
+fn publisher() {
+    let dir = std::env::temp_dir().join(format!("cenote-cgroup-{}", std::process::id()));
+    fs::create_dir_all(&dir).unwrap();
+    #[allow(unsafe_code, reason = "nobody else is here yet")]
+    // SAFETY: this process has one thread.
+    unsafe {
+        std::env::set_var(cenote::DIR_ENV, &dir);
+    }
+    let topic: Topic<Tensor> = Topic::new("frames").unwrap();
+    topic.subscribe().unwrap();
+    for number in 0..100_u8 {
+        let mut frame = topic.alloc_tensor(&[6 * MIB], DType::U8).unwrap();
+        frame.map_mut().unwrap().as_mut_slice::<u8>().unwrap().fill(number);
+        topic.send(&frame).unwrap();
+        drop(frame);
+        let received = topic.recv().unwrap();
+        let map = received.map().unwrap();
+        assert!(map.as_slice::<u8>().unwrap().iter().all(|&byte| byte == number));
+    }
+    assert_eq!((topic.missed(), topic.pool().unwrap().stats().unwrap().failures), (0, 0));
+    drop(topic);
+    fs::remove_dir_all(&dir).unwrap();
 }
 
 fn play(name: &str) {

@@ -14,7 +14,7 @@ use rustix::net::{
 
 use super::{PATIENCE, pools_dir};
 
-pub(crate) const MAGIC: [u8; 8] = *b"cenote\x02\x02";
+pub(crate) const MAGIC: [u8; 8] = *b"cenote\x02\x03";
 pub(crate) const HELLO: u32 = 1;
 pub(crate) const WELCOME: u32 = 2;
 pub(crate) const REFUSED: u32 = 3;

@@ -1,5 +1,6 @@
 //! A child with one topic, which does with it what it is told, line by line.
 
+use std::os::fd::AsRawFd;
 use std::time::Duration;
 
 use cenote::{
@@ -161,11 +162,10 @@ impl<T: Sample> Talk<T> {
             }
             "copies" => copies(topic),
             "clone" => sleeper().to_string(),
-            "descriptors" => {
-                let most = Rlimit { current: Some(number(1)), ..getrlimit(Resource::Nofile) };
-                setrlimit(Resource::Nofile, most).unwrap();
-                "ok".into()
-            }
+            "descriptors" => limit_descriptors(number(1)),
+            // So many more than there are.
+            "spare" => limit_descriptors(first_free() + number(1)),
+            "why" => topic.last_error().map_or("none".into(), |error| error.to_string()),
             "drop" => {
                 self.topic = None;
                 "ok".into()
@@ -186,4 +186,15 @@ pub(crate) fn copies<T: Sample>(topic: &Topic<T>) -> String {
     let counted = topic.stats().copies;
     let told: Vec<String> = counted.iter().map(|c| format!("{:?} {}", c.reason, c.count)).collect();
     format!("{staged} {}", told.join(" ")).trim_end().to_owned()
+}
+
+fn limit_descriptors(most: u64) -> String {
+    let most = Rlimit { current: Some(most), ..getrlimit(Resource::Nofile) };
+    setrlimit(Resource::Nofile, most).unwrap();
+    "ok".into()
+}
+
+/// The descriptor that the next file gets.
+fn first_free() -> u64 {
+    std::fs::File::open("/dev/null").unwrap().as_raw_fd().try_into().unwrap()
 }
