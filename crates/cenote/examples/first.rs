@@ -6,7 +6,7 @@ fn main() -> cenote::Result<()> {
     let viewer: Topic<Image> = Topic::new("camera.rgb")?; // in any process
     viewer.subscribe()?;
 
-    let camera: Topic<Image> = Topic::new("camera.rgb")?; // in any other, started before or after
+    let camera: Topic<Image> = Topic::new("camera.rgb")?; // in any other
     let mut frame = camera.image(1920, 1080, PixelFormat::Rgb8)?;
     frame.fill(&[255, 0, 0])?;
     camera.send(&frame)?; // no pixel is copied
