@@ -21,9 +21,10 @@ impl<'py> FromPyObject<'_, 'py> for DTypeArg {
     type Error = Raised;
 
     fn extract(given: Borrowed<'_, 'py, PyAny>) -> Result<Self> {
-        if let Ok(name) = given.cast::<PyString>()
-            && let Ok(dtype) = name.to_str()?.parse()
-        {
+        let name = given.cast::<PyString>().ok();
+        let name = name.as_ref().map(|name| name.to_str()).transpose()?;
+        let named: Option<DType> = name.and_then(|name| name.parse().ok());
+        if let Some(dtype) = named.filter(|dtype| name == Some(dtype.numpy_name())) {
             return Ok(DTypeArg(dtype));
         }
         // As if it were not given.
@@ -33,7 +34,11 @@ impl<'py> FromPyObject<'_, 'py> for DTypeArg {
         if let Some(dtype) = of_scalar(&given) {
             return Ok(DTypeArg(dtype));
         }
-        from_descr(&descr_of(&given).map_err(|raised| unknown(given.py(), raised))?).map(DTypeArg)
+        // `u8` has 8 bytes there and 8 bits here: what numpy knows is meant as numpy means it.
+        match descr_of(&given) {
+            Ok(descr) => from_descr(&descr).map(DTypeArg),
+            Err(raised) => unknown(given.py(), raised, named).map(DTypeArg),
+        }
     }
 }
 
@@ -58,13 +63,14 @@ pub(crate) fn descr_of<'py>(given: &Bound<'py, PyAny>) -> Result<Bound<'py, PyAr
     Ok(made.cast_into().map_err(PyErr::from)?)
 }
 
-/// What numpy does not make a dtype of is an error of cenote, too.
-fn unknown(py: Python<'_>, raised: Raised) -> Raised {
+/// What numpy does not make a dtype of may be a name of ours, and else is an error of cenote, too.
+fn unknown(py: Python<'_>, raised: Raised, named: Option<DType>) -> Result<DType> {
     let error = PyErr::from(raised);
-    match error.is_instance_of::<PyTypeError>(py) {
-        true => raise("DTypeError", error.value(py).to_string(), None),
-        false => error.into(),
+    // Ctrl-C, say.
+    if !error.is_instance_of::<PyTypeError>(py) {
+        return Err(error.into());
     }
+    named.ok_or_else(|| raise("DTypeError", error.value(py).to_string(), None))
 }
 
 /// The dtype that numpy's stands for.

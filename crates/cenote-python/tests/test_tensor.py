@@ -54,6 +54,13 @@ def test_dtypes_that_are_none():
     assert cenote.Tensor((1,), "F64").dtype == np.float64
 
 
+def test_names_that_numpy_knows_are_meant_as_numpy_means_them():
+    for name in ["u8", "i8", "u1", "i4", "f4", "f8", "c8", "<u2", "float", "int"]:
+        assert cenote.Tensor((2,), name).numpy().dtype == np.dtype(name), name
+    for name, numpy_name in [("f32", "float32"), ("u16", "uint16")]:
+        assert cenote.Tensor((2,), name).numpy().dtype == np.dtype(numpy_name), name
+
+
 def test_no_dtype_is_the_default(pool):
     for made in (cenote.Tensor(1, None), cenote.Tensor(1), pool.alloc(1, None), cenote.get_memory_pool().acquire(1, None)):
         assert made.dtype == np.float32
