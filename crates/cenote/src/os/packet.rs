@@ -43,7 +43,7 @@ pub(crate) fn recv(socket: BorrowedFd<'_>, bytes: &mut [u8]) -> io::Result<(usiz
     if packet.flags.contains(ReturnFlags::TRUNC) {
         return Err(io::ErrorKind::InvalidData.into());
     }
-    // There is space for as many as can be sent, so it is not that.
+    // There is space for as many as can be sent, so it is not that. (Nor a security module that forbids them, most likely.)
     if packet.flags.contains(ReturnFlags::CTRUNC) {
         return Err(Errno::MFILE.into());
     }

@@ -69,9 +69,22 @@ impl<S: Spared> Owner<S> {
         loop {
             match self.alloc_locked(len, SWEEP).or_else(|full| self.alloc_hard(len, full)) {
                 Ok(granted) => return Ok(granted),
-                Err(_) if self.config.fits(len) && make_room() => {}
+                Err(lack) if self.helps(&lack, len) && make_room() => {}
                 Err(lack) => return Err(self.failed(len, lack)),
             }
+        }
+    }
+
+    /// Whether slots that are given back could be of use to whoever lacks this.
+    fn helps(&self, lack: &Lack, len: usize) -> bool {
+        let state = self.state();
+        match lack {
+            Lack::Room(_) => self.config.fits(len),
+            // What the pool has could be given back to the system, too.
+            Lack::Memory(Error::OutOfMemory { available, .. }) => {
+                available.saturating_add(state.allocator.stats().reserved) >= len
+            }
+            Lack::Memory(_) => state.segments.values().any(|segment| segment.map.len() >= len),
         }
     }
 

@@ -15,7 +15,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use crate::error::{Error, Result};
-use crate::memory::budget::Budget;
+use crate::memory::budget::{Budget, Reservation};
 use crate::os::fork::{self, GuardedSocket};
 use crate::os::packet;
 use crate::os::peer::Peer;
@@ -73,6 +73,8 @@ pub(crate) struct Attachment<S> {
     gone: AtomicBool,
     /// When that was heard of.
     gone_since: OnceLock<Instant>,
+    /// Of the memory of the holdings.
+    _reservation: Reservation,
 }
 
 /// A slot that was leased, as what a handle of it is made of.
@@ -150,7 +152,6 @@ impl<S: Spared> Attachment<S> {
         let berths = welcome.max_slots as usize * Holdings::<S>::BYTES_PER_SLOT;
         let reservation = Budget::reserve(berths)?;
         let holdings = Holdings::new(row, welcome.max_slots, welcome.max_leases);
-        reservation.settle();
         let state = State {
             segments,
             watches: Vec::new(),
@@ -173,6 +174,7 @@ impl<S: Spared> Attachment<S> {
             arrived: Condvar::new(),
             gone: AtomicBool::new(false),
             gone_since: OnceLock::new(),
+            _reservation: reservation,
         });
         attachment.watch()?;
         Ok(attachment)

@@ -382,7 +382,7 @@ impl<S: Spared> Owner<S> {
     /// Gives an attacher its row and shows it all segments: one step under the lock, so that
     /// every segment is either in the welcome or pushed after it.
     pub(super) fn welcome(&self, number: u64) -> Result<(), ()> {
-        let made = new_row(self.max_slots);
+        let made = new_row("cenote-row", row::words(self.max_slots));
         let mut state = self.state();
         let crowded = state.rows.len() > max_attachers() || state.attachers.too_many_of_one(number);
         let attacher = state.attachers.get(number).filter(|a| a.is_stranger()).ok_or(())?;
@@ -489,10 +489,9 @@ impl<S: Spared> Served for Owner<S> {
 }
 
 /// Memory for a row, unless there is too little: a crowd must not be the owner's death.
-fn new_row(max_slots: u32) -> Result<(Words, OwnedFd), Refusal> {
-    let words = row::words(max_slots);
+pub(crate) fn new_row(name: &str, words: usize) -> Result<(Words, OwnedFd), Refusal> {
     let reservation = Budget::reserve(words * size_of::<u64>()).map_err(|_| Refusal::Memory)?;
-    let made = Words::create_for_peer("cenote-row", words);
+    let made = Words::create_for_peer(name, words);
     reservation.settle();
     made.map_err(|error| match Errno::from_io_error(&error) {
         Some(Errno::MFILE | Errno::NFILE) => Refusal::Descriptors,
@@ -514,6 +513,7 @@ fn max_attachers() -> usize {
     usize::try_from(limit / 4).unwrap_or(usize::MAX).min(MAX_ATTACHERS)
 }
 
-fn refuse(connection: BorrowedFd<'_>, refusal: Refusal) {
+/// Says why somebody is not let in.
+pub(crate) fn refuse(connection: BorrowedFd<'_>, refusal: Refusal) {
     let _ = packet::send(connection, bytemuck::bytes_of(&refusal.packet()), &[]);
 }

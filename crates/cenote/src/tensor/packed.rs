@@ -14,7 +14,7 @@ use crate::layout::MAX_DIMS;
 use crate::meta::Room;
 use crate::tensor::Tensor;
 
-/// The most words before shape and strides.
+/// The most words before metadata, shape and strides.
 pub(super) const HEAD: usize = 5;
 
 /// The elements lie side by side.

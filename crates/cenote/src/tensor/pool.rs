@@ -245,11 +245,11 @@ impl TensorPool {
         plan.cast(buffer)
     }
 
-    /// Whether the bytes of a tensor are a slot that this pool has allocated.
+    /// Whether a buffer is a slot that this pool has allocated.
     #[inline]
-    pub(crate) fn has_allocated(&self, tensor: &Tensor) -> bool {
+    pub(crate) fn has_allocated(&self, buffer: &Handle) -> bool {
         let Role::Owner(closing) = &self.role else { return false };
-        tensor.buffer.home().is_some_and(|home| home.is_allocated_by(&closing.owner))
+        buffer.home().is_some_and(|home| home.is_allocated_by(&closing.owner))
     }
 
     /// Allocates a tensor, and waits for a slot if the pool is full, or for memory if it cannot

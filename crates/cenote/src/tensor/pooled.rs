@@ -69,6 +69,12 @@ impl Tensor {
         Tensor { buffer: other.buffer.clone(), ..self.clone() }
     }
 
+    /// Its buffer.
+    #[inline]
+    pub(crate) fn buffer(&self) -> &Handle {
+        &self.buffer
+    }
+
     /// Another handle of its buffer.
     #[inline]
     pub(crate) fn handle(&self) -> Handle {

@@ -136,6 +136,11 @@ impl State {
         self.met.iter().filter_map(greeting).filter(|(_, one)| one.is_to_be_heard()).collect()
     }
 
+    /// What was wrong with somebody is not any more.
+    fn forget_failure(&mut self, uid: u64) {
+        let _ = self.failure.take_if(|(failed, _)| *failed == uid);
+    }
+
     /// A publisher hung up; whether it is to be tried again.
     fn note_hang_up(&mut self, uid: u64) -> bool {
         let Some(Met::Greeted { wish, .. }) = self.met.get(&uid) else { return false };
@@ -375,6 +380,7 @@ impl Arrivals {
             }
             failed @ (Ok(Begun::Nobody) | Err(_)) => {
                 state.met.remove(&uid);
+                state.forget_failure(uid);
                 drop(state);
                 self.note_failure(uid, failed.err());
                 self.answered.notify_all();
@@ -398,11 +404,9 @@ impl Arrivals {
         let gone = source.as_ref().ok().and_then(Source::gone);
         state.met.insert(uid, Met::Answered(gone.as_ref().map_or_else(Weak::new, Arc::downgrade)));
         let mut failed = None;
+        state.forget_failure(uid);
         match source {
-            Ok(source) => {
-                state.ready.push(source);
-                state.failure.take_if(|(failed, _)| *failed == uid);
-            }
+            Ok(source) => state.ready.push(source),
             Err(error @ Error::TypeMismatch { .. }) => {
                 if state.mismatches.len() < MAX_MISMATCHES {
                     state.mismatches.push_back(error);
@@ -455,9 +459,13 @@ impl Arrivals {
     fn note_failure(&self, uid: u64, failed: Option<Error>) {
         let Some(error) = failed else { return };
         let shortage = is_shortage(&error);
-        if shortage || is_refusal(&error) {
-            self.state().failure = Some((uid, error));
+        let mut state = self.state();
+        // What passes does not hide what lasts.
+        let lasting = state.failure.as_ref().is_some_and(|(_, error)| !is_shortage(error));
+        if (shortage && !lasting) || is_refusal(&error) {
+            state.failure = Some((uid, error));
         }
+        drop(state);
         if shortage {
             self.look_after(BLIND);
         }
@@ -472,8 +480,10 @@ impl Arrivals {
 /// no sense, will not be or do so later.
 fn is_shortage(error: &Error) -> bool {
     let shortages = [Refusal::Crowded, Refusal::Memory, Refusal::Descriptors];
-    if let Error::AttachRefused { why, .. } = error {
-        return shortages.iter().any(|one| one.text() == *why);
+    match error {
+        Error::AttachRefused { why, .. } => return shortages.iter().any(|one| one.text() == *why),
+        Error::OutOfMemory { .. } => return true,
+        _ => {}
     }
     // That there is no room is said of watches.
     let lacks = |cause: &io::Error| {
@@ -500,7 +510,7 @@ impl Served for Arrivals {
         }
         match self.look() {
             Ok(()) => {
-                self.state().failure.take_if(|(failed, _)| *failed == ANYBODY);
+                self.state().forget_failure(ANYBODY);
                 self.look_again_if_blind();
             }
             // It cannot be read: no descriptor was left, perhaps.

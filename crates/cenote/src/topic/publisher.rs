@@ -20,6 +20,7 @@ use crate::os::packet;
 use crate::os::peer;
 use crate::pool::host::{Description, Guest, Host};
 use crate::pool::place::Place;
+use crate::pool::serve;
 use crate::pool::wire::{Kind, Packet, Refusal};
 use crate::region::Words;
 use crate::sync::{Biased, BiasedGuard};
@@ -248,8 +249,8 @@ impl Publisher {
 
 /// Slow subscribers.
 impl Publisher {
-    /// Makes room in the pool where it is full of what is kept for subscribers: takes the oldest message with a tensor
-    /// out of the ring. False if there is none, or a subscriber that is waited for has not taken it.
+    /// Makes room in the pool where it is full of what is kept for subscribers: takes the oldest message with a tensor of
+    /// it out of the ring. False if there is none, or a subscriber that is waited for has not taken it.
     #[cold]
     pub(super) fn push_out_oldest(&self) -> bool {
         let mut state = self.state();
@@ -257,8 +258,9 @@ impl Publisher {
         let kept = state.next.wrapping_sub(self.ring.first).min(shape.depth);
         let oldest = (1..=kept).rev().map(|back| state.next.wrapping_sub(back));
         let found = oldest.map(|sequence| (sequence, shape.place(sequence)));
-        let Some((sequence, place)) = found.into_iter().find(|(_, at)| state.held[*at].is_some())
-        else {
+        let ours =
+            |at: usize| state.held[at].as_ref().is_some_and(|one| self.pool.has_allocated(one));
+        let Some((sequence, place)) = found.into_iter().find(|(_, at)| ours(*at)) else {
             return false;
         };
         if self.waits() && self.behind(&state, state.next.wrapping_sub(sequence)).is_some() {
@@ -430,15 +432,8 @@ impl Publisher {
     /// Lets a subscriber in: its row is there, and its first message is fixed, before the next is
     /// sent.
     fn welcome(&self, guest: &Guest, wish: &Subscribe) -> Result<(), ()> {
-        let refuse = |refusal: Refusal| {
-            let _ =
-                packet::send(guest.connection.as_fd(), bytemuck::bytes_of(&refusal.packet()), &[]);
-        };
-        let reservation = Budget::reserve(row::WORDS * size_of::<u64>());
-        let reservation = reservation.map_err(|_| refuse(Refusal::Memory))?;
-        let made = Words::create_for_peer("cenote-subscriber", row::WORDS);
-        let (row, row_fd) = made.map_err(|_| refuse(Refusal::Descriptors))?;
-        reservation.settle();
+        let refuse = |refusal| serve::refuse(guest.connection.as_fd(), refusal);
+        let (row, row_fd) = serve::new_row("cenote-subscriber", row::WORDS).map_err(refuse)?;
         let mut state = self.state();
         let known = state.subscribers.iter().any(|one| one.number == guest.number);
         if known || state.lingers.is_some() {
@@ -461,7 +456,8 @@ impl Publisher {
             waits: u64::from(self.waits()),
         };
         let fds = [self.ring_fd.as_fd(), row_fd.as_fd()];
-        packet::send(guest.connection.as_fd(), bytemuck::bytes_of(&answer), &fds).map_err(drop)?;
+        packet::send(guest.connection.as_fd(), bytemuck::bytes_of(&answer), &fds)
+            .map_err(|_| refuse(Refusal::Descriptors))?;
         state.subscribers.push(Subscriber {
             number: guest.number,
             pid: guest.pid,

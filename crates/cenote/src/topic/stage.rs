@@ -40,7 +40,7 @@ impl Publisher {
         if tensor.has_far_planes() || tensor.is_lent() {
             return false;
         }
-        self.pool.has_allocated(tensor) || self.can_share_other(tensor)
+        self.pool.has_allocated(tensor.buffer()) || self.can_share_other(tensor)
     }
 
     /// The same of any but what the publisher's own pool has allocated.

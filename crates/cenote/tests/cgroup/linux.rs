@@ -135,6 +135,10 @@ fn publisher() {
         assert!(map.as_slice::<u8>().unwrap().iter().all(|&byte| byte == number));
     }
     assert_eq!((topic.missed(), topic.pool().unwrap().stats().unwrap().failures), (0, 0));
+    // What there is no memory for, whoever gives way, makes nobody give way.
+    topic.send(&topic.alloc_tensor(&[MIB], DType::U8).unwrap()).unwrap();
+    assert!(topic.alloc_tensor(&[2 * LIMIT], DType::U8).is_err());
+    assert!(topic.recv().is_some());
     drop(topic);
     fs::remove_dir_all(&dir).unwrap();
 }

@@ -3,7 +3,9 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use cenote::{DType, Error, Policy, Tensor, TensorMemory, Topic, TopicConfig};
+use cenote::{
+    DType, Error, Policy, Tensor, TensorMemory, TensorPool, TensorPoolConfig, Topic, TopicConfig,
+};
 
 use super::Test;
 use super::talk::{LONG, config, drain, publisher, range, send, subscriber, take, topic};
@@ -21,6 +23,7 @@ pub(crate) const TESTS: &[Test] = &[
     ("a_topic_waits_for_itself_too", own),
     ("a_stopped_subscriber_slows_nobody", stopped),
     ("what_all_have_taken_makes_room_where_they_are_waited_for", all_taken),
+    ("what_is_in_another_pool_makes_no_room_and_stays", elsewhere),
 ];
 
 /// The error that a slow subscriber is to blame for.
@@ -181,6 +184,24 @@ fn all_taken() {
         assert!(matches!(refused, Err(Error::PoolFull { .. })), "{refused:?}");
         assert_eq!((std::iter::from_fn(|| topic.recv()).count(), topic.missed()), (16, 0));
     }
+}
+
+fn elsewhere() {
+    let mut config = TopicConfig { depth: 3, ..TopicConfig::default() };
+    config.pool.max_slots = 4;
+    let topic: Topic<Tensor> = Topic::with_config(&unique(), config).unwrap();
+    topic.subscribe().unwrap();
+    let other = TensorPool::new(unique(), TensorPoolConfig::small()).unwrap();
+    for _ in 0..3 {
+        topic.send(&other.alloc(&[64], DType::U8).unwrap()).unwrap();
+    }
+    let held: Vec<_> = (0..4).map(|_| topic.alloc_tensor(&[64], DType::U8).unwrap()).collect();
+    let refused = topic.send(&Tensor::from_vec(vec![1_u8; 64], &[64]).unwrap());
+    assert!(matches!(refused, Err(Error::PoolFull { .. })), "{refused:?}");
+    assert_eq!(
+        (std::iter::from_fn(|| topic.recv()).count(), topic.missed(), held.len()),
+        (3, 0, 4)
+    );
 }
 
 fn own() {
