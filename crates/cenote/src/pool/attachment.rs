@@ -395,8 +395,10 @@ impl<S: Spared> Attachment<S> {
         while start.elapsed() < patience && !self.is_gone() {
             self.ask_for(number);
             let waited = self.arrived.wait_timeout(state, pause);
-            pause *= 2;
-            (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+            let waited = waited.unwrap_or_else(PoisonError::into_inner);
+            // Others that arrive are no reason to wait longer: there may be thousands.
+            pause *= if waited.1.timed_out() { 2 } else { 1 };
+            state = waited.0;
             if let Some(map) = state.segments.get(&number) {
                 return Ok(map.clone());
             }

@@ -49,7 +49,7 @@ impl Tensor {
     /// From then on nobody can write its bytes, here or elsewhere.
     ///
     /// Of a tensor whose pool is closed, or whose owner has ended, it is of use only to those who are
-    /// attached to that pool already: nobody else can attach any more. [`TensorPool::stage`] makes a copy
+    /// attached to that pool already: nobody else can attach any more. [`TensorPool::stage`](crate::TensorPool::stage) makes a copy
     /// that others can have.
     pub fn descriptor(&self) -> Result<TensorDescriptor> {
         let home = self.pooled()?;
