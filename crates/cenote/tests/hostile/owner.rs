@@ -23,6 +23,7 @@ pub(crate) const TESTS: &[Test] = &[
     ("an_owner_that_never_answers", silence),
     ("garbage_pushed_after_the_welcome", pushes),
     ("a_segment_declared_gone_under_a_lease_stays", gone),
+    ("an_owner_that_sends_every_segment_but_the_one_that_is_asked_for", others),
     ("whoever_is_expelled_is_told_why", expelled),
     ("a_header_that_changes_under_its_readers", header),
     ("an_owner_that_never_stops_talking_delays_nobody", chatter),
@@ -364,6 +365,27 @@ fn gone() {
     });
     drop(answer);
     assert!(all_are(&tensor, 6), "its bytes stay for as long as they are held");
+}
+
+fn others() {
+    let answer = Answer::honest(UID);
+    let act = |raw: &Raw| {
+        answer.send(raw);
+        // Nobody maps as many.
+        for number in 100..400 {
+            let Ok((bytes, _)) = raw.recv() else { return };
+            if bytes.is_empty() {
+                return;
+            }
+            let other = memfd(4096, SEALS);
+            let _ = raw.send(&packet(SEGMENT, number, 4096), &[other.as_fd()]);
+        }
+    };
+    against(UID, act, |name| {
+        let pool = TensorPool::open(name).unwrap();
+        let refused = pool.import(&descriptor(UID, 1, 7));
+        assert!(matches!(refused, Err(Error::NoSuchSegment { .. })), "{refused:?}");
+    });
 }
 
 fn expelled() {
