@@ -7,9 +7,7 @@ use std::sync::atomic::fence;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
-use crate::error::NotWritable;
-#[cfg(target_os = "linux")]
-use crate::error::{Error, Result};
+use crate::error::{Error, NotWritable, Result};
 #[cfg(target_os = "linux")]
 use crate::memory::access::{CpuAccess, Direction};
 use crate::memory::select::Selection;
@@ -77,6 +75,16 @@ impl Buffer {
     #[inline]
     pub(crate) fn storage(&self) -> &Storage {
         &self.storage
+    }
+
+    /// An error if it has fewer bytes: all that what lies side by side from its start needs of it.
+    #[inline]
+    pub(super) fn check_room(&self, needed: usize) -> Result<()> {
+        let len = self.storage.len();
+        if needed <= len {
+            return Ok(());
+        }
+        Err(Error::OutOfBuffer { start: 0, end: needed as i128, len })
     }
 
     pub(crate) fn identity(&self) -> &BufferIdentity {

@@ -13,6 +13,7 @@ use crate::tensor::image::image_layout;
 #[derive(Debug, Clone)]
 pub(super) struct Plan {
     /// In pixels.
+    #[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "pools are on Linux only"))]
     size: (usize, usize),
     format: PixelFormat,
     /// Of all planes, from the start of the buffer.
@@ -53,10 +54,7 @@ impl Plan {
     /// Makes an image in a buffer.
     #[inline]
     pub(super) fn cast(self, buffer: Handle) -> Result<Tensor> {
-        let len = buffer.storage().len();
-        if self.bytes > len {
-            return Err(Error::OutOfBuffer { start: 0, end: self.bytes as i128, len });
-        }
+        buffer.check_room(self.bytes)?;
         let (dtype, format) = (self.format.dtype(), Some(self.format));
         let device = Device::cpu();
         Ok(Tensor { buffer, layout: self.layout, dtype, device, format, far_planes: None })

@@ -31,7 +31,7 @@ impl Tensor {
         shape: &[usize],
         dtype: DType,
     ) -> Result<Tensor> {
-        check_len(&buffer, len)?;
+        buffer.check_room(len)?;
         let layout = Layout::packed(shape.len(), |axis| shape[axis], 0, dtype.size());
         let tensor = Tensor::of(buffer, layout, dtype);
         if dtype == DType::Bool { tensor.cleared() } else { Ok(tensor) }
@@ -109,16 +109,6 @@ impl Tensor {
             Known::Attached(attachment) => lease_from(&attachment, descriptor),
         }
     }
-}
-
-/// All that a packed layout of so many bytes needs of its buffer.
-#[inline]
-pub(super) fn check_len(buffer: &Handle, needed: usize) -> Result<()> {
-    let len = buffer.storage().len();
-    if needed <= len {
-        return Ok(());
-    }
-    Err(Error::OutOfBuffer { start: 0, end: needed as i128, len })
 }
 
 /// Leases the slot that a descriptor names.

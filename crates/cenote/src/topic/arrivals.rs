@@ -462,7 +462,7 @@ impl Arrivals {
         let mut state = self.state();
         // What passes does not hide what lasts.
         let lasting = state.failure.as_ref().is_some_and(|(_, error)| !is_shortage(error));
-        if (shortage && !lasting) || is_refusal(&error) {
+        if (shortage || is_refusal(&error)) && !(shortage && lasting) {
             state.failure = Some((uid, error));
         }
         drop(state);
