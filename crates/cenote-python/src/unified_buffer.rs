@@ -13,7 +13,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU32};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
-use cenote::buffer::{DeviceView, HostLoan, HostView, SyncState};
+use cenote::host_pool::{DeviceView, HostLoan, HostView, SyncState};
 use cenote::{DType, Error, Layout, TensorMemory, TensorOptions};
 use numpy::{PyArrayDescr, PyUntypedArray};
 use pyo3::exceptions::PyBufferError;

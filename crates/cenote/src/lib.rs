@@ -39,7 +39,6 @@
 //! Strides and offsets are in bytes throughout. File descriptors, sockets and shared memory are on
 //! Linux only.
 
-pub mod buffer;
 #[cfg(all(feature = "camera", target_os = "linux", target_pointer_width = "64"))]
 mod camera;
 mod cloud;
@@ -52,6 +51,7 @@ mod error;
 mod format;
 #[cfg(all(target_os = "linux", feature = "gl"))]
 mod gl;
+pub mod host_pool;
 mod image;
 mod layout;
 mod memory;
@@ -67,7 +67,6 @@ mod texture;
 #[cfg(target_os = "linux")]
 mod topic;
 
-pub use buffer::{Buffer, BufferPool, MemoryPool, UnifiedBuffer, UninitBuffer};
 pub use bytemuck;
 #[cfg(all(feature = "camera", target_os = "linux", target_pointer_width = "64"))]
 pub use camera::{Camera, CameraConfig, CameraStats};
@@ -86,6 +85,7 @@ pub use gl::{GlContext, GlInfo, GlStats, GlThread, GlWork};
 #[cfg(all(target_os = "linux", feature = "gl"))]
 pub use glow;
 pub use half::{bf16, f16};
+pub use host_pool::{Buffer, BufferPool, MemoryPool, UnifiedBuffer, UninitBuffer};
 pub use image::{Image, Pixel, PixelArray, PixelValue};
 pub use layout::{Layout, MAX_DIMS, Runs};
 pub use memory::TensorMemory;

@@ -11,7 +11,7 @@ use std::sync::{Arc, Barrier};
 use std::thread;
 use std::time::Duration;
 
-use cenote::buffer::BufferPoolOptions;
+use cenote::host_pool::BufferPoolOptions;
 use cenote::{
     Buffer, BufferPool, Complex, DType, Element, Error, Limit, MemoryPool, UnifiedBuffer, bf16, f16,
 };

@@ -12,7 +12,7 @@ use std::sync::{Arc, Barrier, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use cenote::buffer::{DeviceAllocator, HostDevice};
+use cenote::host_pool::{DeviceAllocator, HostDevice};
 use cenote::{Buffer, BufferPool, DType, MemoryPool};
 
 /// Runs `work` in a forked child; says whether it came to its end in a minute and was content.

@@ -5,7 +5,7 @@
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use cenote::buffer::{DeviceAllocator, DeviceMemory, HostDevice, HostView, SyncState};
+use cenote::host_pool::{DeviceAllocator, DeviceMemory, HostDevice, HostView, SyncState};
 use cenote::{DType, Error, MemoryPool, Result, UnifiedBuffer};
 use proptest::prelude::*;
 

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use cenote::buffer::{DeviceAllocator, HostDevice, SyncState};
 use cenote::glow::{self, HasContext};
+use cenote::host_pool::{DeviceAllocator, HostDevice, SyncState};
 use cenote::{CopyReason, DType, Error, UnifiedBuffer};
 
 use super::{alone, context, copied};
