@@ -12,7 +12,7 @@ import numpy
 import pytest
 
 ROOT = pathlib.Path(__file__).parents[3]
-PAGES = [ROOT / "README.md", ROOT / "guide" / "python.md"]
+PAGES = [ROOT / page for page in ["README.md", "guide/quick-start.md", "guide/python.md", "guide/camera-to-model.md"]]
 
 
 def documented():

@@ -125,20 +125,47 @@ pub use topic::{
 #[doc(hidden)]
 pub use topic::plain::StructLayout;
 
-/// Runs the Rust of the pages that live outside the crate.
+/// The doctests run the Rust examples of the pages that live outside the crate.
 #[cfg(all(doctest, target_os = "linux"))]
 mod pages {
     #[doc = include_str!("../../../README.md")]
     struct Readme;
 
+    #[doc = include_str!("../../../guide/README.md")]
+    struct Guide;
+
+    #[doc = include_str!("../../../guide/SUMMARY.md")]
+    struct Summary;
+
+    #[doc = include_str!("../../../guide/quick-start.md")]
+    struct QuickStart;
+
+    #[doc = include_str!("../../../guide/camera-to-model.md")]
+    struct CameraToModel;
+
+    #[doc = include_str!("../../../guide/faq.md")]
+    struct Faq;
+
+    #[doc = include_str!("../../../guide/coming-from.md")]
+    struct ComingFrom;
+
     #[doc = include_str!("../../../guide/topics.md")]
     struct Topics;
+
+    #[doc = include_str!("../../../guide/crashes.md")]
+    struct Crashes;
 
     #[doc = include_str!("../../../guide/tensors.md")]
     struct Tensors;
 
     #[doc = include_str!("../../../guide/images.md")]
     struct Images;
+
+    #[doc = include_str!("../../../guide/pools.md")]
+    struct Pools;
+
+    #[doc = include_str!("../../../guide/buffer-pools.md")]
+    struct BufferPools;
 
     #[cfg(all(feature = "camera", target_pointer_width = "64"))]
     #[doc = include_str!("../../../guide/dma.md")]
@@ -148,21 +175,15 @@ mod pages {
     #[doc = include_str!("../../../guide/opengl.md")]
     struct OpenGl;
 
-    #[doc = include_str!("../../../guide/pools.md")]
-    struct Pools;
-
-    #[doc = include_str!("../../../guide/buffer-pools.md")]
-    struct BufferPools;
-
     #[doc = include_str!("../../../guide/command.md")]
     struct Command;
 
     #[doc = include_str!("../../../guide/containers-and-permissions.md")]
     struct ContainersAndPermissions;
 
-    #[doc = include_str!("../../../guide/crashes.md")]
-    struct Crashes;
+    #[doc = include_str!("../../../guide/environment.md")]
+    struct Environment;
 
-    #[doc = include_str!("../../../guide/coming-from.md")]
-    struct ComingFrom;
+    #[doc = include_str!("../../../guide/numbers.md")]
+    struct Numbers;
 }
