@@ -22,7 +22,7 @@
 //!   [`Tensor::dmabuf`] (Linux).
 //! - [`TensorPool`] allocates in nanoseconds, and shares with other processes; [`pools`] lists them
 //!   (Linux).
-//! - [`BufferPool`] is host memory that is used again; [`buffer`] has the rest of that.
+//! - [`BufferPool`] is host memory that is used again; [`host_pool`] has the rest of that.
 //! - [`Error`] is what every fallible call returns; [`copies`] counts what was copied.
 //!
 //! Three rules are worth knowing before the first call:
@@ -41,89 +41,110 @@
 
 #[cfg(all(feature = "camera", target_os = "linux", target_pointer_width = "64"))]
 mod camera;
-mod cloud;
 mod copies;
-mod depth;
-mod device;
 mod domain;
-mod dtype;
 mod error;
-mod format;
 #[cfg(all(target_os = "linux", feature = "gl"))]
 mod gl;
 pub mod host_pool;
-mod image;
-mod layout;
+pub(crate) mod ipc;
 mod memory;
-mod meta;
-mod os;
-#[cfg(target_os = "linux")]
-mod pool;
-mod region;
 mod sync;
+mod sys;
 mod tensor;
 #[cfg(all(target_os = "linux", feature = "gl"))]
 mod texture;
-#[cfg(target_os = "linux")]
-mod topic;
+mod types;
 
 pub use bytemuck;
 #[cfg(all(feature = "camera", target_os = "linux", target_pointer_width = "64"))]
-pub use camera::{Camera, CameraConfig, CameraStats};
-pub use cloud::{Field, MAX_FIELD_NAME, MAX_FIELDS, Point, PointCloud, Points};
+pub use camera::config::CameraConfig;
+#[cfg(all(feature = "camera", target_os = "linux", target_pointer_width = "64"))]
+pub use camera::{Camera, CameraStats};
 pub use copies::{Copies, CopyReason, copies};
-pub use depth::{DepthImage, DepthStats, Intrinsics};
-pub use device::{Device, cuda_available, cuda_device_count};
 pub use domain::Domain;
-pub use dtype::{DType, Element};
-pub use error::{Dims, Error, Holder, Limit, NotWritable, Result, Shortage, Tried, Unavailable};
+pub use domain::cloud::PointCloud;
+pub use domain::cloud::field::{Field, MAX_FIELD_NAME, MAX_FIELDS};
+pub use domain::cloud::points::{Point, Points};
+pub use domain::depth::DepthImage;
+pub use domain::depth::intrinsics::Intrinsics;
+pub use domain::depth::measure::DepthStats;
+pub use domain::image::Image;
+pub use domain::image::pixel::{Pixel, PixelArray, PixelValue};
+pub use error::{Dims, Error, Result};
 #[cfg(all(target_os = "linux", feature = "gl"))]
 pub use error::{GlCode, GlError, GlGone};
-pub use format::{Few, FormatKind, FourCc, ImageShape, PixelFormat, Plane, Planes};
+pub use error::{Holder, Limit, NotWritable, Shortage, Tried, Unavailable};
 #[cfg(all(target_os = "linux", feature = "gl"))]
-pub use gl::{GlContext, GlInfo, GlStats, GlThread, GlWork};
+pub use gl::context::{GlContext, GlInfo, GlStats};
+#[cfg(all(target_os = "linux", feature = "gl"))]
+pub use gl::thread::{GlThread, GlWork};
 #[cfg(all(target_os = "linux", feature = "gl"))]
 pub use glow;
 pub use half::{bf16, f16};
 pub use host_pool::{Buffer, BufferPool, MemoryPool, UnifiedBuffer, UninitBuffer};
-pub use image::{Image, Pixel, PixelArray, PixelValue};
-pub use layout::{Layout, MAX_DIMS, Runs};
-pub use memory::TensorMemory;
 #[cfg(target_os = "linux")]
-pub use memory::heaps::DMA_HEAP_ENV;
-pub use memory::select::{FORCE_MEM_ENV, NotGranted, PassedOver, Selection, Wish};
-pub use memory::storage::Protection;
-pub use meta::{Header, MAX_FRAME_ID};
-pub use num_complex::Complex;
+pub use ipc::discovery::access::PoolAccess;
 #[cfg(target_os = "linux")]
-pub use pool::{
-    access::PoolAccess,
-    account::{PoolAccount, PoolInfo, pools},
-    config::TensorPoolConfig,
-    directory::{DIR_ENV, NAMESPACE_ENV, namespace_dir},
-    garbage::remove_dead,
-    stats::PoolStats,
-};
-pub use tensor::{BufferIdentity, Loan, Tensor, TensorMap, TensorMapMut, TensorOptions};
+pub use ipc::discovery::cleanup::remove_dead;
 #[cfg(target_os = "linux")]
-pub use tensor::{PlaneDescriptor, PoolName, TensorDescriptor, TensorPool};
-#[cfg(all(target_os = "linux", feature = "gl"))]
-pub use texture::{DmaBufImage, GlTexture};
+pub use ipc::discovery::layout::{DIR_ENV, NAMESPACE_ENV, namespace_dir};
 #[cfg(target_os = "linux")]
-pub use topic::{
-    Topic,
-    config::{Policy, TopicConfig},
-    listing::{PublisherInfo, SubscriberInfo, TopicInfo, topics},
-    message::Message,
-    observer::{Content, Observer, Sighting},
-    plain::Plain,
-    stats::{StagedBecause, StagedCopies, TopicStats},
-    wait_set::WaitSet,
-};
-
+pub use ipc::pool::config::TensorPoolConfig;
+#[cfg(target_os = "linux")]
+pub use ipc::pool::descriptor::TensorDescriptor;
+#[cfg(target_os = "linux")]
+pub use ipc::pool::report::{PoolAccount, PoolInfo, pools};
+#[cfg(target_os = "linux")]
+pub use ipc::pool::stats::PoolStats;
+#[cfg(target_os = "linux")]
+pub use ipc::pool::tensor_pool::{PoolName, TensorPool};
+#[cfg(target_os = "linux")]
+pub use ipc::topic::Topic;
+#[cfg(target_os = "linux")]
+pub use ipc::topic::config::{Policy, TopicConfig};
+#[cfg(target_os = "linux")]
+pub use ipc::topic::inspect::listing::{PublisherInfo, SubscriberInfo, TopicInfo, topics};
+#[cfg(target_os = "linux")]
+pub use ipc::topic::inspect::observer::{Content, Observer, Sighting};
+#[cfg(target_os = "linux")]
+pub use ipc::topic::message::Message;
+#[cfg(target_os = "linux")]
+pub use ipc::topic::plain::Plain;
 #[cfg(target_os = "linux")]
 #[doc(hidden)]
-pub use topic::plain::StructLayout;
+pub use ipc::topic::plain::StructLayout;
+#[cfg(target_os = "linux")]
+pub use ipc::topic::stats::{StagedBecause, StagedCopies, TopicStats};
+#[cfg(target_os = "linux")]
+pub use ipc::topic::subscriber::wait_set::WaitSet;
+pub use memory::choose::{FORCE_MEM_ENV, NotGranted, PassedOver, Selection, Wish};
+#[cfg(target_os = "linux")]
+pub use memory::dma_heaps::DMA_HEAP_ENV;
+pub use memory::kind::TensorMemory;
+pub use memory::storage::Protection;
+pub use num_complex::Complex;
+pub use tensor::Tensor;
+pub use tensor::buffer::BufferIdentity;
+pub use tensor::buffer::loan::Loan;
+pub use tensor::map::{TensorMap, TensorMapMut};
+pub use tensor::options::TensorOptions;
+#[cfg(target_os = "linux")]
+pub use tensor::planes::PlaneDescriptor;
+#[cfg(all(target_os = "linux", feature = "gl"))]
+pub use texture::GlTexture;
+#[cfg(all(target_os = "linux", feature = "gl"))]
+pub use texture::dmabuf::DmaBufImage;
+pub use types::device::Device;
+pub use types::device::cuda::{cuda_available, cuda_device_count};
+pub use types::dtype::{DType, Element};
+pub use types::layout::runs::Runs;
+pub use types::layout::{Layout, MAX_DIMS};
+pub use types::metadata::header::{Header, MAX_FRAME_ID};
+pub use types::pixel_format::few::Few;
+pub use types::pixel_format::fourcc::FourCc;
+pub use types::pixel_format::geometry::{ImageShape, Plane, Planes};
+pub use types::pixel_format::{FormatKind, PixelFormat};
 
 /// The doctests run the Rust examples of the pages that live outside the crate.
 #[cfg(all(doctest, target_os = "linux"))]

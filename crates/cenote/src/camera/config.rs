@@ -3,10 +3,12 @@
 use std::path::Path;
 
 use crate::error::{Error, Result};
-use crate::format::{FourCc, PixelFormat, Plane};
-use crate::memory::select::ROW_ALIGN;
-use crate::os::v4l2::{Device, Extent, Filled, MAX_PLANES, Picture, Written};
+use crate::memory::choose::ROW_ALIGN;
+use crate::sys::v4l2::{Device, Extent, Filled, MAX_PLANES, Picture, Written};
 use crate::tensor::Tensor;
+use crate::types::pixel_format::PixelFormat;
+use crate::types::pixel_format::fourcc::FourCc;
+use crate::types::pixel_format::geometry::Plane;
 
 /// How a camera captures.
 ///
@@ -52,20 +54,20 @@ const APART: [(PixelFormat, &[u8; 4]); 4] = [
 
 /// What the images of a camera are.
 #[derive(Debug, Clone)]
-pub(super) struct Shape {
-    pub(super) width: usize,
-    pub(super) height: usize,
-    pub(super) format: PixelFormat,
+pub(crate) struct Shape {
+    pub(crate) width: usize,
+    pub(crate) height: usize,
+    pub(crate) format: PixelFormat,
     row_stride: usize,
     /// The pieces of memory that an image lies in: one, or one for each plane.
-    pub(super) parts: Vec<Part>,
+    pub(crate) parts: Vec<Part>,
 }
 
 /// A piece of memory for an image, or for a plane.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Part {
+pub(crate) struct Part {
     /// All bytes of it.
-    pub(super) bytes: usize,
+    pub(crate) bytes: usize,
     /// Bytes of them up to the end of the last row.
     filled: usize,
     /// The plane in it; the first of an image's.
@@ -74,7 +76,7 @@ pub(super) struct Part {
 
 /// Whose memory it is to be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Whose {
+pub(crate) enum Whose {
     Drivers,
     /// Buffers of the caller's have all planes of an image.
     Callers,
@@ -82,7 +84,7 @@ pub(super) enum Whose {
 
 impl CameraConfig {
     /// Opens a camera and sets it up. It does as it is told, or this is an error.
-    pub(super) fn apply(&self, path: &Path, whose: Whose) -> Result<(Device, Shape)> {
+    pub(crate) fn apply(&self, path: &Path, whose: Whose) -> Result<(Device, Shape)> {
         let ways = self.ways(whose)?;
         let failed = |op| move |source| Error::Camera { path: path.into(), op, source };
         let device = Device::open(path).map_err(failed("opening it"))?;
@@ -211,7 +213,7 @@ fn part(extent: &Extent, needed: usize, filled: usize, plane: &Plane) -> Result<
 
 /// What is wrong with a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Flaw {
+pub(crate) enum Flaw {
     /// The driver says that its data is of no use.
     Damaged,
     /// There is less of it than of an image.
@@ -229,7 +231,7 @@ impl Part {
 
 impl Shape {
     /// Whether an image is in a buffer that was filled.
-    pub(super) fn flaw(&self, filled: &Filled) -> Option<Flaw> {
+    pub(crate) fn flaw(&self, filled: &Filled) -> Option<Flaw> {
         if filled.broken {
             return Some(Flaw::Damaged);
         }
@@ -239,7 +241,7 @@ impl Shape {
     }
 
     /// The image in a buffer that was filled, given its pieces of memory.
-    pub(super) fn over(&self, memory: &[Tensor], filled: &Filled) -> Result<Tensor> {
+    pub(crate) fn over(&self, memory: &[Tensor], filled: &Filled) -> Result<Tensor> {
         let offsets = filled.written.map(|written| size(written.offset));
         if let [whole] = memory {
             let size = (self.width, self.height);

@@ -4,14 +4,14 @@ use std::{fmt, io};
 
 use crate::camera::config::CameraConfig;
 use crate::error::{Error, Result};
-use crate::os::v4l2::{Device, Filled, Memory};
+use crate::sys::v4l2::{Device, Filled, Memory};
 use crate::tensor::Tensor;
 
 /// Makes room for a frame of so many bytes.
-pub(super) type Alloc = Box<dyn FnMut(usize) -> Result<Tensor> + Send>;
+pub(crate) type Alloc = Box<dyn FnMut(usize) -> Result<Tensor> + Send>;
 
 /// The caller's buffers, each with the driver, or none in its place.
-pub(super) struct Given {
+pub(crate) struct Given {
     device: Device,
     places: Vec<Place>,
     bytes: usize,
@@ -30,7 +30,7 @@ enum Place {
 }
 
 impl Given {
-    pub(super) fn start(
+    pub(crate) fn start(
         device: Device,
         config: &CameraConfig,
         bytes: usize,
@@ -47,17 +47,17 @@ impl Given {
         Ok(given)
     }
 
-    pub(super) fn device(&self) -> &Device {
+    pub(crate) fn device(&self) -> &Device {
         &self.device
     }
 
-    pub(super) fn count(&self) -> usize {
+    pub(crate) fn count(&self) -> usize {
         self.places.len()
     }
 
     /// Gives the driver as many buffers as can be had. A pool that is full may have room again soon. A
     /// buffer that the driver refuses is an error only if it has no other.
-    pub(super) fn refill(&mut self) -> Result<usize> {
+    pub(crate) fn refill(&mut self) -> Result<usize> {
         self.full = None;
         let mut refused = None;
         for index in 0..self.places.len() {
@@ -78,7 +78,7 @@ impl Given {
     }
 
     /// Why there is nothing to capture into.
-    pub(super) fn why_starved(&mut self) -> Option<Error> {
+    pub(crate) fn why_starved(&mut self) -> Option<Error> {
         self.full.take()
     }
 
@@ -122,11 +122,11 @@ impl Given {
         Ok(buffer)
     }
 
-    pub(super) fn dequeue(&mut self) -> io::Result<Option<Filled>> {
+    pub(crate) fn dequeue(&mut self) -> io::Result<Option<Filled>> {
         self.device.dequeue(Memory::DmaBuf)
     }
 
-    pub(super) fn discard(&mut self, index: u32) {
+    pub(crate) fn discard(&mut self, index: u32) {
         if let Ok(buffer) = self.take(index)
             && let Some(place) = self.places.get_mut(index as usize)
         {
@@ -135,7 +135,7 @@ impl Given {
     }
 
     /// The buffer of a frame, which is the application's from now on.
-    pub(super) fn take(&mut self, index: u32) -> Result<Tensor> {
+    pub(crate) fn take(&mut self, index: u32) -> Result<Tensor> {
         let place = self.places.get_mut(index as usize);
         match place.map(|place| std::mem::replace(place, Place::Empty)) {
             Some(Place::Queued(buffer) | Place::Ready(buffer)) => Ok(buffer),

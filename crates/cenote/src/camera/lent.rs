@@ -5,18 +5,18 @@ use std::sync::{Arc, Weak};
 
 use crate::camera::config::{CameraConfig, Part};
 use crate::error::Result;
+use crate::ipc::pool::registry::sweep_owned;
 use crate::memory::dma;
-use crate::os::dmabuf::DmaBuf;
-use crate::os::memfd;
-use crate::os::process_lock::ProcessLock;
-use crate::os::v4l2::{Device, Filled, Memory};
-use crate::region::{Access, Map};
+use crate::sys::dmabuf::DmaBuf;
+use crate::sys::mapping::{Access, Map};
+use crate::sys::memfd;
+use crate::sys::process_lock::ProcessLock;
+use crate::sys::v4l2::{Device, Filled, Memory};
 use crate::tensor::Tensor;
-use crate::tensor::known::sweep_owned;
 
 /// The driver's buffers.
 #[derive(Debug)]
-pub(super) struct Lent {
+pub(crate) struct Lent {
     shared: Arc<Shared>,
     /// The pieces of memory of each buffer, mapped once.
     maps: Vec<Vec<Arc<Map>>>,
@@ -55,7 +55,7 @@ impl Drop for Loan {
 }
 
 impl Lent {
-    pub(super) fn start(device: Device, config: &CameraConfig, parts: &[Part]) -> Result<Lent> {
+    pub(crate) fn start(device: Device, config: &CameraConfig, parts: &[Part]) -> Result<Lent> {
         let wanted = u32::try_from(config.buffers).unwrap_or(u32::MAX);
         let count = device
             .request(wanted, Memory::Driver)
@@ -70,17 +70,17 @@ impl Lent {
         Ok(lent)
     }
 
-    pub(super) fn device(&self) -> &Device {
+    pub(crate) fn device(&self) -> &Device {
         &self.shared.device
     }
 
-    pub(super) fn count(&self) -> usize {
+    pub(crate) fn count(&self) -> usize {
         self.maps.len()
     }
 
     /// Gives back to the driver what nobody has any more, and no device either. A buffer that it refuses
     /// is tried again next time, and is an error only if the driver has no other.
-    pub(super) fn refill(&self) -> Result<usize> {
+    pub(crate) fn refill(&self) -> Result<usize> {
         if self.with(|state| state.queued) < self.maps.len() {
             // Frames that were sent are given back when the topics look who still has them.
             sweep_owned();
@@ -112,7 +112,7 @@ impl Lent {
         }
     }
 
-    pub(super) fn dequeue(&self) -> io::Result<Option<Filled>> {
+    pub(crate) fn dequeue(&self) -> io::Result<Option<Filled>> {
         let filled = self.shared.device.dequeue(Memory::Driver)?;
         if filled.is_some() {
             self.with(|state| state.queued = state.queued.saturating_sub(1));
@@ -120,12 +120,12 @@ impl Lent {
         Ok(filled)
     }
 
-    pub(super) fn discard(&self, index: u32) {
+    pub(crate) fn discard(&self, index: u32) {
         self.with(|state| state.idle.push(index));
     }
 
     /// A frame's bytes, all of which go back together.
-    pub(super) fn take(&self, index: u32) -> Result<Vec<Tensor>> {
+    pub(crate) fn take(&self, index: u32) -> Result<Vec<Tensor>> {
         let maps = self.maps.get(index as usize).ok_or_else(|| self.device().no_such_buffer())?;
         let loan = Arc::new(Loan { camera: Arc::downgrade(&self.shared), index });
         maps.iter().map(|map| Tensor::captured(map.clone(), loan.clone())).collect()

@@ -88,7 +88,7 @@ pub enum GlError {
         /// Its dtype.
         dtype: &'static str,
         /// Its shape.
-        shape: super::Dims,
+        shape: crate::error::Dims,
         /// Its byte strides.
         strides: Box<[isize]>,
         /// The rule it breaks.

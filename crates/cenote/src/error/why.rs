@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 /// For how long somebody was waited for, if at all.
-pub(super) fn waited(time: Duration) -> String {
+pub(crate) fn waited(time: Duration) -> String {
     if time.is_zero() { String::new() } else { format!(" for {time:?}") }
 }
 

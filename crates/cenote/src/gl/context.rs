@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use crate::error::Result;
-use crate::gl::Core;
+use crate::gl::core::Core;
 use crate::gl::fence::Fence;
 use crate::gl::objects::Object;
 use crate::gl::thread::GlThread;

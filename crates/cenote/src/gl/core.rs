@@ -11,14 +11,14 @@ use std::time::Duration;
 use glow::HasContext;
 
 use crate::error::{Error, GlCode, GlError, GlGone, Result};
-use crate::gl::Driver;
+use crate::gl::driver::Driver;
 use crate::gl::gate::{Gate, Inside};
 use crate::gl::headless::OwnThread;
 use crate::gl::held::Held;
 use crate::gl::imports::Imports;
 use crate::gl::objects::{Object, Objects};
 use crate::gl::thread::{GlThread, Kind, Queue};
-use crate::os::fork;
+use crate::sys::fork;
 
 /// One wait for an answer. Patience is counted in these, so that a process that was stopped
 /// meanwhile does not take its own absence for the other's.
@@ -41,9 +41,9 @@ pub(crate) struct Core {
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) driver: Driver,
-    pub(super) objects: Objects,
-    pub(super) held: Held,
-    pub(super) fences_waited: AtomicU64,
+    pub(crate) objects: Objects,
+    pub(crate) held: Held,
+    pub(crate) fences_waited: AtomicU64,
     /// DMA-BUFs that became textures.
     pub(crate) imported: AtomicU64,
     /// Every object was deleted.
@@ -85,13 +85,13 @@ impl Place {
 }
 
 impl Core {
-    pub(super) fn headless() -> Result<Arc<Core>> {
+    pub(crate) fn headless() -> Result<Arc<Core>> {
         let thread = OwnThread::start()?;
         let for_loading: Arc<dyn GlThread> = Arc::clone(&thread) as _;
         Core::new(Place::Own(thread), for_loading)
     }
 
-    pub(super) fn on(thread: Arc<dyn GlThread>) -> Result<Arc<Core>> {
+    pub(crate) fn on(thread: Arc<dyn GlThread>) -> Result<Arc<Core>> {
         Core::new(Place::Application(Foreign(Arc::clone(&thread))), thread)
     }
 
@@ -149,14 +149,14 @@ impl Core {
         Err(GlError::Gone { why: if lost { GlGone::Lost } else { GlGone::Forked } }.into())
     }
 
-    pub(super) fn leave(&self) {
+    pub(crate) fn leave(&self) {
         if self.gate.leave() {
             self.finish();
         }
     }
 
     /// How many maps are alive.
-    pub(super) fn maps(&self) -> usize {
+    pub(crate) fn maps(&self) -> usize {
         self.gate.inside()
     }
 
@@ -201,7 +201,7 @@ impl Core {
     }
 
     /// Lets nobody in any more; deletes all objects if nobody is inside.
-    pub(super) fn close(self: &Arc<Self>) -> Result<()> {
+    pub(crate) fn close(self: &Arc<Self>) -> Result<()> {
         if self.epoch != fork::epoch() {
             return Err(GlError::Gone { why: GlGone::Forked }.into());
         }
@@ -255,13 +255,13 @@ impl Shared {
     }
 
     /// Deletes an object, unless that was done. Called on the context's thread.
-    pub(super) fn delete(&self, object: Object) {
+    pub(crate) fn delete(&self, object: Object) {
         if self.objects.remove(object) {
             self.driver.delete(object);
         }
     }
 
-    pub(super) fn is_torn_down(&self) -> bool {
+    pub(crate) fn is_torn_down(&self) -> bool {
         self.torn_down.load(Ordering::Acquire)
     }
 

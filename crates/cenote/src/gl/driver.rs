@@ -28,8 +28,8 @@ type ImageTargetTexture = unsafe extern "system" fn(c_uint, *mut c_void);
 pub(crate) struct Driver {
     pub(crate) gl: glow::Context,
     /// What its maker calls it.
-    pub(super) version: String,
-    pub(super) renderer: String,
+    pub(crate) version: String,
+    pub(crate) renderer: String,
     /// Whether buffers can stay mapped while they are used.
     pub(crate) persistent: bool,
     /// Whether every format can be read back as it is.
@@ -49,7 +49,7 @@ impl fmt::Debug for Driver {
 
 impl Driver {
     /// Looks the functions of the current context up. To be called on its thread.
-    pub(super) fn load(proc_address: impl Fn(&CStr) -> *const c_void) -> Result<Driver> {
+    pub(crate) fn load(proc_address: impl Fn(&CStr) -> *const c_void) -> Result<Driver> {
         let version = version(&proc_address)?;
         let is_desktop = check_version(&version)?;
         let unmap = proc_address(c"glUnmapBuffer");
@@ -73,7 +73,7 @@ impl Driver {
             gl,
         };
         driver.persistent = driver.has("GL_EXT_buffer_storage", "GL_ARB_buffer_storage")
-            && super::state::try_persistent(&driver);
+            && crate::gl::state::try_persistent(&driver);
         Ok(driver)
     }
 
@@ -83,7 +83,7 @@ impl Driver {
         extensions.contains(if self.is_desktop { desktop } else { es })
     }
 
-    pub(super) fn images(&self) -> Option<&Images> {
+    pub(crate) fn images(&self) -> Option<&Images> {
         self.images.as_ref().map(|(images, _)| images)
     }
 
@@ -109,7 +109,7 @@ impl Driver {
     }
 
     /// An error if the context was reset: its objects are there in name only.
-    pub(super) fn check_reset(&self) -> Result<()> {
+    pub(crate) fn check_reset(&self) -> Result<()> {
         // SAFETY: called on the context's thread.
         match self.reset.map_or(glow::NO_ERROR, |status| unsafe { status() }) {
             glow::NO_ERROR => Ok(()),
@@ -137,7 +137,7 @@ impl Driver {
         }
     }
 
-    pub(super) fn delete(&self, object: Object) {
+    pub(crate) fn delete(&self, object: Object) {
         match object {
             // SAFETY: the name is that of an object of this context, and is given up with this, once.
             Object::Buffer(name) => unsafe { self.gl.delete_buffer(glow::NativeBuffer(name)) },
@@ -147,7 +147,7 @@ impl Driver {
                 // SAFETY: as above.
                 unsafe { self.gl.delete_framebuffer(glow::NativeFramebuffer(name)) }
             }
-            Object::Fence(address) => super::fence::delete(self, address),
+            Object::Fence(address) => crate::gl::fence::delete(self, address),
             Object::Image(address) => {
                 if let Some((images, _)) = &self.images {
                     images.destroy(address);

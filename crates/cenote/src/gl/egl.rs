@@ -65,7 +65,7 @@ fn missing(
 }
 
 /// Looks a function up by name: null if there is none.
-pub(super) fn proc_address(name: &CStr) -> *const c_void {
+pub(crate) fn proc_address(name: &CStr) -> *const c_void {
     let found = library().ok().and_then(|egl| egl.get_proc_address(name.to_str().ok()?));
     found.map_or(std::ptr::null(), |function| function as *const c_void)
 }
@@ -76,7 +76,7 @@ fn refused(op: &'static str) -> impl FnOnce(egl::Error) -> GlError {
 
 /// A context without a surface, current on the thread that made it until it is dropped there.
 #[derive(Debug)]
-pub(super) struct Headless {
+pub(crate) struct Headless {
     display: egl::Display,
     context: egl::Context,
 }
@@ -84,7 +84,7 @@ pub(super) struct Headless {
 impl Headless {
     /// Makes a context and makes it current on this thread. OpenGL ES is asked for first, as it is
     /// what small machines have.
-    pub(super) fn new() -> Result<Headless> {
+    pub(crate) fn new() -> Result<Headless> {
         let egl = library()?;
         let display = display(egl)?;
         egl.initialize(display).map_err(refused("eglInitialize"))?;
@@ -223,11 +223,11 @@ impl DmaBufAttributes {
 
 /// The functions that make images of DMA-BUFs, on the display of the current context.
 #[derive(Debug)]
-pub(super) struct Images {
+pub(crate) struct Images {
     display: egl::Display,
     create: CreateImage,
     destroy: DestroyImage,
-    pub(super) modifiers: bool,
+    pub(crate) modifiers: bool,
 }
 
 // SAFETY: a display and functions, which EGL lets every thread use.
@@ -237,7 +237,7 @@ unsafe impl Sync for Images {}
 
 impl Images {
     /// Of the context that is current here; `None` if it is not EGL's, or EGL has no such images.
-    pub(super) fn of_current() -> Option<Images> {
+    pub(crate) fn of_current() -> Option<Images> {
         let egl = library().ok()?;
         let display = egl.get_current_display()?;
         let extensions = extensions(egl, Some(display));
@@ -257,7 +257,7 @@ impl Images {
     }
 
     /// Makes an image. EGL keeps the memory by itself; the descriptors may be closed afterwards.
-    pub(super) fn create(&self, attributes: &DmaBufAttributes) -> Result<usize> {
+    pub(crate) fn create(&self, attributes: &DmaBufAttributes) -> Result<usize> {
         let mut list = attributes.list.clone();
         list.push(egl::NONE);
         // SAFETY: the display is initialised; this target takes no context and no buffer; the list
@@ -279,7 +279,7 @@ impl Images {
         Ok(image.expose_provenance())
     }
 
-    pub(super) fn destroy(&self, image: usize) {
+    pub(crate) fn destroy(&self, image: usize) {
         // SAFETY: the image came from `create` of this display, and is destroyed once.
         unsafe {
             (self.destroy)(self.display.as_ptr(), std::ptr::with_exposed_provenance_mut(image))

@@ -9,8 +9,9 @@ use std::time::Duration;
 use glow::HasContext;
 
 use crate::error::GlError;
+use crate::gl::core::{Core, Shared};
+use crate::gl::driver::Driver;
 use crate::gl::objects::{Object, Owned};
-use crate::gl::{Core, Driver, Shared};
 
 /// One wait, in nanoseconds: what glow's argument can hold.
 const STEP: i32 = 1_000_000_000;
@@ -30,7 +31,7 @@ fn sync(address: usize) -> glow::NativeFence {
 }
 
 /// A fence, by its address. Called on the context's thread.
-pub(super) fn make(driver: &Driver) -> Option<usize> {
+pub(crate) fn make(driver: &Driver) -> Option<usize> {
     // SAFETY: called on the context's thread, with the only condition there is.
     let made = unsafe { driver.gl.fence_sync(glow::SYNC_GPU_COMMANDS_COMPLETE, 0) };
     let address = made.map_or(0, |fence| fence.0.expose_provenance());
@@ -41,13 +42,13 @@ pub(super) fn make(driver: &Driver) -> Option<usize> {
 
 /// Whether it is all done, or never will be because the context is lost. Called on the context's
 /// thread, with a fence of `make` that was not deleted.
-pub(super) fn is_done(driver: &Driver, address: usize) -> bool {
+pub(crate) fn is_done(driver: &Driver, address: usize) -> bool {
     // SAFETY: the caller's promise.
     let seen = unsafe { driver.gl.client_wait_sync(sync(address), 0, 0) };
     seen != glow::TIMEOUT_EXPIRED
 }
 
-pub(super) fn delete(driver: &Driver, address: usize) {
+pub(crate) fn delete(driver: &Driver, address: usize) {
     // SAFETY: called on the context's thread; the fence came from `make`, and goes once.
     unsafe { driver.gl.delete_sync(sync(address)) };
 }

@@ -12,36 +12,36 @@ pub(crate) struct Gate(AtomicUsize);
 impl Gate {
     /// Goes in, unless it is closed. Whoever is refused is not counted, not even for a moment: he
     /// would seem to keep the context alive, or be the last to leave it.
-    pub(super) fn enter(&self) -> bool {
+    pub(crate) fn enter(&self) -> bool {
         let more = |inside: usize| (inside & CLOSED == 0).then_some(inside + 1);
         // Acquire: whoever finds it closed sees what was done before.
         self.0.fetch_update(Ordering::Acquire, Ordering::Acquire, more).is_ok()
     }
 
     /// Leaves, after [`enter`](Gate::enter). True for the last one to leave a closed gate.
-    pub(super) fn leave(&self) -> bool {
+    pub(crate) fn leave(&self) -> bool {
         // Release, so that the last one, which acquires, comes after all that the others did inside.
         self.0.fetch_sub(1, Ordering::AcqRel) == CLOSED + 1
     }
 
     /// Closes it. How many are inside: they may stay as long as they want.
-    pub(super) fn close(&self) -> usize {
+    pub(crate) fn close(&self) -> usize {
         self.0.fetch_or(CLOSED, Ordering::AcqRel) & !CLOSED
     }
 
-    pub(super) fn is_closed(&self) -> bool {
+    pub(crate) fn is_closed(&self) -> bool {
         self.0.load(Ordering::Acquire) & CLOSED != 0
     }
 
     /// How many are inside.
-    pub(super) fn inside(&self) -> usize {
+    pub(crate) fn inside(&self) -> usize {
         self.0.load(Ordering::Acquire) & !CLOSED
     }
 }
 
 /// Somebody who is inside the gate of a context, until dropped.
 #[derive(Debug)]
-pub(crate) struct Inside<'a>(pub(super) &'a super::Core);
+pub(crate) struct Inside<'a>(pub(crate) &'a crate::gl::core::Core);
 
 impl Drop for Inside<'_> {
     fn drop(&mut self) {

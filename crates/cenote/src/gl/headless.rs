@@ -7,13 +7,15 @@ use std::thread::{self, Builder, JoinHandle, ThreadId};
 use std::time::Duration;
 
 use crate::error::{Error, GlError, GlGone, Result};
-use crate::gl::egl::{self, Headless};
+use crate::gl::egl;
+use crate::gl::egl::Headless;
 use crate::gl::thread::{GlThread, GlWork};
-use crate::os::{self, fork};
+use crate::sys;
+use crate::sys::fork;
 
 /// The thread of a headless context. Dropping it ends both, and waits until they have.
 #[derive(Debug)]
-pub(super) struct OwnThread {
+pub(crate) struct OwnThread {
     id: ThreadId,
     /// None once it was ended.
     running: Mutex<Option<Running>>,
@@ -27,11 +29,11 @@ struct Running {
 }
 
 impl OwnThread {
-    pub(super) fn start() -> Result<Arc<OwnThread>> {
+    pub(crate) fn start() -> Result<Arc<OwnThread>> {
         let epoch = fork::epoch_from_now_on();
         let (work, queue) = channel();
         let (tell, told) = channel();
-        let thread = os::thread::spawn(Builder::new().name("cenote-gl".into()), move || {
+        let thread = sys::thread::spawn(Builder::new().name("cenote-gl".into()), move || {
             serve(&queue, &tell);
         })
         .map_err(|source| Error::os("starting a thread", source))?;
@@ -43,7 +45,7 @@ impl OwnThread {
     }
 
     /// Ends the thread, and waits for that unless it is this one.
-    pub(super) fn end(&self) {
+    pub(crate) fn end(&self) {
         let running = self.running.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some(Running { work, thread }) = running else { return };
         drop(work);

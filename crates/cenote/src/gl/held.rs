@@ -11,13 +11,14 @@ use std::fmt;
 
 use glow::HasContext;
 
+use crate::gl::core::Shared;
+use crate::gl::fence;
 use crate::gl::objects::Object;
-use crate::gl::{Shared, fence};
-use crate::os::process_lock::ProcessLock;
+use crate::sys::process_lock::ProcessLock;
 
 /// Each with the fence that it waits for, the oldest first.
 #[derive(Default)]
-pub(super) struct Held(ProcessLock<VecDeque<(usize, Box<dyn Send>)>>);
+pub(crate) struct Held(ProcessLock<VecDeque<(usize, Box<dyn Send>)>>);
 
 impl Held {
     fn add(&self, fence: usize, kept: Box<dyn Send>) {
@@ -66,7 +67,7 @@ impl Shared {
     }
 
     /// Lets go of everything, when the GPU has done all of it. Called on the context's thread.
-    pub(super) fn let_all_go(&self) {
+    pub(crate) fn let_all_go(&self) {
         let mut next = self.held.take(|_| true);
         if next.is_some() {
             self.wait_for_all();

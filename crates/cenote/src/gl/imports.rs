@@ -4,7 +4,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use crate::gl::objects::TextureName;
-use crate::os::process_lock::ProcessLock;
+use crate::sys::process_lock::ProcessLock;
 
 /// How many textures a buffer has at most, whatever is asked for: a part of it that moves is another
 /// with each step.

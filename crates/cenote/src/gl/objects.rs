@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::num::NonZeroU32;
 use std::sync::{Arc, Weak};
 
-use crate::gl::Core;
-use crate::os::process_lock::ProcessLock;
+use crate::gl::core::Core;
+use crate::sys::process_lock::ProcessLock;
 
 /// The name of an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -24,24 +24,24 @@ pub(crate) enum Object {
 pub(crate) struct Objects(ProcessLock<BTreeSet<Object>>);
 
 impl Objects {
-    pub(super) fn add(&self, object: Object) {
+    pub(crate) fn add(&self, object: Object) {
         if let Some(mut all) = self.0.lock() {
             all.insert(object);
         }
     }
 
     /// Whether it was there.
-    pub(super) fn remove(&self, object: Object) -> bool {
+    pub(crate) fn remove(&self, object: Object) -> bool {
         self.0.lock().is_some_and(|mut all| all.remove(&object))
     }
 
     /// All of them, none of which is alive any more.
-    pub(super) fn take(&self) -> BTreeSet<Object> {
+    pub(crate) fn take(&self) -> BTreeSet<Object> {
         self.0.lock().map(|mut all| std::mem::take(&mut *all)).unwrap_or_default()
     }
 
     /// Those of a kind. A forked child has none.
-    pub(super) fn count(&self, kind: impl Fn(&Object) -> bool) -> usize {
+    pub(crate) fn count(&self, kind: impl Fn(&Object) -> bool) -> usize {
         self.0.lock().map_or(0, |all| all.iter().filter(|object| kind(object)).count())
     }
 }

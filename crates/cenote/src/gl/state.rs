@@ -6,7 +6,7 @@ use std::num::NonZeroU32;
 
 use glow::{HasContext, NativeBuffer, NativeFramebuffer, NativeTexture};
 
-use crate::gl::Driver;
+use crate::gl::driver::Driver;
 
 const UNPACK_SWAP_BYTES: u32 = 0x0cf0;
 const UNPACK_LSB_FIRST: u32 = 0x0cf1;
@@ -106,7 +106,7 @@ pub(crate) const PERSISTENT: u32 =
     glow::MAP_READ_BIT | glow::MAP_WRITE_BIT | glow::MAP_PERSISTENT_BIT | glow::MAP_COHERENT_BIT;
 
 /// Whether a buffer really stays mapped: some drivers have the name and not the thing.
-pub(super) fn try_persistent(driver: &Driver) -> bool {
+pub(crate) fn try_persistent(driver: &Driver) -> bool {
     const LEN: i32 = 64;
     let _saved = Saved::new(driver);
     let gl = &driver.gl;

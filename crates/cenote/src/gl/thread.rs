@@ -55,7 +55,7 @@ impl GlWork {
         }
     }
 
-    pub(super) fn ticket(&self) -> u64 {
+    pub(crate) fn ticket(&self) -> u64 {
         self.ticket
     }
 }
@@ -76,7 +76,7 @@ impl fmt::Debug for GlWork {
 
 /// Whose a job is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(crate) enum Kind {
     /// Somebody waits for it. It may be the caller's own code.
     Asked,
     /// Ours, and short: the end of a map, or of an object. Nobody waits for it.
@@ -96,14 +96,14 @@ struct Job {
 /// may have things bound, or locks taken, that somebody else's code must not meet. Nothing is out of
 /// order by that: who asks waits, and has posted nothing since.
 #[derive(Default)]
-pub(super) struct Queue {
+pub(crate) struct Queue {
     jobs: Mutex<VecDeque<Job>>,
     next: AtomicU64,
 }
 
 impl Queue {
     /// Adds a job; what stands for it is for the thread.
-    pub(super) fn push(
+    pub(crate) fn push(
         self: &Arc<Self>,
         kind: Kind,
         work: impl FnOnce() + Send + 'static,
@@ -121,20 +121,20 @@ impl Queue {
     }
 
     /// Takes a job back. Whether it had not begun: then it never will.
-    pub(super) fn withdraw(&self, ticket: u64) -> bool {
+    pub(crate) fn withdraw(&self, ticket: u64) -> bool {
         // Dropped outside the lock: what it holds may ask for work in turn.
         self.take(|job| job.ticket == ticket).is_some()
     }
 
     /// Does all there is to do. Called on the context's thread.
-    pub(super) fn drain(&self) {
+    pub(crate) fn drain(&self) {
         while let Some(job) = self.take(|_| true) {
             (job.work)();
         }
     }
 
     /// Does what was posted. Called on the context's thread.
-    pub(super) fn drain_posted(&self) {
+    pub(crate) fn drain_posted(&self) {
         while let Some(job) = self.take(|job| job.kind == Kind::Posted) {
             (job.work)();
         }

@@ -11,8 +11,8 @@ use super::class::{self, Fit};
 use super::credit::Credit;
 use super::memory::{self, ALIGN, Extras, Memory};
 use super::shard::Shard;
-use crate::dtype::Element;
 use crate::error::Result;
+use crate::types::dtype::Element;
 
 /// What the bytes of an acquired block must be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

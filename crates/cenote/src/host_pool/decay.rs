@@ -146,7 +146,7 @@ pub(super) fn revive(_inside: &Entry) {}
 #[cfg(all(target_os = "linux", not(all(test, loom))))]
 fn spawn() -> io::Result<Thread> {
     let (tell, told) = sync_channel(1);
-    crate::os::thread::start(c"cenote-decay", STACK, move || {
+    crate::sys::thread::start(c"cenote-decay", STACK, move || {
         let _ = tell.send(thread::current());
         run();
     })?;

@@ -89,7 +89,7 @@ mod hooks {
 
     use super::super::{decay, seat, spare};
     use super::{Entry, GATE};
-    use crate::os::fork::Hooks;
+    use crate::sys::fork::Hooks;
 
     pub(super) static HOOKS: Hooks = Hooks::new(prepare, parent, child);
 

@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::device::{DeviceAllocator, DeviceMemory};
 use crate::error::{Error, Result};
-use crate::gl::GlContext;
+use crate::gl::context::GlContext;
 use crate::memory::pbo::{Maps, Pbo};
 
 /// Buffers of the context, whose names the [`handle`](DeviceMemory::handle)s are.

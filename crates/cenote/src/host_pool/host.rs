@@ -5,9 +5,9 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use super::typed::Buffer;
-use crate::dtype::{DType, Element};
 use crate::error::Result;
-use crate::tensor::{cast, check_dtype};
+use crate::tensor::map::{cast, check_dtype};
+use crate::types::dtype::{DType, Element};
 
 /// The host bytes, with what was done to them that the pool must not get back.
 pub(super) struct Host {

@@ -5,9 +5,9 @@ use std::ptr::NonNull;
 
 use crate::error::{Error, Result};
 use crate::memory::budget::{Budget, Reservation};
-use crate::region::Heap;
+use crate::memory::heap_block::Heap;
 #[cfg(target_os = "linux")]
-use crate::region::Map;
+use crate::sys::mapping::Map;
 
 /// Blocks from this size on are mapped, where the platform can: their pages are zero without being
 /// touched, and are given back in full.

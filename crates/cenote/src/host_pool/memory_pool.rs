@@ -7,9 +7,9 @@ use super::gate;
 use super::memory::MAPPED_FROM;
 use super::pool::{BufferPool, default_cap};
 use super::unified::UnifiedBuffer;
-use crate::dtype::DType;
 use crate::error::Result;
-use crate::layout::Layout;
+use crate::types::dtype::DType;
+use crate::types::layout::Layout;
 
 /// Buffers that a pool retains unless it is told otherwise.
 const MAX_BUFFERS: usize = 100;

@@ -13,8 +13,8 @@ use super::size;
 use super::stats::BufferStats;
 use super::store::Store;
 use super::typed::{Buffer, UninitBuffer};
-use crate::dtype::Element;
 use crate::error::{Error, Result};
+use crate::types::dtype::Element;
 
 /// The environment variable with the retention cap of new pools.
 const ENV: &str = "CENOTE_BUFFER_POOL_MAX_RETAINED_BYTES";

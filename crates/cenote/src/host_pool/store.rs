@@ -21,9 +21,9 @@ use super::seat::{self, SEATS};
 use super::settings::{Settings, Shortage};
 use super::shard::Shard;
 use super::stats::BufferStats;
-use crate::dtype::Element;
 use crate::error::{Error, Limit, Result};
 use crate::sync::{AtomicUsize, Mutex, Ordering::Relaxed, yield_now};
+use crate::types::dtype::Element;
 
 /// From this size on a block gets what [`Settings::extras`] asks for.
 const LARGE: usize = 4 << 20;
@@ -328,7 +328,7 @@ impl Store {
         self.free(blocks);
         if on_heap >= KEPT_BY_HEAP {
             #[cfg(target_os = "linux")]
-            crate::os::heap::trim();
+            crate::sys::malloc::trim();
         }
     }
 

@@ -25,10 +25,10 @@ use super::memory::Extras;
 use super::pool::BufferPool;
 use super::raw::RawBuffer;
 use super::store::{Store, too_large};
-use crate::dtype::Element;
 use crate::error::{Error, Result};
-use crate::layout::Layout;
-use crate::tensor::{Tensor, check_len};
+use crate::tensor::{Tensor, options::check_len};
+use crate::types::dtype::Element;
+use crate::types::layout::Layout;
 
 /// Room for elements that were not written yet.
 ///

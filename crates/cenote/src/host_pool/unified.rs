@@ -12,10 +12,10 @@ use super::host::{Host, HostLoan, HostView};
 use super::memory_pool::MemoryPool;
 use super::typed::Buffer;
 use crate::copies::{self, CopyReason};
-use crate::dtype::{DType, Element};
 use crate::error::{Error, Result};
-use crate::layout::Layout;
-use crate::tensor::{cast, cast_mut, check_dtype};
+use crate::tensor::map::{cast, cast_mut, check_dtype};
+use crate::types::dtype::{DType, Element};
+use crate::types::layout::Layout;
 
 /// Which side of a [`UnifiedBuffer`] holds the data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

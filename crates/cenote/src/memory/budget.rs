@@ -80,7 +80,7 @@ struct Measurement {
 impl Measurement {
     #[cfg(target_os = "linux")]
     fn take() -> Self {
-        use crate::os::headroom::{anonymous, headroom};
+        use crate::sys::available_memory::{anonymous, headroom};
 
         // In this order a page touched in between is counted twice rather than not at all.
         let touched = anonymous();

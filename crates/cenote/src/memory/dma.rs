@@ -7,19 +7,22 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
 use crate::error::{Error, Result, Tried, Unavailable};
-use crate::memory::TensorMemory;
 use crate::memory::budget::Budget;
-use crate::memory::heaps::{self, Device, Kinds};
+use crate::memory::choose::{Grants, Request};
+use crate::memory::dma_heaps;
+use crate::memory::dma_heaps::{Device, Kinds};
 use crate::memory::import::Import;
-use crate::memory::select::{Grants, Request};
+use crate::memory::kind::TensorMemory;
+use crate::memory::region::Region;
 use crate::memory::storage::{Protection, Storage};
-use crate::os::dmabuf::DmaBuf;
-use crate::os::memfd::{self, Facts};
-use crate::region::{Access, Map, Region};
+use crate::sys::dmabuf::DmaBuf;
+use crate::sys::mapping::{Access, Map};
+use crate::sys::memfd;
+use crate::sys::memfd::Facts;
 
 /// Whether there is a device that DMA-BUFs can be allocated from.
 pub(crate) fn availability() -> Result<(), Unavailable> {
-    heaps::devices(Kinds::Any).map(drop)
+    dma_heaps::devices(Kinds::Any).map(drop)
 }
 
 /// A new DMA-BUF, mapped to be written.
@@ -35,7 +38,7 @@ pub(crate) struct Fresh {
 impl Fresh {
     /// Allocates and maps `len` bytes of zeros, from the first device that has them.
     pub(crate) fn make(name: &str, len: usize, align: usize, kinds: Kinds) -> Result<Fresh> {
-        let devices = heaps::devices(kinds)
+        let devices = dma_heaps::devices(kinds)
             .map_err(|why| Error::Unavailable { memory: TensorMemory::Dma.name(), why })?;
         let reservation = Budget::reserve(len)?;
         let mut tried = Vec::new();

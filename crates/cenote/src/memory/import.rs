@@ -5,8 +5,8 @@ use std::os::fd::OwnedFd;
 use crate::error::{Error, Result};
 use crate::memory::storage::Storage;
 use crate::memory::{dma, shm};
-use crate::os::memfd;
-use crate::region::Access;
+use crate::sys::mapping::Access;
+use crate::sys::memfd;
 
 /// Who may write imported memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,7 +18,7 @@ pub(crate) enum Import {
 }
 
 impl Import {
-    pub(super) fn access(self) -> Access {
+    pub(crate) fn access(self) -> Access {
         match self {
             Import::ReadOnly => Access::Read,
             Import::Trusted => Access::Write,

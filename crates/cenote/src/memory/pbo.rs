@@ -23,11 +23,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use glow::{HasContext, NativeBuffer};
 
 use crate::error::{Error, GlCode, GlError, Result};
+use crate::gl::context::GlContext;
+use crate::gl::core::{Core, Shared};
+use crate::gl::driver::Driver;
 use crate::gl::fence::Fence;
+use crate::gl::gate::Inside;
 use crate::gl::objects::{Object, Owned};
-use crate::gl::{Core, Driver, GlContext, Inside, PERSISTENT, Saved, Shared};
+use crate::gl::state::{PERSISTENT, Saved};
 use crate::memory::budget::Budget;
-use crate::memory::select::{Grants, MIN_ALIGN, Request};
+use crate::memory::choose::{Grants, MIN_ALIGN, Request};
 use crate::memory::storage::Storage;
 
 /// Where buffers are bound while we map them.

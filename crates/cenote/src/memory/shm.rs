@@ -6,13 +6,15 @@ use std::sync::OnceLock;
 use rustix::fs::SealFlags;
 
 use crate::error::{Error, Result, Unavailable};
-use crate::memory::TensorMemory;
 use crate::memory::budget::Budget;
+use crate::memory::choose::{Grants, Request};
 use crate::memory::import::Import;
-use crate::memory::select::{Grants, Request};
+use crate::memory::kind::TensorMemory;
+use crate::memory::region::Region;
 use crate::memory::storage::{Protection, Storage};
-use crate::os::memfd::{self, Facts};
-use crate::region::{Access, Map, Region};
+use crate::sys::mapping::{Access, Map};
+use crate::sys::memfd;
+use crate::sys::memfd::Facts;
 
 /// Whether the kernel has memfds that can be sealed against later writers (Linux 5.1). Asked until
 /// it has: a refusal may be for want of file descriptors or memory, which pass.

@@ -6,16 +6,16 @@ use std::ops::Range;
 use std::os::fd::OwnedFd;
 
 use crate::error::{NotWritable, Result};
-use crate::memory::TensorMemory;
-use crate::memory::access::{CpuAccess, Direction};
 use crate::memory::budget::Reservation;
+use crate::memory::cpu_access::{CpuAccess, Direction};
+use crate::memory::kind::TensorMemory;
 #[cfg(all(target_os = "linux", feature = "gl"))]
 use crate::memory::pbo::Pbo;
+use crate::memory::region::Region;
 #[cfg(target_os = "linux")]
-use crate::os::dmabuf::DmaBuf;
+use crate::sys::dmabuf::DmaBuf;
 #[cfg(target_os = "linux")]
-use crate::region::Kept;
-use crate::region::Region;
+use crate::sys::mapping::Kept;
 
 /// What keeps other processes from writing the memory of a tensor that they have.
 ///

@@ -32,15 +32,15 @@
 
 /// In models of what stands on it, loom's own lock takes its place: the bias has a model of its own.
 #[cfg(all(test, loom))]
-pub(crate) use super::lock::{Lock as Biased, LockGuard as BiasedGuard};
+pub(crate) use crate::sync::lock::{Lock as Biased, LockGuard as BiasedGuard};
 
 use std::cell::Cell;
 use std::sync::Arc;
 
 #[cfg(not(all(test, loom)))]
-use super::guarded::{Guard, Guarded, Hold};
-use super::lock::{Latch, pause};
-use super::{AtomicU32, AtomicU64, Ordering, barrier};
+use crate::sync::guarded::{Guard, Guarded, Hold};
+use crate::sync::lock::{Latch, pause};
+use crate::sync::{AtomicU32, AtomicU64, Ordering, barrier};
 
 /// How often a thread must come in a row to be favoured, the first time.
 const PATIENCE: u64 = if cfg!(all(test, loom)) { 0 } else { 16 };

@@ -35,13 +35,13 @@ pub(crate) struct Guarded<H, T> {
 unsafe impl<H: Sync, T: Send> Sync for Guarded<H, T> {}
 
 impl<H, T> Guarded<H, T> {
-    pub(super) const fn over(by: H, value: T) -> Guarded<H, T> {
+    pub(crate) const fn over(by: H, value: T) -> Guarded<H, T> {
         Guarded { by, value: UnsafeCell::new(value) }
     }
 
     /// The lock itself.
     #[cfg(target_os = "linux")]
-    pub(super) fn by(&self) -> &H {
+    pub(crate) fn by(&self) -> &H {
         &self.by
     }
 }

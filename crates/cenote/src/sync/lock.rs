@@ -16,8 +16,8 @@ pub(crate) use modelled::{Lock, LockGuard};
 use std::time::Duration;
 
 #[cfg(not(all(test, loom)))]
-use super::guarded::{Guard, Guarded, Hold};
-use super::{AtomicU32, Ordering, spin_loop, yield_now};
+use crate::sync::guarded::{Guard, Guarded, Hold};
+use crate::sync::{AtomicU32, Ordering, spin_loop, yield_now};
 
 const FREE: u32 = 0;
 const TAKEN: u32 = 1;
@@ -34,18 +34,18 @@ pub(crate) struct Latch(AtomicU32);
 #[cfg_attr(all(test, loom), allow(dead_code))]
 impl Latch {
     #[cfg(not(all(test, loom)))]
-    pub(super) const fn new() -> Latch {
+    pub(crate) const fn new() -> Latch {
         Latch(AtomicU32::new(FREE))
     }
 
     /// loom's atomics are not constants.
     #[cfg(all(test, loom))]
-    pub(super) fn new() -> Latch {
+    pub(crate) fn new() -> Latch {
         Latch(AtomicU32::new(FREE))
     }
 
     #[inline]
-    pub(super) fn take(&self) {
+    pub(crate) fn take(&self) {
         if !self.try_take() {
             self.wait();
         }
@@ -67,7 +67,7 @@ impl Latch {
     }
 
     #[inline]
-    pub(super) fn free(&self) {
+    pub(crate) fn free(&self) {
         self.0.store(FREE, Ordering::Release);
     }
 }

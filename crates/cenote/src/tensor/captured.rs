@@ -3,18 +3,20 @@
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
-use crate::dtype::DType;
 use crate::error::{Error, Result};
-use crate::format::{PixelFormat, Plane};
-use crate::layout::Layout;
-use crate::memory::TensorMemory;
-use crate::memory::select::{Origin, Selection};
+use crate::memory::choose::{Origin, Selection};
+use crate::memory::kind::TensorMemory;
+use crate::memory::region::Region;
 use crate::memory::storage::{Protection, Storage};
-use crate::os::dmabuf::DmaBuf;
-use crate::region::{Access, Kept, Map, Region};
+use crate::sys::dmabuf::DmaBuf;
+use crate::sys::mapping::{Access, Kept, Map};
 use crate::tensor::Tensor;
-use crate::tensor::handle::Handle;
+use crate::tensor::buffer::handle::Handle;
 use crate::tensor::image::{image_layout, plane_layout};
+use crate::types::dtype::DType;
+use crate::types::layout::Layout;
+use crate::types::pixel_format::PixelFormat;
+use crate::types::pixel_format::geometry::Plane;
 
 impl Tensor {
     /// The bytes of a buffer that a driver has filled, and leaves alone until `loan` is dropped: with

@@ -4,15 +4,17 @@ use std::io;
 
 use bytemuck::checked;
 
-use crate::copies::{self, CopyReason};
-use crate::dtype::{DType, Element};
+use crate::copies;
+use crate::copies::CopyReason;
 use crate::error::{Error, Result};
-use crate::layout::Layout;
-use crate::memory::TensorMemory;
 use crate::memory::budget::Budget;
+use crate::memory::kind::TensorMemory;
+use crate::tensor::Tensor;
 use crate::tensor::image::image_layout;
-use crate::tensor::map::{cast, check_dtype};
-use crate::tensor::{Tensor, TensorMapMut, TensorOptions};
+use crate::tensor::map::{TensorMapMut, cast, check_dtype};
+use crate::tensor::options::TensorOptions;
+use crate::types::dtype::{DType, Element};
+use crate::types::layout::Layout;
 
 impl Tensor {
     /// The elements in row-major order, copied into a vector. Works for every view.
@@ -112,7 +114,7 @@ impl Tensor {
     }
 
     /// The layout of a packed copy, and the bytes that it takes.
-    pub(super) fn copy_layout(&self) -> Result<(Layout, usize)> {
+    pub(crate) fn copy_layout(&self) -> Result<(Layout, usize)> {
         let (Some(format), Some((width, height))) = (self.format, self.image_size()) else {
             let layout = Layout::contiguous(self.shape(), self.dtype.size())?;
             let len = layout.nbytes();
@@ -126,7 +128,7 @@ impl Tensor {
 
     /// Makes a new tensor with room for them a copy of the elements of `source`, and of what it
     /// is. Tells how many bytes that were.
-    pub(super) fn filled_from(mut self, source: &Tensor) -> Result<(Tensor, usize)> {
+    pub(crate) fn filled_from(mut self, source: &Tensor) -> Result<(Tensor, usize)> {
         if let Some(format) = source.format {
             self.set_format(format)?;
         }

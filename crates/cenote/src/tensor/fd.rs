@@ -8,13 +8,14 @@
 
 use std::os::fd::OwnedFd;
 
-use crate::dtype::DType;
 use crate::error::{Error, Result};
-use crate::layout::Layout;
-use crate::memory::import::{self, Import};
-use crate::memory::select::{Origin, Selection};
+use crate::memory::choose::{Origin, Selection};
+use crate::memory::import;
+use crate::memory::import::Import;
 use crate::tensor::Tensor;
-use crate::tensor::handle::Handle;
+use crate::tensor::buffer::handle::Handle;
+use crate::types::dtype::DType;
+use crate::types::layout::Layout;
 
 impl Tensor {
     /// A new file descriptor for the memory of the whole buffer, to be sent to another process.
@@ -82,7 +83,7 @@ impl Tensor {
         Tensor::import(fd, layout, dtype, Import::Trusted)
     }
 
-    pub(super) fn import(fd: OwnedFd, layout: Layout, dtype: DType, how: Import) -> Result<Tensor> {
+    pub(crate) fn import(fd: OwnedFd, layout: Layout, dtype: DType, how: Import) -> Result<Tensor> {
         let storage = import::import(fd, layout.byte_range().end, how)?;
         let selection = Selection::given(storage.memory, Origin::Imported);
         Tensor::over(Handle::new(storage, selection), layout, dtype)

@@ -10,9 +10,10 @@
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
-use crate::format::{FormatKind, PixelFormat, Plane};
-use crate::layout::Layout;
 use crate::tensor::Tensor;
+use crate::types::layout::Layout;
+use crate::types::pixel_format::geometry::Plane;
+use crate::types::pixel_format::{FormatKind, PixelFormat};
 
 impl Tensor {
     /// The pixel format, if one was set.
@@ -223,7 +224,7 @@ impl Tensor {
 
     /// An image of planes that lie anywhere, after checking that there are as many as the format
     /// has, and that each is rows of the samples that the format puts there.
-    pub(super) fn from_far_planes(format: PixelFormat, mut planes: Vec<Tensor>) -> Result<Tensor> {
+    pub(crate) fn from_far_planes(format: PixelFormat, mut planes: Vec<Tensor>) -> Result<Tensor> {
         check_far_planes(format, &planes)?;
         let far = planes.split_off(1);
         let Some(mut first) = planes.pop() else {
@@ -265,7 +266,7 @@ impl Tensor {
 }
 
 /// The layout of one plane of a whole image, which was checked to be one.
-pub(super) fn plane_at(format: PixelFormat, layout: &Layout, index: usize) -> Result<Layout> {
+pub(crate) fn plane_at(format: PixelFormat, layout: &Layout, index: usize) -> Result<Layout> {
     let (width, height) = format.size_of(layout.shape())?;
     let stride = row_stride(format, layout)?;
     let planes = format.planes(width, height, stride)?;
@@ -300,7 +301,7 @@ fn not_rows(format: PixelFormat, layout: &Layout) -> Error {
     }
 }
 
-pub(super) fn no_such_plane(format: Option<PixelFormat>, index: usize) -> Error {
+pub(crate) fn no_such_plane(format: Option<PixelFormat>, index: usize) -> Error {
     let planes = format.map_or(1, PixelFormat::plane_count);
     let format = format.map_or("a tensor without a pixel format", PixelFormat::name);
     Error::NoSuchPlane { format, planes, index }
@@ -320,7 +321,7 @@ fn check_pixel_group(format: PixelFormat, x: usize, y: usize) -> Result<()> {
 }
 
 /// The layout of a whole image: its rows `stride` bytes apart, its planes one after another.
-pub(super) fn image_layout(
+pub(crate) fn image_layout(
     format: PixelFormat,
     shape: &[usize],
     height: usize,
@@ -420,7 +421,7 @@ fn same_elements(a: &Layout, b: &Layout) -> bool {
 }
 
 /// The layout of the samples of one plane of an image that starts at `base`.
-pub(super) fn plane_layout(plane: &Plane, base: usize, item: usize) -> Result<Layout> {
+pub(crate) fn plane_layout(plane: &Plane, base: usize, item: usize) -> Result<Layout> {
     let shape = [plane.rows, plane.width, plane.channels];
     let overflow = || Error::SizeOverflow { shape: shape.into(), item_size: item };
     let signed = |bytes: Option<usize>| {

@@ -8,12 +8,12 @@ use std::ops::{Deref, Range};
 
 use bytemuck::checked;
 
-use crate::dtype::{DType, Element};
 use crate::error::{Error, Result};
-use crate::format::PixelFormat;
-use crate::layout::Layout;
-use crate::memory::access::CpuAccess;
+use crate::memory::cpu_access::CpuAccess;
 use crate::tensor::image::{no_such_plane, plane_at};
+use crate::types::dtype::{DType, Element};
+use crate::types::layout::Layout;
+use crate::types::pixel_format::PixelFormat;
 
 /// Read access to the elements of a tensor, until dropped.
 ///
@@ -26,16 +26,16 @@ use crate::tensor::image::{no_such_plane, plane_at};
 /// # Ok::<(), cenote::Error>(())
 /// ```
 pub struct TensorMap<'a> {
-    pub(super) bytes: &'a [u8],
+    pub(crate) bytes: &'a [u8],
     /// Where in the buffer they begin.
-    pub(super) base: usize,
-    pub(super) layout: &'a Layout,
-    pub(super) dtype: DType,
+    pub(crate) base: usize,
+    pub(crate) layout: &'a Layout,
+    pub(crate) dtype: DType,
     /// Nobody can change the bytes while we look.
-    pub(super) stable: bool,
+    pub(crate) stable: bool,
     /// What must be told when we have done. Without it the bytes may be gone, so they leave this struct
     /// only while that is borrowed.
-    pub(super) _access: CpuAccess<'a>,
+    pub(crate) _access: CpuAccess<'a>,
 }
 
 /// Write access to the elements of a tensor, until dropped.
@@ -49,20 +49,20 @@ pub struct TensorMap<'a> {
 /// # Ok::<(), cenote::Error>(())
 /// ```
 pub struct TensorMapMut<'a> {
-    pub(super) bytes: &'a mut [u8],
+    pub(crate) bytes: &'a mut [u8],
     /// Where in the buffer they begin.
-    pub(super) base: usize,
-    pub(super) layout: Shown<'a>,
-    pub(super) dtype: DType,
-    pub(super) format: Option<PixelFormat>,
+    pub(crate) base: usize,
+    pub(crate) layout: Shown<'a>,
+    pub(crate) dtype: DType,
+    pub(crate) format: Option<PixelFormat>,
     /// As in [`TensorMap`].
-    pub(super) _access: CpuAccess<'a>,
+    pub(crate) _access: CpuAccess<'a>,
 }
 
 /// The layout of what is mapped: that of the tensor, or one for a part of it. In a box, so that the guard stays
 /// small.
 #[derive(Debug)]
-pub(super) enum Shown<'a> {
+pub(crate) enum Shown<'a> {
     Whole(&'a Layout),
     Part(Box<Layout>),
 }
@@ -132,12 +132,12 @@ impl TensorMap<'_> {
 impl TensorMapMut<'_> {
     /// Bytes by their place in the buffer.
     #[inline]
-    pub(super) fn at_mut(&mut self, range: Range<usize>) -> &mut [u8] {
+    pub(crate) fn at_mut(&mut self, range: Range<usize>) -> &mut [u8] {
         &mut self.bytes[range.start - self.base..range.end - self.base]
     }
 
     /// All bytes that are mapped: those of the whole buffer, if it is an image.
-    pub(super) fn all_mut(&mut self) -> &mut [u8] {
+    pub(crate) fn all_mut(&mut self) -> &mut [u8] {
         self.bytes
     }
 
@@ -230,7 +230,7 @@ pub(crate) fn check_dtype<T: Element>(found: DType) -> Result<()> {
 
 /// Elements of which not every bit pattern is valid can be looked at only where nobody else writes.
 #[inline]
-pub(super) fn check_stable<T: Element>(stable: bool) -> Result<()> {
+pub(crate) fn check_stable<T: Element>(stable: bool) -> Result<()> {
     if stable || T::DTYPE != DType::Bool {
         return Ok(());
     }

@@ -1,16 +1,18 @@
 //! How a tensor is allocated, in the manner of `std::fs::OpenOptions`.
 
-use crate::copies::{self, CopyReason};
-use crate::dtype::{DType, Element};
+use crate::copies;
+use crate::copies::CopyReason;
 use crate::error::{Error, Result};
-use crate::format::PixelFormat;
-use crate::layout::Layout;
-use crate::memory::TensorMemory;
-use crate::memory::select::{self, Advice, MAX_ALIGN, MIN_ALIGN, ROW_ALIGN, Request, Selection};
+use crate::memory::choose;
+use crate::memory::choose::{Advice, MAX_ALIGN, MIN_ALIGN, ROW_ALIGN, Request, Selection};
+use crate::memory::kind::TensorMemory;
 use crate::memory::storage::{Protection, Storage};
 use crate::tensor::Tensor;
-use crate::tensor::handle::Handle;
+use crate::tensor::buffer::handle::Handle;
 use crate::tensor::image::image_layout;
+use crate::types::dtype::{DType, Element};
+use crate::types::layout::Layout;
+use crate::types::pixel_format::PixelFormat;
 
 /// The longest name: what memfd_create(2) takes.
 const MAX_NAME: usize = 249;
@@ -38,7 +40,7 @@ pub struct TensorOptions {
     /// The memory is named, but not by the user.
     unasked: bool,
     #[cfg(all(target_os = "linux", feature = "gl"))]
-    gl: Option<crate::gl::GlContext>,
+    gl: Option<crate::gl::context::GlContext>,
 }
 
 impl TensorOptions {
@@ -62,7 +64,7 @@ impl TensorOptions {
 
     /// Asks for a buffer of an OpenGL context.
     #[cfg(all(target_os = "linux", feature = "gl"))]
-    pub(crate) fn gl(mut self, context: &crate::gl::GlContext) -> Self {
+    pub(crate) fn gl(mut self, context: &crate::gl::context::GlContext) -> Self {
         self.gl = Some(context.clone());
         self.memory(TensorMemory::Pbo)
     }
@@ -205,7 +207,7 @@ impl TensorOptions {
             name: self.name.as_deref().map(check_name).transpose()?,
             advice: self.advice,
         };
-        select::allocate(&request)
+        choose::allocate(&request)
     }
 }
 

@@ -2,13 +2,13 @@
 
 use std::ops::Range;
 
-#[cfg(feature = "ndarray")]
-use crate::dtype::DType;
 use crate::error::{Error, Result};
-use crate::layout::Layout;
 #[cfg(feature = "ndarray")]
 use crate::tensor::map::Shown;
-use crate::tensor::{TensorMap, TensorMapMut};
+use crate::tensor::map::{TensorMap, TensorMapMut};
+#[cfg(feature = "ndarray")]
+use crate::types::dtype::DType;
+use crate::types::layout::Layout;
 
 impl TensorMap<'_> {
     /// The bytes of one row.

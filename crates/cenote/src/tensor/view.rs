@@ -5,15 +5,15 @@
 
 use std::ops::Range;
 
-use crate::dtype::DType;
 use crate::error::Result;
-use crate::layout::Layout;
 use crate::tensor::Tensor;
+use crate::types::dtype::DType;
+use crate::types::layout::Layout;
 
 impl Tensor {
     /// A view with a layout derived from this one's. It lies inside the buffer because every
     /// element of it is an element of `self`.
-    pub(super) fn with_layout(&self, layout: Layout) -> Tensor {
+    pub(crate) fn with_layout(&self, layout: Layout) -> Tensor {
         debug_assert!(layout.fits(self.buffer.storage().len()).is_ok());
         Tensor {
             buffer: self.buffer.clone(),

@@ -6,18 +6,25 @@ use std::sync::atomic::Ordering;
 
 use glow::{HasContext, NativeTexture};
 
-use crate::dtype::DType;
 use crate::error::{Error, GlError, Result};
-use crate::format::{FourCc, PixelFormat};
+use crate::gl::context::GlContext;
+use crate::gl::core::Core;
+use crate::gl::driver::Driver;
+use crate::gl::egl::DmaBufAttributes;
 use crate::gl::imports::{Key, Of};
 use crate::gl::objects::{Object, Owned, TextureName};
-use crate::gl::{Core, DmaBufAttributes, Driver, GlContext, Saved};
-use crate::os::dmabuf::DmaBuf;
-use crate::os::memfd;
-use crate::tensor::{BufferIdentity, PlaneDescriptor, Tensor};
+use crate::gl::state::Saved;
+use crate::sys::dmabuf::DmaBuf;
+use crate::sys::memfd;
+use crate::tensor::Tensor;
+use crate::tensor::buffer::BufferIdentity;
+use crate::tensor::planes::PlaneDescriptor;
 use crate::texture::rows::Rows;
 use crate::texture::texel::Texel;
 use crate::texture::{GlTexture, Source, generate, set_parameters};
+use crate::types::dtype::DType;
+use crate::types::pixel_format::PixelFormat;
+use crate::types::pixel_format::fourcc::FourCc;
 
 /// Rows one after the other, and nothing else: what memory is unless a driver says otherwise.
 const LINEAR: u64 = 0;

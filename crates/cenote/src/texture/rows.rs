@@ -83,11 +83,14 @@ impl Rows {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::dtype::DType;
-    use crate::format::PixelFormat;
+    use crate::types::dtype::DType;
+    use crate::types::pixel_format::PixelFormat;
 
     fn heap(shape: &[usize], dtype: DType) -> Tensor {
-        Tensor::options().memory(crate::TensorMemory::Mem).create(shape, dtype).unwrap()
+        Tensor::options()
+            .memory(crate::memory::kind::TensorMemory::Mem)
+            .create(shape, dtype)
+            .unwrap()
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::dtype::DType;
+use crate::types::dtype::DType;
 
 /// One texel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -6,11 +6,16 @@ use std::sync::Arc;
 
 use glow::{HasContext, NativeFramebuffer, NativeTexture, PixelPackData, PixelUnpackData};
 
-use crate::copies::{self, CopyReason};
+use crate::copies;
+use crate::copies::CopyReason;
 use crate::error::{GlError, Result};
-use crate::gl::{Core, Driver, GlContext, Saved};
-use crate::memory::TensorMemory;
-use crate::memory::pbo::{self, State, Use};
+use crate::gl::context::GlContext;
+use crate::gl::core::Core;
+use crate::gl::driver::Driver;
+use crate::gl::state::Saved;
+use crate::memory::kind::TensorMemory;
+use crate::memory::pbo;
+use crate::memory::pbo::{State, Use};
 use crate::tensor::Tensor;
 use crate::texture::GlTexture;
 use crate::texture::rows::{Pitch, Rows};

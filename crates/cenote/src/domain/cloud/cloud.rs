@@ -1,0 +1,241 @@
+//! Point clouds: a tensor of points, and what the values of a point are called.
+//!
+//! A point is a row of the tensor. Where all fields have one dtype and leave no gap the tensor is of
+//! that dtype, `[points, values]`; otherwise it is bytes, `[points, bytes of a point]`, and fields
+//! lie in them as the members of a C struct do.
+
+use std::fmt;
+
+use crate::domain::cloud::field::{
+    Field, Fields, MAX_FIELDS, check_fields, pack, read_fields, write_fields,
+};
+
+use crate::domain::{Domain, sealed, tensor_accessors};
+use crate::error::{Error, Result};
+use crate::ipc::pool::process_pool;
+#[cfg(target_os = "linux")]
+use crate::ipc::pool::tensor_pool::TensorPool;
+use crate::tensor::Tensor;
+use crate::types::dtype::DType;
+use crate::types::metadata::header::{Header, header_accessors};
+use crate::types::metadata::{MAX_META, Room, Words};
+
+// The longest metadata has room.
+const _: () = assert!(Header::MAX_WORDS + 3 + MAX_FIELDS * Field::MAX_WORDS <= MAX_META);
+
+/// A point cloud: points with named values.
+///
+/// A thin layer over one [`Tensor`] with a row for each point. A tensor is never empty, but a cloud
+/// may be: it has [`len`](PointCloud::len) points in room for
+/// [`capacity`](PointCloud::capacity). The rule of sharing is that of tensors: points can be
+/// written by the sole holder of a cloud that was never sent.
+///
+/// ```
+/// use cenote::{DType, PointCloud};
+/// # unsafe { std::env::set_var("CENOTE_FORCE_MEM", "1") };
+///
+/// let cloud = PointCloud::new(10_000, 3, DType::F32)?;
+/// assert_eq!((cloud.len(), cloud.tensor().shape()), (10_000, &[10_000, 3][..]));
+/// assert_eq!(cloud.fields()[2].name(), "z");
+/// # Ok::<(), cenote::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct PointCloud {
+    /// `[capacity, values]`, the values of a point side by side.
+    pub(crate) tensor: Tensor,
+    /// At most as many as the tensor has rows.
+    pub(crate) len: usize,
+    /// The columns of an organized cloud, which divide the points; 0 if it is not.
+    pub(crate) columns: usize,
+    /// Each lies within a row.
+    pub(crate) fields: Fields,
+    pub(crate) header: Header,
+}
+
+impl PointCloud {
+    /// Allocates `points` points, all zero, of `values` values: `x`, `y`, `z`, `intensity`, and
+    /// from the fifth on `f4`, `f5` and so forth.
+    ///
+    /// The memory can be sent without a copy: [`TensorPool::of_process`], or the heap where there
+    /// is no shared memory.
+    ///
+    /// [`TensorPool::of_process`]: crate::TensorPool::of_process
+    pub fn new(points: usize, values: usize, dtype: DType) -> Result<PointCloud> {
+        PointCloud::with_fields(points, &numbered(values, dtype)?)
+    }
+
+    /// Allocates points of zeros with any fields, packed in this order, each at a multiple of the
+    /// size of its dtype.
+    ///
+    /// ```
+    /// use cenote::{DType, Field, PointCloud};
+    /// # unsafe { std::env::set_var("CENOTE_FORCE_MEM", "1") };
+    ///
+    /// let fields = [
+    ///     Field::new("x", DType::F32),
+    ///     Field::new("y", DType::F32),
+    ///     Field::new("z", DType::F32),
+    ///     Field::new("ring", DType::U16),
+    ///     Field::new("time", DType::F64),
+    /// ];
+    /// let cloud = PointCloud::with_fields(1000, &fields)?;
+    /// assert_eq!(cloud.field("ring")?.offset(), 12);
+    /// assert_eq!(cloud.field("time")?.offset(), 16);
+    /// # Ok::<(), cenote::Error>(())
+    /// ```
+    pub fn with_fields(points: usize, fields: &[Field]) -> Result<PointCloud> {
+        PointCloud::alloc(process_pool::zeros, points, fields)
+    }
+
+    /// Allocates points in a pool, whose values are whatever the memory held before.
+    #[cfg(target_os = "linux")]
+    pub fn new_in(pool: &TensorPool, points: usize, fields: &[Field]) -> Result<PointCloud> {
+        PointCloud::alloc(|shape, dtype| pool.alloc(shape, dtype), points, fields)
+    }
+
+    fn alloc(
+        alloc: impl FnOnce(&[usize], DType) -> Result<Tensor>,
+        points: usize,
+        fields: &[Field],
+    ) -> Result<PointCloud> {
+        let packed = pack(fields)?;
+        let tensor = alloc(&[points.max(1), packed.values], packed.dtype)?;
+        Ok(PointCloud { len: points, ..PointCloud::of(tensor, packed.fields)? })
+    }
+
+    /// A cloud of all rows of a tensor `[points, values]`, with names as [`new`](PointCloud::new)
+    /// gives them. Nothing is copied.
+    pub fn from_tensor(tensor: Tensor) -> Result<PointCloud> {
+        let values = tensor.shape().get(1).copied().unwrap_or(0);
+        let fields = pack(&numbered(values, tensor.dtype())?)?.fields;
+        PointCloud::of(tensor, fields)
+    }
+
+    /// A cloud of all rows of a tensor, with fields where their [offsets](Field::at) say. Nothing
+    /// is copied.
+    pub fn from_tensor_with_fields(tensor: Tensor, fields: &[Field]) -> Result<PointCloud> {
+        PointCloud::of(tensor, check_fields(fields)?)
+    }
+
+    /// Every cloud is made here.
+    fn of(tensor: Tensor, fields: Fields) -> Result<PointCloud> {
+        let row = row_bytes(&tensor)?;
+        for field in &fields {
+            field.check_within(row)?;
+        }
+        let len = tensor.shape()[0];
+        Ok(PointCloud { tensor, len, columns: 0, fields, header: Header::default() })
+    }
+
+    /// The number of points.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there are no points.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The number of points that there is room for.
+    pub fn capacity(&self) -> usize {
+        self.tensor.shape()[0]
+    }
+
+    /// Says how many points there are: the first `len` rows of the tensor. An error if there is no
+    /// room for so many. If it changes anything, an organized cloud is not one any more.
+    pub fn set_len(&mut self, len: usize) -> Result<()> {
+        if len > self.capacity() {
+            return Err(Error::CloudFull { asked: len, capacity: self.capacity() });
+        }
+        if len != self.len {
+            (self.len, self.columns) = (len, 0);
+        }
+        Ok(())
+    }
+
+    /// What the values of a point are.
+    pub fn fields(&self) -> &[Field] {
+        &self.fields
+    }
+
+    /// The field of this name.
+    pub fn field(&self, name: &str) -> Result<&Field> {
+        self.fields.iter().find(|field| field.name() == name).ok_or_else(|| Error::NoSuchField {
+            field: name.into(),
+            known: self.fields.iter().map(|field| field.name().to_owned()).collect(),
+        })
+    }
+}
+
+tensor_accessors!(PointCloud);
+header_accessors!(PointCloud);
+
+impl sealed::Sealed for PointCloud {}
+
+impl Domain for PointCloud {
+    const KIND: u16 = 2;
+
+    fn tensor(&self) -> &Tensor {
+        &self.tensor
+    }
+
+    fn write_meta(&self, room: &mut Room<'_>) {
+        self.header.write(room);
+        room.push(self.len as u64);
+        room.push(self.columns as u64);
+        write_fields(&self.fields, room);
+    }
+
+    fn from_parts(tensor: Tensor, mut words: Words<'_>) -> Result<PointCloud> {
+        let header = Header::read(&mut words)?;
+        let number = |word| usize::try_from(word);
+        let too_many = |_| Error::BadMessage { what: "too many points" };
+        let len = number(words.next()?).map_err(too_many)?;
+        let columns = number(words.next()?).map_err(too_many)?;
+        let fields = read_fields(&mut words)?;
+        words.end()?;
+        let mut cloud = PointCloud { header, ..PointCloud::of(tensor, fields)? };
+        cloud.set_len(len)?;
+        match columns {
+            0 => Ok(cloud),
+            columns => cloud.with_columns(columns, len / columns),
+        }
+    }
+}
+
+impl fmt::Debug for PointCloud {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PointCloud")
+            .field("len", &self.len)
+            .field("columns", &self.columns)
+            .field("fields", &self.fields())
+            .field("header", &self.header)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The bytes of a point, if the tensor is rows of values that lie side by side.
+fn row_bytes(tensor: &Tensor) -> Result<usize> {
+    let item = tensor.dtype().size();
+    match (tensor.shape(), tensor.strides()) {
+        (&[_, values], &[_, step]) if values == 1 || usize::try_from(step) == Ok(item) => {
+            Ok(values * item)
+        }
+        (shape, strides) => {
+            Err(Error::CloudLayout { shape: shape.into(), strides: strides.into() })
+        }
+    }
+}
+
+/// The fields of a cloud that is given by a number of values.
+fn numbered(values: usize, dtype: DType) -> Result<Vec<Field>> {
+    if !(1..=MAX_FIELDS).contains(&values) {
+        return Err(Error::FieldCount { given: values, max: MAX_FIELDS });
+    }
+    let name = |index: usize| match ["x", "y", "z", "intensity"].get(index) {
+        Some(name) => (*name).to_owned(),
+        None => format!("f{index}"),
+    };
+    Ok((0..values).map(|index| Field::new(&name(index), dtype)).collect())
+}

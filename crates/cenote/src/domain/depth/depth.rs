@@ -1,0 +1,158 @@
+//! Depth images: how far away what each pixel shows is.
+
+use std::fmt;
+
+use crate::domain::depth::intrinsics::Intrinsics;
+use crate::domain::{Domain, check_size, sealed, tensor_accessors};
+use crate::error::{Error, Result};
+use crate::ipc::pool::process_pool;
+#[cfg(target_os = "linux")]
+use crate::ipc::pool::tensor_pool::TensorPool;
+use crate::tensor::Tensor;
+use crate::types::dtype::DType;
+use crate::types::metadata::header::{Header, header_accessors};
+use crate::types::metadata::{Room, Words};
+use crate::types::pixel_format::PixelFormat;
+
+/// A depth image: metres as `f32`, or millimetres as `u16`.
+///
+/// A thin layer over one [`Tensor`] `[height, width]`. A pixel without a measurement is 0, and so are
+/// `NaN`, infinite and negative ones taken. The rule of sharing is that of tensors: depths can be
+/// written by the sole holder of an image that was never sent.
+///
+/// ```
+/// use cenote::{DType, DepthImage};
+/// # unsafe { std::env::set_var("CENOTE_FORCE_MEM", "1") };
+///
+/// let depth = DepthImage::new(480, 640, DType::F32)?; // height first, as in a shape
+/// assert_eq!((depth.width(), depth.height()), (640, 480));
+/// # Ok::<(), cenote::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct DepthImage {
+    /// `f32` or `u16`, with a format.
+    pub(crate) tensor: Tensor,
+    /// In pixels.
+    pub(crate) size: (usize, usize),
+    pub(crate) header: Header,
+    pub(crate) intrinsics: Option<Intrinsics>,
+}
+
+impl DepthImage {
+    /// Allocates a depth image without a single measurement. The height comes first, as in the
+    /// shape of the tensor. `dtype` is [`F32`](DType::F32) for metres or [`U16`](DType::U16) for
+    /// millimetres.
+    ///
+    /// The memory can be sent without a copy: [`TensorPool::of_process`], or the heap where there
+    /// is no shared memory.
+    ///
+    /// [`TensorPool::of_process`]: crate::TensorPool::of_process
+    pub fn new(height: usize, width: usize, dtype: DType) -> Result<DepthImage> {
+        check_size(width, height)?;
+        DepthImage::from_tensor(process_pool::black(width, height, format_of(dtype)?)?)
+    }
+
+    /// Allocates a depth image in a pool, whose bytes are whatever the memory held before.
+    #[cfg(target_os = "linux")]
+    pub fn new_in(
+        pool: &TensorPool,
+        height: usize,
+        width: usize,
+        dtype: DType,
+    ) -> Result<DepthImage> {
+        check_size(width, height)?;
+        DepthImage::from_tensor(pool.image(width, height, format_of(dtype)?)?)
+    }
+
+    /// A depth image of a tensor `[height, width]` of `f32` (metres) or `u16` (millimetres).
+    /// Nothing is copied.
+    pub fn from_tensor(tensor: Tensor) -> Result<DepthImage> {
+        let format = format_of(tensor.dtype())?;
+        let tensor = tensor.with_format(format)?;
+        let size = tensor.image_size().unwrap_or_default();
+        Ok(DepthImage { tensor, size, header: Header::default(), intrinsics: None })
+    }
+
+    /// The width in pixels.
+    pub fn width(&self) -> usize {
+        self.size.0
+    }
+
+    /// The height in pixels.
+    pub fn height(&self) -> usize {
+        self.size.1
+    }
+
+    /// [`F32`](DType::F32): metres. [`U16`](DType::U16): millimetres.
+    pub fn dtype(&self) -> DType {
+        self.tensor.dtype()
+    }
+
+    /// The bytes from one row to the next.
+    pub fn step(&self) -> usize {
+        self.tensor.effective_row_stride().unwrap_or_default()
+    }
+
+    /// The camera that it was taken with, if known.
+    pub fn intrinsics(&self) -> Option<Intrinsics> {
+        self.intrinsics
+    }
+
+    /// Says what camera it was taken with. An error if no camera is like that.
+    pub fn set_intrinsics(&mut self, intrinsics: impl Into<Option<Intrinsics>>) -> Result<()> {
+        let intrinsics = intrinsics.into();
+        intrinsics.as_ref().map(Intrinsics::check).transpose()?;
+        self.intrinsics = intrinsics;
+        Ok(())
+    }
+}
+
+tensor_accessors!(DepthImage);
+header_accessors!(DepthImage);
+
+impl sealed::Sealed for DepthImage {}
+
+impl Domain for DepthImage {
+    const KIND: u16 = 3;
+
+    fn tensor(&self) -> &Tensor {
+        &self.tensor
+    }
+
+    fn write_meta(&self, room: &mut Room<'_>) {
+        self.header.write(room);
+        if let Some(intrinsics) = &self.intrinsics {
+            intrinsics.write(room);
+        }
+    }
+
+    fn from_parts(tensor: Tensor, mut words: Words<'_>) -> Result<DepthImage> {
+        let header = Header::read(&mut words)?;
+        let mut depth = DepthImage { header, ..DepthImage::from_tensor(tensor)? };
+        if words.end().is_err() {
+            depth.set_intrinsics(Intrinsics::read(&mut words)?)?;
+        }
+        words.end()?;
+        Ok(depth)
+    }
+}
+
+impl fmt::Debug for DepthImage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DepthImage")
+            .field("width", &self.width())
+            .field("height", &self.height())
+            .field("dtype", &self.dtype())
+            .field("intrinsics", &self.intrinsics)
+            .field("header", &self.header)
+            .finish_non_exhaustive()
+    }
+}
+
+fn format_of(dtype: DType) -> Result<PixelFormat> {
+    match dtype {
+        DType::F32 => Ok(PixelFormat::Mono32F),
+        DType::U16 => Ok(PixelFormat::Depth16),
+        other => Err(Error::DepthDType { found: other.name() }),
+    }
+}

@@ -1,0 +1,163 @@
+//! Images: a tensor with a pixel format, and where and when it was recorded.
+
+use std::fmt;
+
+use crate::domain::{Domain, check_size, sealed, tensor_accessors};
+use crate::error::{Error, Result};
+use crate::ipc::pool::process_pool;
+#[cfg(target_os = "linux")]
+use crate::ipc::pool::tensor_pool::TensorPool;
+use crate::tensor::Tensor;
+use crate::types::metadata::header::{Header, header_accessors};
+use crate::types::metadata::{Room, Words};
+use crate::types::pixel_format::PixelFormat;
+
+/// An image.
+///
+/// A thin layer over one [`Tensor`] with a [`PixelFormat`]. The rule of sharing is that of tensors:
+/// pixels can be written by the sole holder of an image that was never sent, and
+/// [`make_mut`](Image::make_mut) copies where that is refused.
+///
+/// ```
+/// use cenote::{Image, PixelFormat};
+/// # unsafe { std::env::set_var("CENOTE_FORCE_MEM", "1") };
+///
+/// let mut image = Image::new(640, 480, PixelFormat::Rgb8)?;
+/// image.set_frame_id("camera_front")?;
+/// assert_eq!((image.width(), image.height(), image.step()), (640, 480, 1920));
+/// # Ok::<(), cenote::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct Image {
+    /// Has a format.
+    pub(crate) tensor: Tensor,
+    pub(crate) format: PixelFormat,
+    /// In pixels.
+    pub(crate) size: (usize, usize),
+    pub(crate) header: Header,
+}
+
+impl Image {
+    /// Allocates a black image, in memory that can be sent without a copy:
+    /// [`TensorPool::of_process`](crate::TensorPool::of_process), or the heap where there is no
+    /// shared memory.
+    ///
+    /// Clearing a large image takes longer than allocating it. [`new_in`](Image::new_in) does not.
+    pub fn new(width: usize, height: usize, format: PixelFormat) -> Result<Image> {
+        check_size(width, height)?;
+        Image::from_tensor(process_pool::black(width, height, format)?)
+    }
+
+    /// Allocates an image in a pool, whose bytes are whatever the memory held before.
+    #[cfg(target_os = "linux")]
+    #[inline]
+    pub fn new_in(
+        pool: &TensorPool,
+        width: usize,
+        height: usize,
+        format: PixelFormat,
+    ) -> Result<Image> {
+        Image::new_with(pool, (width, height), format, || false)
+    }
+
+    /// The same; where there is no room, `make_room` may make some.
+    #[cfg(target_os = "linux")]
+    #[inline]
+    pub(crate) fn new_with(
+        pool: &TensorPool,
+        size: (usize, usize),
+        format: PixelFormat,
+        make_room: impl FnMut() -> bool,
+    ) -> Result<Image> {
+        check_size(size.0, size.1)?;
+        let tensor = pool.image_with(size, format, make_room)?;
+        Ok(Image::of(tensor, (format, size), Header::default()))
+    }
+
+    /// An image of a tensor with a [format](Tensor::with_format). Nothing is copied.
+    ///
+    /// ```
+    /// use cenote::{DType, Image, PixelFormat, Tensor};
+    ///
+    /// let tensor = Tensor::new(&[480, 640, 3], DType::U8)?;
+    /// assert!(Image::from_tensor(tensor.clone()).is_err()); // RGB or BGR?
+    /// let image = Image::from_tensor(tensor.with_format(PixelFormat::Bgr8)?)?;
+    /// assert_eq!((image.width(), image.height()), (640, 480));
+    /// # Ok::<(), cenote::Error>(())
+    /// ```
+    pub fn from_tensor(tensor: Tensor) -> Result<Image> {
+        match (tensor.format(), tensor.image_size()) {
+            (Some(format), Some(size)) => Ok(Image::of(tensor, (format, size), Header::default())),
+            _ => Err(Error::NoFormat { op: "Image::from_tensor" }),
+        }
+    }
+
+    /// The image of a tensor that has this format, and this size in pixels.
+    #[inline(always)]
+    pub(crate) fn of(
+        tensor: Tensor,
+        (format, size): (PixelFormat, (usize, usize)),
+        header: Header,
+    ) -> Image {
+        Image { tensor, format, size, header }
+    }
+
+    /// The width in pixels.
+    pub fn width(&self) -> usize {
+        self.size.0
+    }
+
+    /// The height in pixels.
+    pub fn height(&self) -> usize {
+        self.size.1
+    }
+
+    /// How pixels are stored.
+    pub fn format(&self) -> PixelFormat {
+        self.format
+    }
+
+    /// The bytes from one row (of the first plane) to the next.
+    pub fn step(&self) -> usize {
+        self.tensor.effective_row_stride().unwrap_or_default()
+    }
+
+    /// Values for one pixel along the tensor's axis of channels: see [`PixelFormat::channels`].
+    pub fn channels(&self) -> usize {
+        self.format.channels()
+    }
+}
+
+tensor_accessors!(Image);
+header_accessors!(Image);
+
+impl sealed::Sealed for Image {}
+
+impl Domain for Image {
+    const KIND: u16 = 1;
+
+    fn tensor(&self) -> &Tensor {
+        &self.tensor
+    }
+
+    #[inline]
+    fn write_meta(&self, room: &mut Room<'_>) {
+        self.header.write(room);
+    }
+
+    fn from_parts(tensor: Tensor, words: Words<'_>) -> Result<Image> {
+        let header = Header::read_all(words)?;
+        Ok(Image { header, ..Image::from_tensor(tensor)? })
+    }
+}
+
+impl fmt::Debug for Image {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Image")
+            .field("width", &self.width())
+            .field("height", &self.height())
+            .field("format", &self.format)
+            .field("header", &self.header)
+            .finish_non_exhaustive()
+    }
+}

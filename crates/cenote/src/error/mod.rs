@@ -1,0 +1,11 @@
+//! Errors: a kind that programs match, and a text that people read.
+
+pub(crate) mod error;
+#[cfg(all(target_os = "linux", feature = "gl"))]
+pub(crate) mod gl;
+pub(crate) mod why;
+
+pub use error::{Dims, Error, Result};
+#[cfg(all(target_os = "linux", feature = "gl"))]
+pub use gl::{GlCode, GlError, GlGone};
+pub use why::{Holder, Limit, NotWritable, Shortage, Tried, Unavailable};

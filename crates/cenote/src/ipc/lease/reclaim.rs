@@ -1,0 +1,284 @@
+//! What the owner does to reuse a slot: the other half of `reader.rs`, where the invariants stand.
+//!
+//! A slot comes here when the last handle of the owner's own has let go of it and the owner's ring
+//! entries no longer name it (O1). If nobody else holds it, it is reusable at once. Otherwise it waits
+//! in a queue, and whoever needs memory looks again at a few from the front; those still held go to the
+//! back, so that one slow reader does not hide the slots behind it.
+//!
+//! Looking takes the cache lines of a row away from the process that is about to write them, and a fence.
+//! So where there are others, slots are put off until there is a [`BATCH`] of them, which one look and
+//! one fence serve: neighbours in a row are neighbours in time.
+
+use std::collections::VecDeque;
+use std::marker::PhantomData;
+
+use crate::ipc::lease::reader::{Orderings, Shipped, word};
+use crate::ipc::lease::rows::Rows;
+use crate::ipc::lease::serial;
+use crate::sync::{AtomicU64, Ordering, fence};
+
+/// How many slots are looked at together: as many as have words in one cache line of a row.
+pub(crate) const BATCH: usize = 8;
+
+/// Slots that the owner let go of while others still held them, or may do.
+#[derive(Debug)]
+pub(crate) struct Retired<O = Shipped> {
+    /// Each slot at most once in both, so the capacity reserved at the start is never exceeded.
+    waiting: VecDeque<u32>,
+    /// Those that were not looked at yet, at most a [`BATCH`].
+    fresh: Vec<u32>,
+    orderings: PhantomData<O>,
+}
+
+impl<O: Orderings> Retired<O> {
+    /// Reserves room for every slot of a pool.
+    pub(crate) fn new(max_slots: u32) -> Self {
+        let waiting = VecDeque::with_capacity(max_slots as usize);
+        Retired { waiting, fresh: Vec::with_capacity(BATCH), orderings: PhantomData }
+    }
+
+    /// Slots that wait.
+    pub(crate) fn len(&self) -> usize {
+        self.waiting.len() + self.fresh.len()
+    }
+
+    /// Slots that were put off.
+    pub(crate) fn fresh(&self) -> usize {
+        self.fresh.len()
+    }
+
+    /// The slots that wait, longest since looked at first.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = u32> {
+        self.waiting.iter().chain(&self.fresh).copied()
+    }
+
+    /// Those of them that were found to be held.
+    pub(crate) fn waiting(&self) -> impl Iterator<Item = u32> {
+        self.waiting.iter().copied()
+    }
+
+    /// Retires a slot, once. True when it can be reused at once; otherwise it waits for a sweep.
+    #[must_use = "a slot that can be reused and is not is lost"]
+    pub(crate) fn retire<R: AsRef<[AtomicU64]>>(
+        &mut self,
+        slot: u32,
+        serials: &[AtomicU64],
+        rows: &Rows<R>,
+    ) -> bool {
+        let claimed = self.claim(slot, serials, rows);
+        if !claimed {
+            self.waiting.push_back(slot);
+        }
+        claimed
+    }
+
+    /// The same, but one that cannot be reused at once is not retired yet.
+    #[must_use = "a slot that can be reused and is not is lost"]
+    pub(crate) fn claim<R: AsRef<[AtomicU64]>>(
+        &self,
+        slot: u32,
+        serials: &[AtomicU64],
+        rows: &Rows<R>,
+    ) -> bool {
+        debug_assert!(self.iter().all(|other| other != slot), "slot {slot} was retired twice");
+        let mut claimed = false;
+        claim::<O, R>(&[slot], serials, rows, |_, free| claimed = free);
+        claimed
+    }
+
+    /// Retires a slot, once, without looking. True when it is time to [`look`](Retired::look).
+    pub(crate) fn put_off(&mut self, slot: u32) -> bool {
+        debug_assert!(self.iter().all(|other| other != slot), "slot {slot} was retired twice");
+        self.fresh.push(slot);
+        self.fresh.len() >= BATCH
+    }
+
+    /// Looks at what was put off. Those slots that can be reused are passed on with `true`; those that are
+    /// held, with `false`, wait for a sweep.
+    pub(crate) fn look<R: AsRef<[AtomicU64]>>(
+        &mut self,
+        serials: &[AtomicU64],
+        rows: &Rows<R>,
+        mut looked: impl FnMut(u32, bool),
+    ) {
+        let Retired { waiting, fresh, .. } = self;
+        scatter(fresh);
+        claim::<O, R>(fresh, serials, rows, |slot, free| {
+            if !free {
+                waiting.push_back(slot);
+            }
+            looked(slot, free);
+        });
+        fresh.clear();
+    }
+
+    /// Has a slot wait that nobody holds: a device is not done with it.
+    pub(crate) fn wait(&mut self, slot: u32) {
+        self.waiting.push_back(slot);
+    }
+
+    /// Looks again at up to `limit` slots that wait and passes those that can be reused to `reuse`.
+    pub(crate) fn sweep<R: AsRef<[AtomicU64]>>(
+        &mut self,
+        limit: usize,
+        serials: &[AtomicU64],
+        rows: &Rows<R>,
+        mut reuse: impl FnMut(u32),
+    ) {
+        let mut left = limit.min(self.waiting.len());
+        while left > 0 {
+            let mut batch = [0; BATCH];
+            let count = left.min(BATCH);
+            let slots = self.waiting.drain(..count);
+            batch.iter_mut().zip(slots).for_each(|(to, slot)| *to = slot);
+            let waiting = &mut self.waiting;
+            claim::<O, R>(&batch[..count], serials, rows, |slot, free| match free {
+                true => reuse(slot),
+                false => waiting.push_back(slot),
+            });
+            left -= count;
+        }
+    }
+}
+
+/// Brings slots, at most a [`BATCH`], into an order in which neighbours, and those at equal distances, do not follow each
+/// other, if there are enough of them.
+///
+/// They are reused in this order. Processors guess from it which line is wanted next, and whoever reads one slot
+/// would take the next away from its owner, who is about to write it: where slots are small, that doubles what a
+/// message costs.
+fn scatter(slots: &mut [u32]) {
+    /// Counting with the bits the other way round.
+    const ORDER: [usize; BATCH] = [0, 4, 2, 6, 1, 5, 3, 7];
+    let mut sorted = [0; BATCH];
+    let sorted = &mut sorted[..slots.len()];
+    sorted.copy_from_slice(slots);
+    sorted.sort_unstable();
+    let scattered = ORDER.iter().filter_map(|&at| sorted.get(at));
+    slots.iter_mut().zip(scattered).for_each(|(slot, scattered)| *slot = *scattered);
+}
+
+/// O2 to O6, of at most a [`BATCH`] of slots: tells of each whether it can be reused. The caller holds the
+/// owner's lock: nobody else stores these serials.
+fn claim<O: Orderings, R: AsRef<[AtomicU64]>>(
+    slots: &[u32],
+    serials: &[AtomicU64],
+    rows: &Rows<R>,
+    mut done: impl FnMut(u32, bool),
+) {
+    // This look decides nothing: it spares the readers of a slot that is held the sight of a claim.
+    let free = |slot: u32| word(serials, slot).filter(|_| !rows.hold::<O>(slot));
+    let mut claimed: [Option<&AtomicU64>; BATCH] = [None; BATCH];
+    claimed.iter_mut().zip(slots).for_each(|(claimed, &slot)| *claimed = free(slot));
+    for serial in claimed.iter().flatten() {
+        let stable = serial.load(Ordering::Relaxed);
+        serial.store(serial::claiming(stable), Ordering::Relaxed);
+    }
+    if O::CLAIM_FENCE {
+        fence(Ordering::SeqCst);
+    }
+    for (claimed, &slot) in claimed.iter().zip(slots) {
+        let Some(serial) = claimed else {
+            done(slot, false);
+            continue;
+        };
+        let held = rows.hold::<O>(slot);
+        let claiming = serial.load(Ordering::Relaxed);
+        let stable = if held { serial::restored(claiming) } else { serial::next(claiming) };
+        serial.store(stable, Ordering::Relaxed);
+        done(slot, !held);
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    fn words(values: &[u64]) -> Vec<AtomicU64> {
+        values.iter().copied().map(AtomicU64::new).collect()
+    }
+
+    fn rows(values: &[&[u64]]) -> Rows<Vec<AtomicU64>> {
+        let mut rows = Rows::new();
+        for row in values {
+            rows.insert(words(row));
+        }
+        rows
+    }
+
+    fn swept(
+        retired: &mut Retired,
+        limit: usize,
+        serials: &[AtomicU64],
+        rows: &Rows<Vec<AtomicU64>>,
+    ) -> Vec<u32> {
+        let mut slots = Vec::new();
+        retired.sweep(limit, serials, rows, |slot| slots.push(slot));
+        slots
+    }
+
+    #[test]
+    fn a_slot_nobody_holds_is_reusable_at_once_under_a_new_serial() {
+        let (serials, mut retired) = (words(&[2, 2]), Retired::<Shipped>::new(2));
+        assert!(retired.retire(1, &serials, &rows(&[&[1, 0], &[0, 0]])));
+        assert_eq!(serials[1].load(Ordering::Relaxed), 4);
+        assert_eq!(retired.len(), 0);
+    }
+
+    #[test]
+    fn a_held_slot_waits_unchanged_until_the_row_lets_go() {
+        let (serials, mut retired) = (words(&[2]), Retired::<Shipped>::new(1));
+        let mut rows = rows(&[&[0]]);
+        let holder = rows.insert(words(&[u64::MAX]));
+        assert!(!retired.retire(0, &serials, &rows));
+        assert_eq!(swept(&mut retired, 9, &serials, &rows), [0_u32; 0]);
+        assert_eq!(serials[0].load(Ordering::Relaxed), 2);
+        rows.remove(holder);
+        assert_eq!(swept(&mut retired, 9, &serials, &rows), [0]);
+        assert_eq!(serials[0].load(Ordering::Relaxed), 4);
+    }
+
+    #[test]
+    fn a_sweep_looks_at_no_more_than_its_limit_and_passes_over_held_slots() {
+        let (serials, mut retired) = (words(&[2; 5]), Retired::<Shipped>::new(5));
+        let all = rows(&[&[1; 5]]);
+        for slot in 0..5 {
+            assert!(!retired.retire(slot, &serials, &all));
+        }
+        let first_two_held = rows(&[&[1, 1, 0, 0, 0]]);
+        assert_eq!(swept(&mut retired, 2, &serials, &first_two_held), [0_u32; 0]);
+        assert_eq!(swept(&mut retired, 2, &serials, &first_two_held), [2, 3]);
+        assert_eq!(retired.iter().collect::<Vec<_>>(), [4, 0, 1]);
+        assert_eq!(swept(&mut retired, 0, &serials, &first_two_held), [0_u32; 0]);
+    }
+
+    #[test]
+    fn a_batch_is_passed_on_whole_and_neighbours_do_not_follow_each_other() {
+        let (serials, rows) = (words(&[2; 8]), rows(&[&[0; 8]]));
+        for count in 1..=8_u32 {
+            let mut retired = Retired::<Shipped>::new(8);
+            (0..count)
+                .rev()
+                .for_each(|slot| assert_eq!(retired.put_off(slot), slot == 0 && count == 8));
+            let mut passed = Vec::new();
+            retired.look(&serials, &rows, |slot, free| passed.extend(free.then_some(slot)));
+            let distances = passed.windows(2).map(|pair| pair[0].abs_diff(pair[1]));
+            assert!(count < 8 || distances.into_iter().all(|distance| distance > 1), "{passed:?}");
+            passed.sort_unstable();
+            assert_eq!(passed, Vec::from_iter(0..count));
+        }
+    }
+
+    #[test]
+    fn waiting_never_allocates() {
+        let (serials, mut retired) = (words(&[2; 8]), Retired::<Shipped>::new(8));
+        let (capacity, held) = (retired.waiting.capacity(), rows(&[&[1; 8]]));
+        for slot in 0..8 {
+            assert!(!retired.retire(slot, &serials, &held));
+        }
+        for _ in 0..20 {
+            assert_eq!(swept(&mut retired, 3, &serials, &held), [0_u32; 0]);
+        }
+        assert_eq!(retired.waiting.capacity(), capacity);
+    }
+}

@@ -1,0 +1,101 @@
+//! The rows that the owner scans: one per attacher, and one of the owner's own.
+//!
+//! A row is anything that shows one word per slot; in a pool it is shared memory that a peer writes.
+//! Its words are input: non-zero means held, whatever else they say, and a slot that a row has no word
+//! for cannot be held by it. Dropping a row drops the leases in it; nothing needs repair.
+
+use crate::ipc::lease::reader::{Orderings, word};
+use crate::sync::{AtomicU64, Ordering};
+
+/// Names a row for as long as its set lives; never reused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct RowId(u64);
+
+/// Every row of one pool.
+#[derive(Debug)]
+pub(crate) struct Rows<R> {
+    /// Dense and in no order: scanning is the hot path, removal is not.
+    rows: Vec<(RowId, R)>,
+    next: u64,
+}
+
+impl<R: AsRef<[AtomicU64]>> Rows<R> {
+    pub(crate) fn new() -> Self {
+        Rows { rows: Vec::new(), next: 0 }
+    }
+
+    /// From here on, what is leased in `row` is not reused.
+    pub(crate) fn insert(&mut self, row: R) -> RowId {
+        let id = RowId(self.next);
+        self.next += 1;
+        self.rows.push((id, row));
+        id
+    }
+
+    /// Drops a row, and with it every lease that was taken in it. Sweep the retired slots afterwards.
+    pub(crate) fn remove(&mut self, id: RowId) -> Option<R> {
+        let at = self.rows.iter().position(|(row, _)| *row == id)?;
+        Some(self.rows.swap_remove(at).1)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// Whether any row holds a lease on `slot`: O2 and O5 of `reader.rs`.
+    #[inline]
+    pub(crate) fn hold<O: Orderings>(&self, slot: u32) -> bool {
+        self.rows.iter().any(|(_, row)| count(row, slot, O::SCAN) != 0)
+    }
+
+    /// Every row, in no order.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (RowId, &R)> {
+        self.rows.iter().map(|(id, row)| (*id, row))
+    }
+
+    /// Who holds `slot`.
+    pub(crate) fn holders(&self, slot: u32) -> impl Iterator<Item = RowId> {
+        self.iter().filter(move |(_, row)| holds(*row, slot)).map(|(id, _)| id)
+    }
+}
+
+/// Whether a row holds `slot`, for a report: it can be outdated when it is read.
+pub(crate) fn holds(row: &impl AsRef<[AtomicU64]>, slot: u32) -> bool {
+    count(row, slot, Ordering::Relaxed) != 0
+}
+
+fn count(row: &impl AsRef<[AtomicU64]>, slot: u32, ordering: Ordering) -> u64 {
+    word(row.as_ref(), slot).map_or(0, |word| word.load(ordering))
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::ipc::lease::reader::Shipped;
+
+    fn row(values: &[u64]) -> Vec<AtomicU64> {
+        values.iter().copied().map(AtomicU64::new).collect()
+    }
+
+    #[test]
+    fn dropping_a_row_drops_its_leases_and_no_others() {
+        let mut rows = Rows::new();
+        let dying = rows.insert(row(&[3, 1]));
+        let living = rows.insert(row(&[0, 1]));
+        assert!(rows.hold::<Shipped>(0) && rows.hold::<Shipped>(1));
+        assert!(rows.remove(dying).is_some());
+        assert!(!rows.hold::<Shipped>(0) && rows.hold::<Shipped>(1));
+        assert!(rows.remove(dying).is_none(), "an id is not reused");
+        assert_eq!(rows.holders(1).collect::<Vec<_>>(), [living]);
+        assert_eq!(rows.len(), 1);
+    }
+
+    #[test]
+    fn garbage_holds_and_a_short_row_does_not() {
+        let mut rows = Rows::new();
+        rows.insert(row(&[u64::MAX]));
+        rows.insert(row(&[u64::MAX]));
+        assert!(rows.hold::<Shipped>(0));
+        assert!(!rows.hold::<Shipped>(1) && !rows.hold::<Shipped>(u32::MAX));
+    }
+}

@@ -1,0 +1,434 @@
+//! Allocating, waiting, and giving back.
+//!
+//! Most allocations take what was let go of last, without the lock. Others take a slot from the
+//! allocator under it. Only a pool that seems full looks further, and says why it failed when
+//! nothing helped.
+
+use std::ops::ControlFlow;
+use std::sync::{Arc, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::error::{Error, Result, Shortage};
+use crate::ipc::pool::owner::free_cache::Ready;
+use crate::ipc::pool::owner::growth::Grown;
+use crate::ipc::pool::owner::state::{Granted, State, named};
+use crate::ipc::pool::owner::tlsf::allocator::{Full, Slot};
+use crate::ipc::pool::owner::{Owner, segment};
+use crate::ipc::pool::spared::Spared;
+
+/// How many retired slots an allocation looks at again.
+const SWEEP: usize = 4;
+
+/// How many of them one does that waits.
+const SWEEP_WAITING: usize = 1024;
+
+/// How often a waiting allocation looks again by itself.
+const LOOK_AGAIN: Duration = Duration::from_millis(1);
+
+/// How often it tries everything: asking for memory takes long, and what was refused just now will
+/// be refused again.
+const TRY_AGAIN: Duration = Duration::from_millis(100);
+
+/// Why there is no slot.
+#[derive(Debug)]
+enum Lack {
+    /// The pool is full.
+    Room(Full),
+    /// It could grow, but the system refused.
+    Memory(Error),
+}
+
+impl<S: Spared> Owner<S> {
+    /// A slot of just `len` bytes, if there is one that can be had without the lock of the pool. The caller has
+    /// seen that this process owns the pool.
+    #[inline(always)]
+    pub(crate) fn alloc_ready(&self, len: usize) -> Option<Arc<S>> {
+        let mut spare = self.ready.take()?;
+        while spare.len() != len {
+            spare = self.exchange(spare)?;
+        }
+        self.count_use(spare.slot().index);
+        Some(spare)
+    }
+
+    /// Gives back a spare of another size for the next.
+    #[cold]
+    fn exchange(&self, spare: Arc<S>) -> Option<Arc<S>> {
+        self.take_back(spare);
+        self.ready.take()
+    }
+
+    /// A slot of at least `len` bytes, when none was ready. While the pool is full or cannot grow, `make_room` is asked for
+    /// some, which tells whether there was any to make.
+    pub(crate) fn alloc(
+        &self,
+        len: usize,
+        mut make_room: impl FnMut() -> bool,
+    ) -> Result<Granted<S>> {
+        loop {
+            match self.alloc_locked(len, SWEEP).or_else(|full| self.alloc_hard(len, full)) {
+                Ok(granted) => return Ok(granted),
+                Err(lack) if self.helps(&lack, len) && make_room() => {}
+                Err(lack) => return Err(self.failed(len, lack)),
+            }
+        }
+    }
+
+    /// Whether slots that are given back could be of use to whoever lacks this.
+    fn helps(&self, lack: &Lack, len: usize) -> bool {
+        let state = self.state();
+        match lack {
+            Lack::Room(_) => self.config.fits(len),
+            // What the pool has could be given back to the system, too.
+            Lack::Memory(Error::OutOfMemory { available, .. }) => {
+                available.saturating_add(state.allocator.stats().reserved) >= len
+            }
+            Lack::Memory(_) => state.segments.values().any(|segment| segment.map.len() >= len),
+        }
+    }
+
+    /// Like [`Owner::alloc`], but waits for a slot.
+    /// A break, which is no failure, if `go_on` did not want to any more.
+    pub(crate) fn alloc_timeout<B>(
+        &self,
+        len: usize,
+        timeout: Duration,
+        go_on: impl FnMut() -> ControlFlow<B>,
+    ) -> Result<ControlFlow<B, Granted<S>>> {
+        let deadline = Instant::now().checked_add(timeout);
+        self.unready();
+        match self.alloc_locked(len, SWEEP).or_else(|full| self.alloc_hard(len, full)) {
+            Ok(granted) => Ok(ControlFlow::Continue(granted)),
+            Err(lack) if !self.config.fits(len) => Err(self.failed(len, lack)),
+            Err(_) => self.alloc_waiting(len, deadline, go_on),
+        }
+    }
+
+    fn alloc_waiting<B>(
+        &self,
+        len: usize,
+        deadline: Option<Instant>,
+        mut go_on: impl FnMut() -> ControlFlow<B>,
+    ) -> Result<ControlFlow<B, Granted<S>>> {
+        let _waiting = Waiting::new(self);
+        let mut try_all_at = Instant::now() + TRY_AGAIN;
+        loop {
+            let now = Instant::now();
+            let over = deadline.is_some_and(|deadline| now >= deadline);
+            let found = self.alloc_locked(len, SWEEP_WAITING);
+            let found = match found {
+                Err(full) if over || now >= try_all_at => {
+                    try_all_at = now + TRY_AGAIN;
+                    self.alloc_hard(len, full)
+                }
+                found => found.map_err(Lack::Room),
+            };
+            match found {
+                Ok(granted) => return Ok(ControlFlow::Continue(granted)),
+                Err(lack) if over => return Err(self.failed(len, lack)),
+                Err(_) => {}
+            }
+            if let ControlFlow::Break(why) = go_on() {
+                return Ok(ControlFlow::Break(why));
+            }
+            let left = deadline.map_or(LOOK_AGAIN, |deadline| deadline - now);
+            self.wait_for_return(left.min(LOOK_AGAIN));
+        }
+    }
+
+    fn alloc_locked(&self, len: usize, sweep: usize) -> Result<Granted<S>, Full> {
+        let mut state = self.swept(sweep);
+        let slot = match state.allocator.alloc(len) {
+            Ok(slot) => slot,
+            // Before a batch is complete only if there is need.
+            Err(full) if state.retired.fresh() == 0 => return Err(full),
+            Err(_) => {
+                state.look(self.serials());
+                state.allocator.alloc(len)?
+            }
+        };
+        Ok(self.grant(state, slot, len))
+    }
+
+    /// Everything that can be done before saying that the pool is full.
+    #[cold]
+    fn alloc_hard(&self, len: usize, mut full: Full) -> Result<Granted<S>, Lack> {
+        // What is given back meanwhile goes to the allocator.
+        let _waiting = Waiting::new(self);
+        for effort in [State::sweep_all, State::reap, State::expel] {
+            let mut state = self.state();
+            effort(&mut state, self.serials());
+            let gone = state.take_gone();
+            drop(state);
+            drop(gone);
+            self.scrub();
+            let mut state = self.state();
+            match state.allocator.alloc(len) {
+                Ok(slot) => return Ok(self.grant(state, slot, len)),
+                Err(still) => full = still,
+            }
+        }
+        match full {
+            Full::Bytes => self.alloc_growing(len),
+            Full::Slots => Err(Lack::Room(full)),
+        }
+    }
+
+    /// Allocates after adding a segment, unless somebody else just has.
+    fn alloc_growing(&self, len: usize) -> Result<Granted<S>, Lack> {
+        let _growing = self.growing.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            match self.alloc_locked(len, 0) {
+                Err(Full::Bytes) => {}
+                done => return done.map_err(Lack::Room),
+            }
+            let refused = match self.add_segment(len, |step| [step.most, step.least]) {
+                Ok(Grown::More) => continue,
+                Ok(Grown::No) => Lack::Room(Full::Bytes),
+                Err(error) => Lack::Memory(error),
+            };
+            // Segments without a slot in use may stand in the way of one that fits: in the size of
+            // the pool, or in the memory there is. But not one that will do as it is.
+            let mut state = self.state();
+            match state.allocator.alloc(len) {
+                Ok(slot) => return Ok(self.grant(state, slot, len)),
+                Err(_) if self.config.fits(len) && self.trim_locked(state) > 0 => {}
+                Err(_) => return Err(refused),
+            }
+        }
+    }
+
+    fn grant(&self, mut state: MutexGuard<'_, State<S>>, slot: Slot, len: usize) -> Granted<S> {
+        let granted = state.grant(slot);
+        if matches!(granted, Granted::New(..)) {
+            self.show_place(slot);
+        }
+        let low = state.is_low(len, &self.config);
+        drop(state);
+        if low {
+            self.grow_soon(len);
+        }
+        granted
+    }
+
+    /// Counts a failure, once, and says why and who holds what.
+    fn failed(&self, len: usize, lack: Lack) -> Error {
+        let mut state = self.state();
+        state.failures += 1;
+        let full = match lack {
+            Lack::Room(full) => full,
+            Lack::Memory(error) => return error,
+        };
+        let stats = state.allocator.stats();
+        let free = self.config.pool_size.saturating_sub(stats.in_use);
+        let unreserved = self.config.pool_size.saturating_sub(stats.reserved);
+        let why = match full {
+            _ if !self.config.fits(len) => Shortage::TooLarge,
+            Full::Slots => Shortage::Slots,
+            Full::Bytes if free < len => Shortage::Bytes,
+            Full::Bytes => {
+                let longest = state.allocator.longest_hole().max(unreserved);
+                Shortage::Fragmented { free, longest }
+            }
+        };
+        let holders = state.holders();
+        drop(state);
+        Error::PoolFull {
+            pool: self.entry.name.clone(),
+            asked: len,
+            why,
+            slots: (stats.slots as usize, self.config.max_slots),
+            bytes: (stats.in_use, self.config.pool_size),
+            holders: named(holders),
+        }
+    }
+}
+
+/// Waiting.
+impl<S: Spared> Owner<S> {
+    /// Sleeps until a slot is given back here, or for a moment: what others give back is only
+    /// seen by looking.
+    fn wait_for_return(&self, moment: Duration) {
+        let state = self.state();
+        drop(self.returned.wait_timeout(state, moment).unwrap_or_else(PoisonError::into_inner));
+    }
+
+    /// Wakes somebody who waits, if anybody does.
+    pub(crate) fn notify_returned(&self) {
+        // A notification is a system call. Should this look come too early, a waiter looks again
+        // by itself in a moment.
+        if self.is_waited_for() {
+            self.returned.notify_one();
+        }
+    }
+}
+
+/// An allocation that waits: what is given back meanwhile goes to the allocator, where it is seen.
+struct Waiting<'a, S: Spared>(&'a Owner<S>);
+
+impl<'a, S: Spared> Waiting<'a, S> {
+    fn new(owner: &'a Owner<S>) -> Self {
+        let mut state = owner.state();
+        state.waiters += 1;
+        owner.set_waiting(true);
+        let ready = owner.ready.shut();
+        drop(state);
+        ready.into_iter().for_each(|spare| owner.take_back(spare));
+        Waiting(owner)
+    }
+}
+
+impl<S: Spared> Drop for Waiting<'_, S> {
+    fn drop(&mut self) {
+        let mut state = self.0.state();
+        state.waiters -= 1;
+        if state.waiters == 0 {
+            self.0.set_waiting(false);
+            self.0.open_ready(&state);
+        }
+    }
+}
+
+/// Giving back.
+impl<S: Spared> Owner<S> {
+    /// Takes back a spare whose slot nobody else can have, for the next to ask.
+    #[inline]
+    pub(crate) fn offer(spare: Arc<S>) {
+        // Either way it is a spare that nobody else has now.
+        if let Some(spare) = Ready::put_last(spare, Self::ready_for) {
+            Self::give_back_whole(spare);
+        }
+    }
+
+    /// Where the pool of a spare keeps it at hand. A forked child has none.
+    #[inline]
+    fn ready_for(spare: &S) -> Option<&Ready<S>> {
+        spare.owner().filter(|owner| !owner.inherited()).map(|owner| &owner.ready)
+    }
+
+    /// Takes back a slot that was published. If nobody else holds it, it is as good as one that was not.
+    #[inline]
+    pub(crate) fn retire(spare: Arc<S>) {
+        let Some(owner) = spare.owner().filter(|owner| !owner.inherited()) else { return };
+        let claimed = owner.state().claim_published(spare.slot().index, owner.serials());
+        if claimed { Self::offer(spare) } else { Self::retire_held(spare) }
+    }
+
+    /// The same of a slot that others held a moment ago: it waits, and the spare with it. That goes there
+    /// as it is, for whoever has it next must have it alone; so somebody else has to keep the pool.
+    fn retire_held(spare: Arc<S>) {
+        let Some(owner) = spare.owner().cloned() else { return };
+        let slot = spare.slot().index;
+        let mut state = owner.state();
+        if state.retire_published(slot, owner.serials()) {
+            drop(state);
+            return Self::offer(spare);
+        }
+        let old = state.keep(slot, Some(spare));
+        drop(state);
+        drop(old);
+    }
+
+    /// Takes back a slot of this pool that others are about to let go of: it is one of many, so it can wait
+    /// until there is a batch of them.
+    pub(crate) fn retire_in_turn(&self, spare: Arc<S>) {
+        if self.inherited() {
+            return;
+        }
+        let mut state = self.state();
+        if !state.puts_off() {
+            drop(state);
+            return Self::retire(spare);
+        }
+        let slot = spare.slot();
+        let old = state.keep(slot.index, Some(spare));
+        if state.put_off(slot, self.config.pool_size) {
+            state.look_and(self.serials(), |spare| {
+                let bytes = spare.bytes();
+                self.ready.add(spare, bytes)
+            });
+        }
+        drop(state);
+        drop(old);
+    }
+
+    /// Takes back a slot, and what a handle of it was made of.
+    fn give_back_whole(spare: Arc<S>) {
+        // The spare may be all that keeps the pool, and goes into it.
+        if let Some(owner) = spare.owner().cloned() {
+            owner.take_back(spare);
+        }
+    }
+
+    /// Gives back what is ready the long way, so that its slot counts as free.
+    pub(crate) fn unready(&self) {
+        while let Some(spare) = self.ready.take() {
+            self.take_back(spare);
+        }
+    }
+
+    /// As [`Owner::give_back`], for a spare that was ready.
+    pub(crate) fn take_back(&self, spare: Arc<S>) {
+        self.give_back(spare.slot().index, Some(spare), false);
+    }
+
+    /// Takes back a slot that no handle of this process has any more. `published` says whether
+    /// any descriptor of it was made.
+    pub(crate) fn give_back(&self, slot: u32, spare: Option<Arc<S>>, published: bool) {
+        if self.inherited() {
+            return;
+        }
+        let mut state = self.state();
+        let spare = state.keep(slot, spare);
+        state.retire(slot, published, self.serials());
+        let (wake, dirty) = (state.waiters > 0, state.is_dirty());
+        let gone = state.take_gone();
+        drop(state);
+        drop((spare, gone));
+        if dirty {
+            self.scrub();
+        }
+        if wake {
+            self.returned.notify_one();
+        }
+    }
+
+    /// The state, after looking again at up to `limit` slots that others held.
+    pub(crate) fn swept(&self, limit: usize) -> MutexGuard<'_, State<S>> {
+        let mut state = self.state();
+        state.sweep(limit, self.serials());
+        let gone = state.take_gone();
+        if state.is_dirty() || !gone.is_empty() {
+            drop(state);
+            drop(gone);
+            self.scrub();
+            state = self.state();
+        }
+        state
+    }
+
+    /// Frees what others have let go of, although nobody needs room.
+    #[cfg(all(feature = "camera", target_pointer_width = "64"))]
+    pub(crate) fn look_again(&self) {
+        if !self.inherited() {
+            drop(self.swept(usize::MAX));
+            self.part();
+        }
+    }
+
+    /// Overwrites what nobody holds any more and then frees it. Whoever comes while another thread
+    /// does so waits: what it needs may be among it.
+    fn scrub(&self) {
+        if !self.config.scrub {
+            return;
+        }
+        let _scrubbing = self.scrubbing.lock().unwrap_or_else(PoisonError::into_inner);
+        let dirty = self.state().take_dirty();
+        for (slot, map) in &dirty {
+            segment::scrub(map.clone(), slot.offset..slot.offset + slot.capacity);
+        }
+        let mut state = self.state();
+        state.scrubbing -= dirty.len();
+        dirty.iter().for_each(|(slot, _)| state.allocator.free(slot.index));
+    }
+}

@@ -1,0 +1,201 @@
+//! How a pool gets memory, and gives it back: segment by segment, ahead of need where it can.
+//!
+//! Reserving memory takes milliseconds, so it is done without the lock of the pool, and ahead of
+//! need by a thread of its own, which ends when it is done: the service thread has others to serve.
+
+use std::sync::{Arc, MutexGuard, PoisonError};
+
+use crate::error::Result;
+use crate::ipc::pool::config::Step;
+use crate::ipc::pool::owner::Owner;
+use crate::ipc::pool::owner::segment::Segment;
+use crate::ipc::pool::owner::state::State;
+use crate::ipc::pool::owner::tlsf::allocator::SegmentId;
+use crate::ipc::pool::spared::Spared;
+use crate::ipc::service_thread::Waker;
+use crate::ipc::shared::wire::MAX_SEGMENTS;
+use crate::memory::budget::Budget;
+use crate::memory::choose::Wish;
+use crate::sync::Ordering;
+use crate::sys::thread;
+
+/// The most allocations that pass over growing ahead after it was refused.
+const MOST_PATIENCE: u32 = 1 << 14;
+
+/// What the last segments leave of the memory there is.
+const FOR_OTHERS: usize = 1 << 20;
+
+/// The stack of the thread that grows: it makes system calls, and reads a few small files.
+const STACK: usize = 256 << 10;
+
+/// When to try growing ahead of need again, after it was refused. Counted in allocations that
+/// would have liked it, for the hot path reads no clock.
+#[derive(Debug, Default)]
+pub(crate) struct Ahead {
+    patience: u32,
+    left: u32,
+}
+
+impl Ahead {
+    /// Whether it is time.
+    fn is_due(&mut self) -> bool {
+        let due = self.left == 0;
+        self.left = self.left.saturating_sub(1);
+        due
+    }
+
+    fn granted(&mut self) {
+        *self = Ahead::default();
+    }
+
+    /// Waits twice as long as the last time.
+    fn refused(&mut self) {
+        self.patience = (2 * self.patience).clamp(16, MOST_PATIENCE);
+        self.left = self.patience;
+    }
+}
+
+/// What came of trying to grow.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Grown {
+    /// There is another segment.
+    More,
+    /// The pool has reached its size.
+    No,
+}
+
+impl<S: Spared> Owner<S> {
+    /// Has another segment reserved, unless that is about to happen, or was refused lately.
+    #[cold]
+    pub(crate) fn grow_soon(&self, len: usize) {
+        if self.wanted.load(Ordering::Relaxed) != 0 || !self.state().ahead.is_due() {
+            return;
+        }
+        if self.wanted.swap(len, Ordering::Relaxed) == 0 {
+            let waker = self.state().server.as_ref().map(|server| server.waker.clone());
+            waker.iter().for_each(Waker::wake);
+        }
+    }
+
+    /// Sets a thread to reserve the segment that [`Owner::grow_soon`] asked for. Should it not
+    /// start, the next allocation that needs a segment reserves it.
+    pub(crate) fn grow_ahead(self: &Arc<Self>) {
+        let owner = self.clone();
+        if thread::start(c"cenote-growth", STACK, move || owner.grow_now()).is_err() {
+            self.wanted.store(0, Ordering::Relaxed);
+        }
+    }
+
+    /// Reserves until there is enough again: others go on allocating meanwhile. Should it fail, the
+    /// next allocation that needs a segment says why.
+    fn grow_now(&self) {
+        let _growing = self.growing.lock().unwrap_or_else(PoisonError::into_inner);
+        while self.is_low() {
+            let grown =
+                self.add_segment(self.wanted.load(Ordering::Relaxed), |step| [step.most; 2]);
+            let mut state = self.state();
+            match grown {
+                Ok(Grown::More) => state.ahead.granted(),
+                Ok(Grown::No) | Err(_) => {
+                    state.ahead.refused();
+                    break;
+                }
+            }
+        }
+        self.wanted.store(0, Ordering::Relaxed);
+    }
+
+    /// Whether what was wanted is still not there, in a pool that still has a use for it.
+    fn is_low(&self) -> bool {
+        let len = self.wanted.load(Ordering::Relaxed);
+        let state = self.state();
+        len > 0 && !state.closed && state.is_low(len, &self.config)
+    }
+
+    /// Adds a segment that has room for `len` bytes, of the first of two sizes that can be had.
+    /// The caller holds `growing`.
+    pub(crate) fn add_segment(&self, len: usize, sizes: fn(Step) -> [usize; 2]) -> Result<Grown> {
+        let (reserved, segments) = {
+            let state = self.state();
+            (state.allocator.stats().reserved, state.own_segments())
+        };
+        let Some(step) = self.config.step(len, reserved, segments) else { return Ok(Grown::No) };
+        if segments == MAX_SEGMENTS {
+            return Ok(Grown::No);
+        }
+        let [first, second] = sizes(step);
+        let made = self.make_segment(first);
+        let (segment, refused) = match made {
+            Err(_) if second < first => self.make_last_segment(second)?,
+            made => made?,
+        };
+        let mut state = self.state();
+        for wish in refused {
+            if !state.not_granted.contains(&wish) {
+                state.not_granted.push(wish);
+            }
+        }
+        let Some(id) = state.allocator.add_segment(segment.len) else { return Ok(Grown::No) };
+        state.attachers.push(id, &segment);
+        state.segments.insert(id, segment);
+        Ok(Grown::More)
+    }
+
+    /// When memory runs out, some is left for attachers, who need a row each.
+    fn make_last_segment(&self, size: usize) -> Result<(Segment, Vec<Wish>)> {
+        drop(Budget::reserve(size.saturating_add(FOR_OTHERS))?);
+        self.make_segment(size)
+    }
+
+    fn make_segment(&self, size: usize) -> Result<(Segment, Vec<Wish>)> {
+        let mut refused = Vec::new();
+        let segment =
+            Segment::create(&self.entry.name, size, &self.config, |wish, _| refused.push(wish))?;
+        Ok((segment, refused))
+    }
+
+    /// Frees every segment without a slot in use. The memory is the system's again when every
+    /// attacher has unmapped it. Returns how many bytes that will be.
+    pub(crate) fn trim(&self) -> Result<usize> {
+        self.check_process()?;
+        self.unready();
+        self.state().look(self.serials());
+        let state = self.swept(usize::MAX);
+        Ok(self.trim_locked(state))
+    }
+
+    pub(crate) fn trim_locked(&self, mut state: MutexGuard<'_, State<S>>) -> usize {
+        let empty: Vec<SegmentId> = state.allocator.empty_segments().collect();
+        let mut freed = Vec::new();
+        for id in empty {
+            if state.allocator.remove_segment(id) {
+                state.attachers.forget(id);
+                freed.extend(state.segments.remove(&id));
+            }
+        }
+        let spares = state.drop_spares_of_unused();
+        drop(state);
+        drop(spares);
+        freed.iter().map(|segment| segment.len).sum()
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_refused_is_asked_for_less_and_less_often() {
+        let mut ahead = Ahead::default();
+        assert!(ahead.is_due() && ahead.is_due());
+        let mut pause = || {
+            ahead.refused();
+            (0..).take_while(|_| !ahead.is_due()).count()
+        };
+        let pauses: Vec<usize> = (0..20).map(|_| pause()).collect();
+        assert_eq!(pauses[..3], [16, 32, 64]);
+        assert_eq!(pauses[19], MOST_PATIENCE as usize);
+        ahead.granted();
+        assert!(ahead.is_due());
+    }
+}

@@ -1,0 +1,460 @@
+//! What the lock of a pool protects: which slots there are, who holds them, who is attached.
+//!
+//! Everything here is short and never waits.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::time::{ClockId, clock_gettime};
+
+use crate::error::Holder;
+use crate::ipc::lease::reclaim::Retired;
+use crate::ipc::lease::rows;
+use crate::ipc::lease::rows::{RowId, Rows};
+use crate::ipc::pool::config::TensorPoolConfig;
+use crate::ipc::pool::owner::adopted::Adopted;
+use crate::ipc::pool::owner::growth::Ahead;
+use crate::ipc::pool::owner::introduce::Lent;
+use crate::ipc::pool::owner::readers::Attachers;
+use crate::ipc::pool::owner::segment::Segment;
+use crate::ipc::pool::owner::server::Server;
+use crate::ipc::pool::owner::tlsf::allocator::{Allocator, SegmentId, Slot};
+use crate::ipc::shared::wire::{MAX_ADOPTED, row};
+use crate::ipc::shared::words::Words;
+use crate::memory::choose::Wish;
+use crate::memory::kind::TensorMemory;
+use crate::sync::AtomicU64;
+use crate::sys::mapping::Map;
+use crate::sys::socket::peer;
+use crate::sys::socket::peer::Peer;
+
+/// How many slots more than it may an attacher can hold without being expelled, in a pool that has many:
+/// one that gives a slot back and takes another while they are counted is counted with both. A
+/// faulty one holds no more than that, either.
+const LEASE_SLACK: usize = 64;
+
+/// What the lock of a pool protects.
+#[derive(Debug)]
+pub(crate) struct State<S> {
+    pub(crate) allocator: Allocator,
+    pub(crate) adopted: Adopted,
+    pub(crate) retired: Retired,
+    pub(crate) rows: Rows<Row>,
+    pub(crate) segments: BTreeMap<SegmentId, Segment>,
+    /// Segments that nobody needs any more, to be dropped without the lock.
+    gone: Vec<Segment>,
+    pub(crate) attachers: Attachers,
+    pub(crate) lent: Lent<S>,
+    /// How others find the pool.
+    pub(crate) server: Option<Server>,
+    spares: Vec<Spare<S>>,
+    /// Bytes of the slots that were put off.
+    fresh_bytes: usize,
+    /// When each retired slot was first seen to be held by others alone.
+    retired_at: Box<[Duration]>,
+    /// Slots that nobody holds any more, and that must be overwritten before they can be reused.
+    /// `None` if the pool does not scrub.
+    dirty: Option<Vec<u32>>,
+    /// Slots that are being overwritten.
+    pub(crate) scrubbing: usize,
+    pub(crate) waiters: usize,
+    /// Nothing is kept any more.
+    pub(crate) closed: bool,
+    /// The most slots that one attacher may hold.
+    lease_limit: usize,
+    /// And the most that it can hold without being expelled.
+    lease_bound: usize,
+    /// Segments are DMA-BUFs, which devices may be using.
+    devices: bool,
+    /// Allocations under the lock.
+    pub(crate) allocations: u64,
+    pub(crate) failures: u64,
+    /// Each wish once.
+    pub(crate) not_granted: Vec<Wish>,
+    pub(crate) ahead: Ahead,
+}
+
+/// A spare, and the range of bytes it was made for.
+#[derive(Debug)]
+struct Spare<S> {
+    place: Option<Slot>,
+    spare: Option<Arc<S>>,
+}
+
+/// A row, in the memory of whoever writes it.
+#[derive(Debug)]
+pub(crate) enum Row {
+    Own(Arc<[AtomicU64]>),
+    Peer(Words),
+}
+
+impl AsRef<[AtomicU64]> for Row {
+    fn as_ref(&self) -> &[AtomicU64] {
+        match self {
+            Row::Own(words) => words,
+            Row::Peer(words) => &words.get()[row::LEASES..],
+        }
+    }
+}
+
+/// A slot that was allocated, as what a handle of it is made of.
+#[derive(Debug)]
+pub(crate) enum Granted<S> {
+    /// What was left when this very range was given back the last time.
+    Again(Arc<S>),
+    /// A range of a segment of which nothing was kept.
+    New(Slot, Arc<Map>),
+}
+
+impl<S> State<S> {
+    pub(crate) fn new(
+        config: &TensorPoolConfig,
+        max_slots: u32,
+        own_row: Arc<[AtomicU64]>,
+    ) -> Self {
+        let mut rows = Rows::new();
+        rows.insert(Row::Own(own_row));
+        State {
+            allocator: config.allocator(max_slots),
+            adopted: Adopted::new(max_slots),
+            retired: Retired::new(max_slots + MAX_ADOPTED),
+            rows,
+            segments: BTreeMap::new(),
+            gone: Vec::new(),
+            attachers: Attachers::default(),
+            lent: Lent::default(),
+            server: None,
+            spares: (0..max_slots).map(|_| Spare { place: None, spare: None }).collect(),
+            fresh_bytes: 0,
+            retired_at: vec![Duration::ZERO; (max_slots + MAX_ADOPTED) as usize].into(),
+            dirty: config.scrub.then(|| Vec::with_capacity(max_slots as usize)),
+            scrubbing: 0,
+            waiters: 0,
+            closed: false,
+            lease_limit: config.lease_limit(),
+            lease_bound: lease_bound(config.lease_limit(), max_slots as usize),
+            devices: config.memory == TensorMemory::Dma,
+            allocations: 0,
+            failures: 0,
+            not_granted: Vec::new(),
+            ahead: Ahead::default(),
+        }
+    }
+
+    /// The bytes of private memory that it needs for each slot.
+    pub(crate) const BYTES_PER_SLOT: usize = Allocator::BYTES_PER_SLOT
+        + size_of::<Spare<S>>()
+        + size_of::<Duration>()
+        + 3 * size_of::<u32>(); // retired, dirty
+
+    pub(crate) fn grant(&mut self, slot: Slot) -> Granted<S> {
+        self.allocations += 1;
+        let spare = &mut self.spares[slot.index as usize];
+        if spare.place == Some(slot)
+            && let Some(again) = spare.spare.take()
+        {
+            return Granted::Again(again);
+        }
+        // The range of an old spare is somebody else's by now; it would keep its segment mapped.
+        *spare = Spare { place: Some(slot), spare: None };
+        // The allocator hands out ranges of segments that were added, and no others.
+        Granted::New(slot, self.segments[&slot.segment].map.clone())
+    }
+
+    /// Whether the next slot of this size may need another segment, and one can be had. A loop
+    /// over one size that has one slot at a time is not about to need more; but a pool that has just
+    /// begun has less than it is to have.
+    pub(crate) fn is_low(&self, len: usize, config: &TensorPoolConfig) -> bool {
+        let found = self.allocator.stats();
+        (found.slots > 1 || (found.slots == 1 && config.has_just_begun(found.reserved)))
+            && !self.allocator.is_full()
+            && self.allocator.free_for(len) < len
+            && config.pool_size.saturating_sub(found.reserved) >= len
+    }
+
+    /// Keeps a spare for a slot; gives back the one it replaces, to be dropped without the lock.
+    /// A spare leads back to the pool: after closing, keeping it would keep the pool for ever.
+    pub(crate) fn keep(&mut self, slot: u32, spare: Option<Arc<S>>) -> Option<Arc<S>> {
+        if self.closed || self.adopted.has(slot) {
+            return spare;
+        }
+        std::mem::replace(&mut self.spares[slot as usize].spare, spare)
+    }
+
+    pub(crate) fn retire(&mut self, slot: u32, published: bool, serials: &[AtomicU64]) {
+        if !published || self.retire_published(slot, serials) {
+            free(&mut self.allocator, &mut self.adopted, &mut self.dirty, slot);
+        }
+        self.forget_adopted();
+    }
+
+    /// Whether nobody holds a slot that was published. Otherwise nothing has happened: it is still to be
+    /// retired, as is one that a device may be using.
+    pub(crate) fn claim_published(&self, slot: u32, serials: &[AtomicU64]) -> bool {
+        !self.devices && self.retired.claim(slot, serials, &self.rows)
+    }
+
+    /// Whether nobody holds a slot that was published; otherwise it waits.
+    pub(crate) fn retire_published(&mut self, slot: u32, serials: &[AtomicU64]) -> bool {
+        let mut claimed = self.retired.retire(slot, serials, &self.rows);
+        if claimed && self.is_busy(slot) {
+            self.retired.wait(slot);
+            claimed = false;
+        }
+        if !claimed {
+            self.retired_at[slot as usize] = coarse_now();
+        }
+        claimed
+    }
+
+    /// Whether slots that are retired may be looked at by the batch: others are attached, and nothing is to
+    /// happen to them at once.
+    pub(crate) fn puts_off(&self) -> bool {
+        self.rows.len() > 1 && !self.devices && self.dirty.is_none() && self.waiters == 0
+    }
+
+    /// Retires a slot that was published, without looking who holds it. True when it is time to look: there
+    /// is a batch, or what was put off is a good part of the pool.
+    pub(crate) fn put_off(&mut self, slot: Slot, pool_size: usize) -> bool {
+        self.fresh_bytes += slot.capacity;
+        self.retired.put_off(slot.index) || self.fresh_bytes > pool_size / 8
+    }
+
+    /// Frees what was put off and nobody holds.
+    pub(crate) fn look(&mut self, serials: &[AtomicU64]) {
+        self.look_and(serials, Err);
+    }
+
+    /// Looks at what was put off: spares of slots that nobody holds go to `take`, and are freed if it gives
+    /// them back.
+    pub(crate) fn look_and(
+        &mut self,
+        serials: &[AtomicU64],
+        take: impl Fn(Arc<S>) -> Result<(), Arc<S>>,
+    ) {
+        let State { allocator, retired, rows, spares, retired_at, .. } = self;
+        let mut now = None;
+        retired.look(serials, rows, |slot, unheld| {
+            if !unheld {
+                retired_at[slot as usize] = *now.get_or_insert_with(coarse_now);
+                return;
+            }
+            // None that was adopted is put off.
+            let place = &mut spares[slot as usize].spare;
+            match place.take().map(&take) {
+                Some(Ok(())) => return,
+                Some(Err(spare)) => *place = Some(spare),
+                None => {}
+            }
+            allocator.free(slot);
+        });
+        self.fresh_bytes = 0;
+    }
+
+    /// Looks again at up to `limit` slots that others held.
+    pub(crate) fn sweep(&mut self, limit: usize, serials: &[AtomicU64]) {
+        if self.devices {
+            return self.sweep_idle(limit, serials);
+        }
+        let State { allocator, adopted, retired, rows, dirty, .. } = self;
+        retired.sweep(limit, serials, rows, |slot| free(allocator, adopted, dirty, slot));
+        self.forget_adopted();
+    }
+
+    /// The same, where devices use slots: those they are not done with go on waiting.
+    #[cold]
+    fn sweep_idle(&mut self, limit: usize, serials: &[AtomicU64]) {
+        let mut claimed = Vec::new();
+        self.retired.sweep(limit, serials, &self.rows, |slot| claimed.push(slot));
+        for slot in claimed {
+            match self.is_busy(slot) {
+                true => self.retired.wait(slot),
+                false => free(&mut self.allocator, &mut self.adopted, &mut self.dirty, slot),
+            }
+        }
+        self.forget_adopted();
+    }
+
+    /// Whether a device reads or writes a slot. What was adopted is not reused, so it does not matter.
+    fn is_busy(&self, slot: u32) -> bool {
+        let segment = |slot: u32| self.segments.get(&self.allocator.slot(slot)?.segment);
+        self.devices
+            && !self.adopted.has(slot)
+            && segment(slot).and_then(|found| found.map.dmabuf()).is_some_and(|dma| !dma.is_idle())
+    }
+
+    /// A slot that is in use.
+    pub(crate) fn slot(&self, index: u32) -> Option<Slot> {
+        if !self.adopted.has(index) {
+            return self.allocator.slot(index);
+        }
+        let segment = self.adopted.segment(index)?;
+        let capacity = self.segments.get(&segment)?.len;
+        Some(Slot { index, segment, offset: 0, capacity })
+    }
+
+    /// Forgets segments of adopted memory that nobody holds any more.
+    fn forget_adopted(&mut self) {
+        while let Some(id) = self.adopted.pop_gone() {
+            self.attachers.forget(id);
+            self.gone.extend(self.segments.remove(&id));
+        }
+    }
+
+    /// Whether others have memory that is to be given back when they let go of it.
+    pub(crate) fn is_in_debt(&self) -> bool {
+        let segment = |slot: u32| self.segments.get(&self.adopted.segment(slot)?);
+        let mut adopted = self.adopted.in_use().filter_map(segment);
+        self.rows.len() > 1 && adopted.any(|segment| segment.map.is_to_be_given_back())
+    }
+
+    /// Segments that were forgotten, to be dropped without the lock.
+    pub(crate) fn take_gone(&mut self) -> Vec<Segment> {
+        std::mem::take(&mut self.gone)
+    }
+
+    /// Segments that the pool made itself.
+    pub(crate) fn own_segments(&self) -> usize {
+        self.segments.len() - self.adopted.len()
+    }
+
+    pub(crate) fn sweep_all(&mut self, serials: &[AtomicU64]) {
+        self.look(serials);
+        self.sweep(usize::MAX, serials);
+    }
+
+    /// Whether some slots cannot be handed out before they are scrubbed.
+    pub(crate) fn is_dirty(&self) -> bool {
+        self.dirty.as_ref().is_some_and(|dirty| !dirty.is_empty())
+    }
+
+    /// The slots to scrub, and their memory. They count as in use until they are freed.
+    pub(crate) fn take_dirty(&mut self) -> Vec<(Slot, Arc<Map>)> {
+        let place = |index: u32| {
+            let slot = self.allocator.slot(index)?;
+            Some((slot, self.segments.get(&slot.segment)?.map.clone()))
+        };
+        let found: Vec<_> =
+            self.dirty.iter_mut().flat_map(|dirty| dirty.drain(..)).filter_map(place).collect();
+        self.scrubbing += found.len();
+        found
+    }
+
+    /// Slots of which this process has handles.
+    pub(crate) fn own_slots(&self) -> usize {
+        let others = self.retired.len() + self.dirty.as_ref().map_or(0, Vec::len) + self.scrubbing;
+        (self.allocator.stats().slots as usize + self.adopted.len()).saturating_sub(others)
+    }
+
+    /// Every spare there is.
+    pub(crate) fn take_spares(&mut self) -> Vec<Arc<S>> {
+        self.spares.iter_mut().filter_map(|spare| spare.spare.take()).collect()
+    }
+
+    /// Spares of slots that are not in use: they keep segments mapped.
+    pub(crate) fn drop_spares_of_unused(&mut self) -> Vec<Arc<S>> {
+        let allocator = &self.allocator;
+        let unused = |index: &u32| allocator.slot(*index).is_none();
+        let indices = (0..u32::try_from(self.spares.len()).unwrap_or(u32::MAX)).filter(unused);
+        let indices: Vec<u32> = indices.collect();
+        indices.into_iter().filter_map(|index| self.spares[index as usize].spare.take()).collect()
+    }
+
+    /// Who holds how many slots, those first that hold most of what the owner let go of. Their programs
+    /// are still to be [named], which takes too long for the lock.
+    pub(crate) fn holders(&self) -> Vec<Holder> {
+        let mut found = self.processes();
+        found.retain(|holder| holder.slots > 0);
+        found
+    }
+
+    /// This process and everybody who is attached, in the same order, with what they hold if anything.
+    pub(crate) fn processes(&self) -> Vec<Holder> {
+        let now = coarse_now();
+        let peers: HashMap<RowId, &Peer> =
+            self.attachers.attached().map(|(row, attacher)| (row, &attacher.peer)).collect();
+        let holder = |(id, row)| self.holder(row, peers.get(&id).copied(), now);
+        let mut found: Vec<Holder> = self.rows.iter().map(holder).collect();
+        found.sort_by_key(|holder| Reverse((holder.retired_slots, holder.slots)));
+        found
+    }
+
+    /// The numbers of all slots in use.
+    fn in_use(&self) -> impl Iterator<Item = u32> {
+        self.allocator.in_use().chain(self.adopted.in_use())
+    }
+
+    /// What is held in one row; that of this process has no peer.
+    fn holder(&self, row: &Row, peer: Option<&Peer>, now: Duration) -> Holder {
+        let retired = self.retired.waiting().filter(|slot| rows::holds(row, *slot));
+        let ages = retired.map(|slot| now.saturating_sub(self.retired_at[slot as usize]));
+        let (retired_slots, longest) =
+            ages.fold((0, Duration::ZERO), |(slots, longest), age| (slots + 1, longest.max(age)));
+        let slots = match row {
+            Row::Own(_) => self.own_slots() + retired_slots,
+            Row::Peer(_) => self.in_use().filter(|slot| rows::holds(row, *slot)).count(),
+        };
+        let (pid, program) = match peer {
+            Some(peer) => (peer.pid, String::new()),
+            None => (std::process::id().cast_signed(), "this process".to_owned()),
+        };
+        Holder { pid, program, slots, retired_slots, longest }
+    }
+
+    /// Drops the rows of attachers that are gone, though the service thread has not heard yet.
+    pub(crate) fn reap(&mut self, serials: &[AtomicU64]) {
+        for attacher in self.attachers.take_gone() {
+            attacher.row.and_then(|row| self.rows.remove(row));
+        }
+        self.sweep_all(serials);
+    }
+
+    /// Disconnects attachers that hold many more slots than they may, which only a faulty one does.
+    pub(crate) fn expel(&mut self, serials: &[AtomicU64]) {
+        let mut held: HashMap<RowId, usize> = HashMap::new();
+        for slot in self.retired.iter() {
+            self.rows.holders(slot).for_each(|row| *held.entry(row).or_default() += 1);
+        }
+        held.retain(|_, slots| *slots > self.lease_bound);
+        for attacher in self.attachers.expel(&held, self.lease_limit) {
+            attacher.row.and_then(|row| self.rows.remove(row));
+        }
+        self.sweep_all(serials);
+    }
+}
+
+/// What the owner lets pass: in a pool that has few slots, half of what is left to others at most.
+fn lease_bound(limit: usize, max_slots: usize) -> usize {
+    limit.saturating_add(LEASE_SLACK.min(max_slots.saturating_sub(limit) / 2))
+}
+
+/// Frees a slot that nobody holds any more, or puts it down for scrubbing, which is too long for
+/// the lock.
+fn free(
+    allocator: &mut Allocator,
+    adopted: &mut Adopted,
+    dirty: &mut Option<Vec<u32>>,
+    index: u32,
+) {
+    match dirty {
+        _ if adopted.has(index) => adopted.free(index),
+        Some(dirty) => dirty.push(index),
+        None => allocator.free(index),
+    }
+}
+
+/// With the programs of those that have none yet.
+pub(crate) fn named(mut holders: Vec<Holder>) -> Vec<Holder> {
+    for holder in holders.iter_mut().filter(|holder| holder.program.is_empty()) {
+        holder.program = peer::program(holder.pid);
+    }
+    holders
+}
+
+/// Cheap, and exact to a few milliseconds.
+fn coarse_now() -> Duration {
+    let now = clock_gettime(ClockId::MonotonicCoarse);
+    Duration::try_from(now).unwrap_or_default()
+}

@@ -1,0 +1,94 @@
+//! Attaching to the pool of a descriptor without waiting for its owner.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::error::{Error, Result};
+use crate::ipc::discovery::handshake::{Begun, Greeting};
+use crate::ipc::pool::reader::attachment::Attachment;
+use crate::ipc::pool::reader::connect;
+use crate::ipc::pool::registry;
+use crate::ipc::pool::registry::Known;
+use crate::tensor::buffer::Buffer;
+
+/// How long an owner may take to answer.
+const ANSWER: Duration = Duration::from_secs(5);
+
+/// What has come of it, once something has.
+type Outcome = Option<Result<Arc<Attachment<Buffer>>>>;
+
+/// A pool that is being attached to.
+#[derive(Debug)]
+pub(crate) struct Attaching {
+    uid: u64,
+    since: Instant,
+    outcome: Arc<Mutex<Outcome>>,
+    greeting: Option<Arc<Greeting>>,
+}
+
+/// How far it has come.
+#[derive(Debug)]
+pub(crate) enum Progress {
+    Attached(Known),
+    Waiting,
+    Failed(Error),
+}
+
+impl Attaching {
+    /// Begins. `done` is called, on the service thread, when there is news.
+    pub(crate) fn begin(uid: u64, done: impl Fn() + Send + 'static) -> Attaching {
+        let outcome = Arc::new(Mutex::new(None));
+        let mut attaching =
+            Attaching { uid, since: Instant::now(), outcome: outcome.clone(), greeting: None };
+        let begun = connect::begin(uid, move |attached| {
+            set(&outcome, attached);
+            done();
+        });
+        match begun {
+            Ok(Begun::Greeting(greeting)) => attaching.greeting = Some(greeting),
+            Ok(Begun::Crowd) => {}
+            Ok(Begun::Nobody) => set(&attaching.outcome, Err(attaching.missing())),
+            Err(error) => set(&attaching.outcome, Err(error)),
+        }
+        attaching
+    }
+
+    /// Whether it never began, because too many wait at the owner's door: begin again.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.greeting.is_none() && outcome(&self.outcome).is_none()
+    }
+
+    /// Begins again, without more time.
+    pub(crate) fn try_again(&mut self, again: Attaching) {
+        *self = Attaching { since: self.since, ..again };
+    }
+
+    /// Looks whether it is done. What failed is told once.
+    pub(crate) fn progress(&self) -> Progress {
+        match outcome(&self.outcome).take() {
+            Some(Ok(attachment)) => {
+                registry::remember(&attachment);
+                Progress::Attached(Known::Attached(attachment))
+            }
+            Some(Err(error)) => Progress::Failed(error),
+            None if self.since.elapsed() < ANSWER => Progress::Waiting,
+            None => {
+                let pool = format!("uid {:016x}", self.uid);
+                Progress::Failed(Error::NoAnswer { pool, pid: 0, waited: ANSWER })
+            }
+        }
+    }
+
+    fn missing(&self) -> Error {
+        Error::NoSuchPool { pool: format!("uid {:016x}", self.uid) }
+    }
+}
+
+fn outcome(shared: &Mutex<Outcome>) -> MutexGuard<'_, Outcome> {
+    // Nothing under this lock panics.
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn set(shared: &Mutex<Outcome>, value: Result<Arc<Attachment<Buffer>>>) {
+    *outcome(shared) = Some(value);
+}

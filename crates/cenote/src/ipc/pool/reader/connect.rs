@@ -1,0 +1,185 @@
+//! Attaching: finding a pool, saying hello to its owner, and waiting for the answer.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use std::{io, iter};
+
+use crate::error::{Error, Result};
+use crate::ipc::discovery::handshake::{Answer, Begun};
+use crate::ipc::discovery::socket_dir::{Entry, Place};
+use crate::ipc::pool::reader::attachment;
+use crate::ipc::pool::reader::attachment::Attachment;
+use crate::ipc::pool::spared::Spared;
+use crate::ipc::shared::wire::{Kind, Packet, Welcome};
+use crate::sys::fork::GuardedSocket;
+use crate::sys::socket::peer::Peer;
+use crate::sys::socket::{packet, seqpacket};
+
+/// How long an owner may take to answer. One that is alive does so in microseconds.
+const ANSWER: Duration = Duration::from_secs(5);
+
+/// How often attaching is tried when the owner hangs up without an answer.
+const ATTEMPTS: u32 = 4;
+
+/// Where something that was looked for is.
+type Found = (Arc<Place>, Entry);
+
+/// Attaches to the pool of this name, unless `known` has its uid.
+pub(crate) fn by_name<S: Spared>(
+    name: &str,
+    known: impl Fn(u64) -> Option<Arc<Attachment<S>>>,
+) -> Result<Arc<Attachment<S>>> {
+    let found = find_in("pools", |entry| entry.name == name)?;
+    attach(found, known, || Error::NoSuchPool { pool: name.to_owned() })
+}
+
+/// Attaches to the pool with this uid.
+pub(crate) fn by_uid<S: Spared>(uid: u64) -> Result<Arc<Attachment<S>>> {
+    let missing = || Error::NoSuchPool { pool: format!("uid {uid:016x}") };
+    attach(find(uid)?, |_| None, missing)
+}
+
+/// Begins to attach to the pool with this uid; `then` runs on the service thread.
+pub(crate) fn begin<S: Spared>(
+    uid: u64,
+    then: impl FnOnce(Result<Arc<Attachment<S>>>) + Send + 'static,
+) -> Result<Begun> {
+    let Some((place, entry)) = find(uid)?.into_iter().next() else {
+        return Ok(Begun::Nobody);
+    };
+    attachment::begin_at(&place, &entry, then)?.left_to_service()
+}
+
+/// The pool with this uid, which may be that of a topic's publisher. A directory that is closed to
+/// this user is no reason not to look into the others.
+fn find(uid: u64) -> Result<Vec<Found>> {
+    let topics = topics();
+    let kinds = topics.iter().flatten().map(|topic| format!("topics/{topic}"));
+    let kinds: Vec<String> = iter::once("pools".to_owned()).chain(kinds).collect();
+    let mut failed = topics.err();
+    for kind in kinds {
+        match find_in(&kind, |entry| entry.uid == uid) {
+            Ok(found) if !found.is_empty() => return Ok(found),
+            Ok(_) => {}
+            Err(error) => failed = failed.or(Some(error)),
+        }
+    }
+    failed.map_or(Ok(Vec::new()), Err)
+}
+
+fn topics() -> Result<Vec<String>> {
+    Place::find("topics")?.map_or(Ok(Vec::new()), |topics| topics.directories())
+}
+
+/// All entries of a directory that are wanted.
+fn find_in(kind: &str, wanted: impl Fn(&Entry) -> bool) -> Result<Vec<Found>> {
+    let Some(place) = Place::find(kind)?.map(Arc::new) else { return Ok(Vec::new()) };
+    let entries = place.entries()?.into_iter().filter(wanted);
+    Ok(entries.map(|entry| (place.clone(), entry)).collect())
+}
+
+fn attach<S: Spared>(
+    found: Vec<Found>,
+    known: impl Fn(u64) -> Option<Arc<Attachment<S>>>,
+    missing: impl Fn() -> Error,
+) -> Result<Arc<Attachment<S>>> {
+    for (place, entry) in found {
+        for attempt in 1.. {
+            let Some((owner, connection)) = connect(&place, &entry)? else { break };
+            // Connecting has shown that the owner lives.
+            if let Some(known) = known(entry.uid).filter(|known| !known.is_gone()) {
+                return Ok(known);
+            }
+            match greet(entry.clone(), owner, connection) {
+                // Pushed out by a crowd of others, perhaps.
+                Err(Error::Disconnected { .. }) if attempt < ATTEMPTS => {}
+                done => return done,
+            }
+        }
+    }
+    Err(missing())
+}
+
+/// Connects, or finds that nobody is there any more. An owner with a crowd at its door is waited
+/// for.
+fn connect(place: &Place, entry: &Entry) -> Result<Option<(Peer, GuardedSocket)>> {
+    let start = Instant::now();
+    let error = |source| Error::Connect { pool: entry.name.clone(), source };
+    loop {
+        let source = match place.connect(entry) {
+            Ok(connection) => {
+                let owner = Peer::of(connection.as_fd()).map_err(error)?;
+                if !owner.has_ended() {
+                    return Ok(Some((owner, connection)));
+                }
+                io::ErrorKind::ConnectionRefused.into()
+            }
+            Err(source) => source,
+        };
+        match source.kind() {
+            io::ErrorKind::ConnectionRefused => {
+                place.remove_dead(entry);
+                return Ok(None);
+            }
+            io::ErrorKind::NotFound => return Ok(None), // it just went
+            io::ErrorKind::WouldBlock if start.elapsed() < ANSWER => {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            io::ErrorKind::WouldBlock => {
+                let pool = entry.name.clone();
+                return Err(Error::NoAnswer { pool, pid: 0, waited: ANSWER });
+            }
+            _ => return Err(error(source)),
+        }
+    }
+}
+
+/// Says hello and waits for the answer.
+fn greet<S: Spared>(
+    entry: Entry,
+    owner: Peer,
+    connection: GuardedSocket,
+) -> Result<Arc<Attachment<S>>> {
+    let error = |source| Error::Connect { pool: entry.name.clone(), source };
+    let hello = Packet::new(Kind::Hello);
+    match packet::send(connection.as_fd(), bytemuck::bytes_of(&hello), &[]) {
+        // Refused already: the answer tells why.
+        Err(error) if is_hang_up(&error) => {}
+        sent => sent.map_err(error)?,
+    }
+    let mut bytes = vec![0; size_of::<Welcome>()];
+    let (len, fds) = await_answer(&entry, &owner, &connection, &mut bytes)?;
+    bytes.truncate(len);
+    attachment::answered(
+        entry,
+        Answer { peer: owner, connection: Arc::new(connection), bytes, fds },
+    )
+}
+
+fn await_answer(
+    entry: &Entry,
+    owner: &Peer,
+    connection: &GuardedSocket,
+    bytes: &mut [u8],
+) -> Result<(usize, Vec<OwnedFd>)> {
+    let error = |source| Error::Connect { pool: entry.name.clone(), source };
+    let start = Instant::now();
+    while let Some(left) = ANSWER.checked_sub(start.elapsed()) {
+        if !seqpacket::wait_readable(connection, left).map_err(error)? {
+            continue;
+        }
+        match packet::recv(connection.as_fd(), bytes) {
+            Ok((0, _)) => return Err(Error::Disconnected { mid_message: false }),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            // Told once; what was sent before it can still be read.
+            Err(error) if is_hang_up(&error) => {}
+            answer => return answer.map_err(error),
+        }
+    }
+    Err(Error::NoAnswer { pool: entry.name.clone(), pid: owner.pid, waited: ANSWER })
+}
+
+fn is_hang_up(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset)
+}

@@ -1,0 +1,452 @@
+//! Pools of tensors: allocation in nanoseconds, and tensors that other processes can see.
+
+use std::convert::Infallible;
+use std::fmt;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::copies;
+use crate::copies::CopyReason;
+use crate::error::{Error, Holder, Result};
+use crate::ipc::discovery::layout;
+use crate::ipc::discovery::socket_dir::{Entry, Place};
+use crate::ipc::pool::config::TensorPoolConfig;
+use crate::ipc::pool::descriptor::TensorDescriptor;
+use crate::ipc::pool::owner::host::Host;
+use crate::ipc::pool::owner::{Owner, server};
+use crate::ipc::pool::pool_tensor::lease_from;
+use crate::ipc::pool::reader::attachment::Attachment;
+use crate::ipc::pool::reader::connect;
+use crate::ipc::pool::registry;
+use crate::ipc::pool::stats::PoolStats;
+use crate::memory::choose::ROW_ALIGN;
+use crate::memory::kind::TensorMemory;
+use crate::sync::Biased;
+use crate::tensor::Tensor;
+use crate::tensor::buffer::handle::Handle;
+use crate::tensor::buffer::slot_ref::Home;
+use crate::tensor::buffer::{Buffer, slot_ref};
+use crate::tensor::image_layout::Plan;
+use crate::types::dtype::DType;
+use crate::types::layout::Layout;
+use crate::types::pixel_format::PixelFormat;
+
+/// The name of a pool: letters, digits, dots, dashes and underscores. A number is a name, too.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PoolName(String);
+
+impl From<&str> for PoolName {
+    fn from(name: &str) -> Self {
+        PoolName(name.to_owned())
+    }
+}
+
+impl From<String> for PoolName {
+    fn from(name: String) -> Self {
+        PoolName(name)
+    }
+}
+
+impl From<u32> for PoolName {
+    fn from(id: u32) -> Self {
+        PoolName(id.to_string())
+    }
+}
+
+impl PoolName {
+    fn check(self) -> Result<String> {
+        layout::check_name(&self.0)?;
+        Ok(self.0)
+    }
+}
+
+/// A pool of tensors in shared memory, or in DMA-BUFs.
+///
+/// The process that makes it owns it: only the owner allocates and writes, others attach and
+/// read. Dropping a tensor returns its slot, when everybody else has let go of it as well.
+///
+/// A tensor that comes from a pool holds whatever the slot held before.
+///
+/// ```
+/// use cenote::{DType, TensorPool, TensorPoolConfig};
+/// # let dir = std::env::temp_dir().join(format!("cenote-doc2-{}", std::process::id()));
+/// # std::fs::create_dir_all(&dir)?; unsafe { std::env::set_var("CENOTE_DIR", &dir) };
+///
+/// let pool = TensorPool::new("camera", TensorPoolConfig::small())?;
+/// let mut frame = pool.alloc(&[1080, 1920, 3], DType::U8)?;
+/// frame.map_mut()?.as_mut_slice::<u8>()?.fill(128);
+/// println!("{:?}", pool.stats()?);
+/// # drop((frame, pool)); std::fs::remove_dir_all(&dir)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone)]
+pub struct TensorPool {
+    role: Role,
+}
+
+#[derive(Clone)]
+enum Role {
+    Owner(Arc<Closing>),
+    Attached(Arc<Attachment<Buffer>>),
+}
+
+/// Closes the pool when the last handle of the pool itself is gone; tensors may outlive it.
+struct Closing {
+    owner: Arc<Owner<Buffer>>,
+    /// Of the image that was allocated last.
+    plan: Biased<Option<Plan>>,
+}
+
+impl Closing {
+    /// What an image of this size and format is like.
+    #[inline]
+    fn plan(&self, size: (usize, usize), format: PixelFormat) -> Result<Plan> {
+        match &*self.plan.lock() {
+            Some(plan) if plan.is_of(size, format) => return Ok(plan.clone()),
+            _ => {}
+        }
+        self.plan_anew(size, format)
+    }
+
+    #[cold]
+    fn plan_anew(&self, size: (usize, usize), format: PixelFormat) -> Result<Plan> {
+        let dma = self.owner.config.memory == TensorMemory::Dma;
+        let plan = Plan::new(size, format, if dma { ROW_ALIGN } else { 1 })?;
+        // What was there is dropped without the lock.
+        let _old = self.plan.lock().replace(plan.clone());
+        Ok(plan)
+    }
+}
+
+impl Drop for Closing {
+    fn drop(&mut self) {
+        self.owner.close();
+    }
+}
+
+impl TensorPool {
+    fn of(owner: Arc<Owner<Buffer>>) -> TensorPool {
+        let closing = Closing { owner, plan: Biased::new(None) };
+        TensorPool { role: Role::Owner(Arc::new(closing)) }
+    }
+
+    /// Makes a pool that this process owns.
+    ///
+    /// An error if a living process owns one of this name; a dead one's place is taken over.
+    pub fn new(name: impl Into<PoolName>, config: TensorPoolConfig) -> Result<TensorPool> {
+        let owner = server::create(&name.into().check()?, config)?;
+        registry::remember_owned(&owner);
+        Ok(TensorPool::of(owner))
+    }
+
+    /// Makes the pool of a publisher, in the directory of its topic, and what `host` makes of it.
+    pub(crate) fn for_topic<H: Host + 'static>(
+        place: (Place, &[String]),
+        entry: Entry,
+        config: TensorPoolConfig,
+        host: impl FnOnce(TensorPool) -> Result<Arc<H>>,
+    ) -> Result<Arc<H>> {
+        server::create_shared(place, entry, config, |owner| {
+            registry::remember_owned(owner);
+            host(TensorPool::of(owner.clone()))
+        })
+    }
+
+    /// Attaches to a pool that another process owns, or that this one does.
+    pub fn open(name: impl Into<PoolName>) -> Result<TensorPool> {
+        let name = name.into().check()?;
+        let attachment = connect::by_name(&name, registry::attached)?;
+        registry::remember(&attachment);
+        Ok(TensorPool { role: Role::Attached(attachment) })
+    }
+
+    /// The name.
+    pub fn name(&self) -> &str {
+        match &self.role {
+            Role::Owner(closing) => &closing.owner.entry.name,
+            Role::Attached(attachment) => &attachment.entry.name,
+        }
+    }
+
+    /// The number that descriptors know it by. A pool that is made anew has a new one.
+    #[inline]
+    pub fn uid(&self) -> u64 {
+        match &self.role {
+            Role::Owner(closing) => closing.owner.entry.uid,
+            Role::Attached(attachment) => attachment.entry.uid,
+        }
+    }
+
+    /// Whether this process owns the pool.
+    pub fn is_owner(&self) -> bool {
+        matches!(self.role, Role::Owner(_))
+    }
+
+    /// Whether the owner is alive and this process can use the pool: not in a forked child, which has
+    /// to open it anew.
+    pub fn is_alive(&self) -> bool {
+        match &self.role {
+            Role::Owner(closing) => !closing.owner.inherited(),
+            Role::Attached(attachment) => !attachment.inherited() && !attachment.is_gone(),
+        }
+    }
+
+    /// Allocates a tensor. Its bytes are whatever the slot held before; those of `Bool` tensors
+    /// are zeros, for not every byte is a `bool`.
+    #[inline(always)]
+    pub fn alloc(&self, shape: &[usize], dtype: DType) -> Result<Tensor> {
+        self.alloc_with(shape, dtype, none)
+    }
+
+    /// The same; where there is no room, `make_room` may make some.
+    #[inline(always)]
+    pub(crate) fn alloc_with(
+        &self,
+        shape: &[usize],
+        dtype: DType,
+        make_room: impl FnMut() -> bool,
+    ) -> Result<Tensor> {
+        let owner = self.owner("alloc")?;
+        let len = Tensor::packed_len(shape, dtype)?;
+        Tensor::packed(slot_ref::alloc(owner, len, make_room)?, len, shape, dtype)
+    }
+
+    /// Allocates an image. Its bytes are whatever the slot held before. In a pool of DMA-BUFs its
+    /// rows start at multiples of 64 bytes.
+    ///
+    /// ```
+    /// use cenote::{PixelFormat, TensorPool, TensorPoolConfig};
+    /// # let dir = std::env::temp_dir().join(format!("cenote-doc4-{}", std::process::id()));
+    /// # std::fs::create_dir_all(&dir)?; unsafe { std::env::set_var("CENOTE_DIR", &dir) };
+    ///
+    /// let pool = TensorPool::new("camera", TensorPoolConfig::small())?;
+    /// let frame = pool.image(1920, 1080, PixelFormat::Nv12)?;
+    /// assert_eq!(frame.shape(), [1620, 1920]);
+    /// # drop((frame, pool)); std::fs::remove_dir_all(&dir)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[inline]
+    pub fn image(&self, width: usize, height: usize, format: PixelFormat) -> Result<Tensor> {
+        self.image_with((width, height), format, none)
+    }
+
+    /// The same; where there is no room, `make_room` may make some.
+    #[inline]
+    pub(crate) fn image_with(
+        &self,
+        size: (usize, usize),
+        format: PixelFormat,
+        make_room: impl FnMut() -> bool,
+    ) -> Result<Tensor> {
+        let closing = self.closing("image")?;
+        let plan = closing.plan(size, format)?;
+        let buffer = slot_ref::alloc(&closing.owner, plan.bytes(), make_room)?;
+        plan.cast(buffer)
+    }
+
+    /// Whether a buffer is a slot that this pool has allocated.
+    #[inline]
+    pub(crate) fn has_allocated(&self, buffer: &Handle) -> bool {
+        let Role::Owner(closing) = &self.role else { return false };
+        buffer.home().is_some_and(|home| home.is_allocated_by(&closing.owner))
+    }
+
+    /// Allocates a tensor, and waits for a slot if the pool is full, or for memory if it cannot
+    /// grow.
+    pub fn alloc_timeout(
+        &self,
+        shape: &[usize],
+        dtype: DType,
+        timeout: Duration,
+    ) -> Result<Tensor> {
+        let go_on = || ControlFlow::<Infallible>::Continue(());
+        let ControlFlow::Continue(tensor) =
+            self.alloc_waiting("alloc_timeout", shape, dtype, timeout, go_on)?;
+        Ok(tensor)
+    }
+
+    /// Like [`alloc_timeout`](TensorPool::alloc_timeout), for as long as `go_on` says so, which is asked every
+    /// now and then while there is no room. `None` if it has said no; [`stats`](TensorPool::stats) counts a
+    /// failure only when the time is over.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use cenote::{DType, TensorPool, TensorPoolConfig};
+    /// # let dir = std::env::temp_dir().join(format!("cenote-while-doc-{}", std::process::id()));
+    /// # std::fs::create_dir_all(&dir)?; unsafe { std::env::set_var("CENOTE_DIR", &dir) };
+    ///
+    /// let config = TensorPoolConfig { max_slots: 1, ..TensorPoolConfig::default() };
+    /// let pool = TensorPool::new("while", config)?;
+    /// let only = pool.alloc(&[4], DType::U8)?;
+    /// let none = pool.alloc_while(&[4], DType::U8, Duration::from_secs(600), || false)?;
+    /// assert!(none.is_none() && pool.stats()?.failures == 0);
+    /// drop(only);
+    /// assert!(pool.alloc_while(&[4], DType::U8, Duration::ZERO, || false)?.is_some());
+    /// # drop(pool); std::fs::remove_dir_all(&dir)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn alloc_while(
+        &self,
+        shape: &[usize],
+        dtype: DType,
+        timeout: Duration,
+        mut go_on: impl FnMut() -> bool,
+    ) -> Result<Option<Tensor>> {
+        let go_on = || if go_on() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) };
+        let waited = self.alloc_waiting("alloc_while", shape, dtype, timeout, go_on)?;
+        Ok(waited.continue_value())
+    }
+
+    fn alloc_waiting<B>(
+        &self,
+        op: &'static str,
+        shape: &[usize],
+        dtype: DType,
+        timeout: Duration,
+        go_on: impl FnMut() -> ControlFlow<B>,
+    ) -> Result<ControlFlow<B, Tensor>> {
+        let owner = self.owner(op)?;
+        let layout = Layout::contiguous(shape, dtype.size())?;
+        let len = layout.nbytes();
+        let granted = match owner.alloc_timeout(len, timeout, go_on)? {
+            ControlFlow::Continue(granted) => granted,
+            ControlFlow::Break(why) => return Ok(ControlFlow::Break(why)),
+        };
+        let tensor = Tensor::over(slot_ref::allocated(owner, granted, len)?, layout, dtype)?;
+        let tensor = if dtype == DType::Bool { tensor.cleared()? } else { tensor };
+        Ok(ControlFlow::Continue(tensor))
+    }
+
+    /// A copy of any tensor in this pool, so that it can be sent on. Counted, in
+    /// [`stats`](TensorPool::stats) and in [`copies`](crate::copies).
+    ///
+    /// An image keeps its format. Whatever is in the pool already need not be staged.
+    pub fn stage(&self, tensor: &Tensor) -> Result<Tensor> {
+        self.stage_with(tensor, none)
+    }
+
+    /// The same; where there is no room, `make_room` may make some.
+    pub(crate) fn stage_with(
+        &self,
+        tensor: &Tensor,
+        make_room: impl FnMut() -> bool,
+    ) -> Result<Tensor> {
+        let owner = self.owner("stage")?;
+        let (layout, len) = tensor.copy_layout()?;
+        let staged = Tensor::over(slot_ref::alloc(owner, len, make_room)?, layout, tensor.dtype)?;
+        let (staged, bytes) = staged.filled_from(tensor)?;
+        owner.count_copy(bytes);
+        copies::count(CopyReason::Staged, bytes);
+        Ok(staged)
+    }
+
+    /// The tensor that a descriptor names, of this pool or any other. See
+    /// [`Tensor::from_descriptor`].
+    pub fn import(&self, descriptor: &TensorDescriptor) -> Result<Tensor> {
+        match &self.role {
+            Role::Attached(attachment) if attachment.entry.uid == descriptor.pool => {
+                lease_from(attachment, descriptor)
+            }
+            _ => Tensor::from_descriptor(descriptor),
+        }
+    }
+
+    /// The same tensor, in this pool without being copied: its shared memory becomes part of it.
+    /// `None` if that cannot be, because the memory is not sealed or not all there, or there is too
+    /// much of the kind.
+    pub(crate) fn adopt(&self, tensor: &Tensor) -> Result<Option<Tensor>> {
+        let owner = self.owner("adopt")?;
+        let Some((fd, map)) = tensor.buffer.for_adoption()? else { return Ok(None) };
+        let Some(slot) = owner.adopt(fd, map.clone())? else { return Ok(None) };
+        let buffer = slot_ref::adopted(owner, slot, map)?;
+        Ok(Some(Tensor { buffer, ..tensor.clone() }))
+    }
+
+    /// Lends the pool of a tensor to whoever is attached to this one, if it belongs to this process,
+    /// too: so that they have it even if this process ends now.
+    #[inline]
+    pub(crate) fn lend_pool_of(&self, tensor: &Tensor) {
+        if let Some(home) = tensor.buffer.home().filter(|home| home.uid() != self.uid()) {
+            self.lend(home);
+        }
+    }
+
+    #[cold]
+    fn lend(&self, home: &Home) {
+        if let (Role::Owner(this), Some(other)) = (&self.role, home.owned_by()) {
+            this.owner.lend(other);
+        }
+    }
+
+    /// Drops a handle, most likely the last of a buffer of this very pool.
+    #[inline]
+    pub(crate) fn take_back(&self, handle: Handle) {
+        if let Role::Owner(closing) = &self.role
+            && let Some(buffer) = handle.last_of(&closing.owner)
+        {
+            closing.owner.retire_in_turn(buffer);
+        }
+    }
+
+    /// Lets nobody else in; tensors live on. Gives the directory it was found in.
+    pub(crate) fn close(&self) -> Option<Arc<Place>> {
+        match &self.role {
+            Role::Owner(closing) => closing.owner.close(),
+            Role::Attached(_) => None,
+        }
+    }
+
+    /// Frees every segment without a tensor in it; returns how many bytes. The memory is the
+    /// system's again when every attacher has unmapped it, which happens by itself.
+    pub fn trim(&self) -> Result<usize> {
+        self.owner("trim")?.trim()
+    }
+
+    /// How the pool is doing.
+    pub fn stats(&self) -> Result<PoolStats> {
+        Ok(self.owner("stats")?.stats())
+    }
+
+    /// Who holds tensors of this pool: this process, and those attached to it. Those come first
+    /// that hold most of what the owner has let go of.
+    pub fn holders(&self) -> Result<Vec<Holder>> {
+        Ok(self.owner("holders")?.holders())
+    }
+
+    #[inline]
+    fn owner(&self, op: &'static str) -> Result<&Arc<Owner<Buffer>>> {
+        Ok(&self.closing(op)?.owner)
+    }
+
+    /// What only the process that owns the pool has.
+    #[inline]
+    fn closing(&self, op: &'static str) -> Result<&Closing> {
+        match &self.role {
+            Role::Owner(closing) => {
+                closing.owner.check_process()?;
+                Ok(closing)
+            }
+            Role::Attached(attachment) => Err(Error::NotOwner {
+                op,
+                pool: attachment.entry.name.clone(),
+                pid: attachment.owner.pid,
+            }),
+        }
+    }
+}
+
+/// No room can be made.
+fn none() -> bool {
+    false
+}
+
+impl fmt::Debug for TensorPool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TensorPool")
+            .field("name", &self.name())
+            .field("owner", &self.is_owner())
+            .field("alive", &self.is_alive())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,63 @@
+//! Mapped memory seen as a row of atomic words: the one way that bytes another process may be
+//! writing are ever looked at.
+//!
+//! # Contract
+//! A [`Words`] owns a mapping of at least `len` words, aligned to pages. Every access in this
+//! process goes through `&[AtomicU64]`, so whatever other processes do to the memory there is no
+//! data race in the sense of the language.
+#![allow(unsafe_code, reason = "mapped memory becomes atomics")]
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::{io, slice};
+
+use crate::sync::AtomicU64;
+use crate::sys::mapping::{Access, Map};
+use crate::sys::memfd;
+
+/// Words of shared memory.
+#[derive(Debug)]
+pub(crate) struct Words {
+    map: Map,
+    len: usize,
+}
+
+impl Words {
+    /// New words, all zero, and the file behind them, for others to map.
+    pub(crate) fn create(name: &str, len: usize) -> io::Result<(Words, Arc<OwnedFd>)> {
+        let fd = Arc::new(memfd::create(name, byte_len(len)? as u64)?);
+        Ok((Words::writable(&fd, len)?, fd))
+    }
+
+    /// New words, all zero, that this process only looks at: whoever gets the file writes them.
+    pub(crate) fn create_for_peer(name: &str, len: usize) -> io::Result<(Words, OwnedFd)> {
+        let fd = memfd::create(name, byte_len(len)? as u64)?;
+        Ok((Words::read_only(&fd, len)?, fd))
+    }
+
+    /// The first `len` words of a file, which the caller has found to be large enough and sealed
+    /// against shrinking.
+    pub(crate) fn writable(fd: &Arc<OwnedFd>, len: usize) -> io::Result<Words> {
+        let map = Map::shared(fd.as_fd(), byte_len(len)?, 1, Access::Write)?;
+        Ok(Words { map: map.keeping(fd.clone()), len })
+    }
+
+    /// As [`Words::writable`], but storing into them would fault.
+    pub(crate) fn read_only(fd: &OwnedFd, len: usize) -> io::Result<Words> {
+        let map = Map::shared(fd.as_fd(), byte_len(len)?, 1, Access::Read)?;
+        Ok(Words { map, len })
+    }
+
+    /// The words. Only those that were opened for it may be stored into.
+    #[inline]
+    pub(crate) fn get(&self) -> &[AtomicU64] {
+        const { assert!(cfg!(loom) || align_of::<AtomicU64>() == 8) };
+        // SAFETY: the mapping has `len` words, lives as long as `self`, is aligned to pages, and
+        // is only ever accessed atomically.
+        unsafe { slice::from_raw_parts(self.map.ptr().as_ptr().cast(), self.len) }
+    }
+}
+
+fn byte_len(words: usize) -> io::Result<usize> {
+    words.checked_mul(size_of::<u64>()).ok_or(io::ErrorKind::OutOfMemory.into())
+}

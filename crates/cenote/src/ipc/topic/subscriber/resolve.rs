@@ -1,0 +1,83 @@
+//! Where a subscriber has the tensors of messages from: the pool of their publisher, or another, or its own process.
+
+use std::sync::Arc;
+
+use crate::error::Error;
+use crate::ipc::pool::registry;
+use crate::ipc::ring::Entry;
+use crate::ipc::ring::codec::Packed;
+use crate::ipc::topic::message::{Tensors, Unread};
+use crate::ipc::topic::subscriber::cursor::Spot;
+use crate::ipc::topic::subscriber::pools::Pools;
+use crate::ipc::topic::subscriber::publisher_link::{From, Other};
+use crate::ipc::topic::subscriber::wakeup::News;
+use crate::tensor::buffer::handle::Handle;
+
+/// Leases the tensors of a message that lie where earlier ones did.
+pub(crate) struct Again<'a> {
+    pub(crate) other: &'a Other,
+    pub(crate) entry: Entry<'a>,
+}
+
+impl Tensors for Again<'_> {
+    #[inline(always)]
+    fn buffer(&mut self, packed: &Packed<'_>) -> Result<Handle, Unread> {
+        let leased = match &self.other.own_pool {
+            Some(pool) if packed.pool == self.other.uid => {
+                registry::lease_again(pool, packed, || self.entry.is_there())
+            }
+            _ => None,
+        };
+        leased.ok_or_else(|| Unread::Later)
+    }
+}
+
+/// Leases the tensors of a message.
+pub(crate) struct Lender<'a> {
+    pub(crate) from: &'a From,
+    pub(crate) spot: &'a Spot,
+    pub(crate) pools: &'a mut Pools,
+    pub(crate) news: &'a Arc<News>,
+}
+
+impl Tensors for Lender<'_> {
+    fn buffer(&mut self, packed: &Packed<'_>) -> Result<Handle, Unread> {
+        let cursor = self.spot.cursor();
+        let other = match self.from {
+            // Its publisher has a handle.
+            From::Own(publisher) => {
+                return publisher.held(cursor).ok_or(Unread::Passed);
+            }
+            From::Other(other) => other,
+        };
+        let pool = match &other.pool {
+            Some(pool) if packed.pool == other.uid => pool,
+            _ => self.pools.get(packed.pool, other, self.news)?,
+        };
+        // What it sent before it died can be had as soon as it is dead.
+        if !pool.is_usable() && pool.may_be_dying() {
+            return Err(Unread::Later);
+        }
+        // Asked first: what its owner sent last may come in while this looks for it.
+        let alive = pool.is_alive();
+        let trusted = pool.attached_of(&other.peer).map(|_| other.uid);
+        let entry = self.spot.entry();
+        match registry::lease_packed(pool, packed, trusted, || entry.is_there()) {
+            Ok(leased) => Ok(leased),
+            Err(error) => Err(self.unread(error, alive)),
+        }
+    }
+}
+
+impl Lender<'_> {
+    /// Why a message was not read whose tensor could not be leased.
+    #[cold]
+    fn unread(&mut self, error: Error, alive: bool) -> Unread {
+        match error {
+            Error::Stale { .. } if !self.spot.entry().is_there() => Unread::Passed,
+            // On its way.
+            Error::NoSuchSegment { .. } if alive => Unread::Later,
+            error => error.into(),
+        }
+    }
+}

@@ -1,0 +1,468 @@
+//! Topics: messages from any number of publishers to any number of subscribers, in any number of
+//! processes, without copying tensors.
+//!
+//! ```text
+//!   publisher                                     subscriber
+//!   publisher.rs  ring, pool, held tensors   ←──  arrivals.rs    finds and greets publishers
+//!   ring.rs       entries           ── read-only ──→  source.rs  one publisher's ring, a cursor
+//!   row.rs        rows              ←── writes ──                its own row: armed, taken
+//!   stage.rs      what must be copied             subscriber.rs  takes turns, sleeps, leases
+//! ```
+//!
+//! A topic is a directory; each publisher is a socket in it, which is also that of its pool. After the
+//! handshake (`handshake.rs`) nothing goes over the connection but single bytes that wake whoever sleeps.
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::os::fd::BorrowedFd;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::domain::image::Image;
+use crate::error::{Error, Result};
+use crate::ipc::discovery::socket_dir::{Entry, Place};
+use crate::ipc::pool::owner::server;
+use crate::ipc::pool::tensor_pool::TensorPool;
+use crate::ipc::topic::config::{Policy, TopicConfig};
+use crate::ipc::topic::inspect::listing;
+use crate::ipc::topic::message::Message;
+use crate::ipc::topic::name::TopicName;
+use crate::ipc::topic::publisher::Publisher;
+use crate::ipc::topic::stats::TopicStats;
+use crate::ipc::topic::subscriber::Subscriber;
+use crate::ipc::topic::subscriber::discovery::Arrivals;
+use crate::ipc::topic::subscriber::wakeup::News;
+use crate::sys::fork;
+use crate::tensor::Tensor;
+use crate::types::dtype::DType;
+use crate::types::pixel_format::PixelFormat;
+
+/// Sends and receives messages of one type, under one name.
+///
+/// ```
+/// use cenote::{Image, PixelFormat, Topic};
+/// # let dir = std::env::temp_dir().join(format!("cenote-topic-doc-{}", std::process::id()));
+/// # std::fs::create_dir_all(&dir)?; unsafe { std::env::set_var("CENOTE_DIR", &dir) };
+///
+/// let topic: Topic<Image> = Topic::new("camera.rgb")?;
+/// let mut image = topic.image(640, 480, PixelFormat::Rgb8)?;
+/// image.fill(&[255, 0, 0])?;
+/// topic.send(&image)?; // here, and to every other process; no pixel is copied
+///
+/// let received = topic.recv().expect("what was just sent");
+/// assert_eq!(received.width(), 640);
+/// # drop((image, received, topic)); std::fs::remove_dir_all(&dir)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// One object does both. It begins to publish with the first [`send`](Topic::send) (or
+/// [`advertise`](Topic::advertise)), and to subscribe with the first [`recv`](Topic::recv) (or
+/// [`subscribe`](Topic::subscribe)). Clones share all of it. Any thread can use it.
+///
+/// What was sent is for good: nobody can write it any more, and `make_mut` copies.
+pub struct Topic<T> {
+    pub(crate) parts: Arc<Parts>,
+    messages: PhantomData<fn(T) -> T>,
+}
+
+pub(crate) struct Parts {
+    pub(crate) name: TopicName,
+    config: TopicConfig,
+    /// Of the publisher, once there is one.
+    uid: u64,
+    /// The process that made it: a forked child would use the same uid.
+    epoch: u64,
+    publisher: OnceLock<Arc<Publisher>>,
+    subscriber: OnceLock<Subscriber>,
+    /// Held while a part is started.
+    starting: Mutex<()>,
+    /// Why something that cannot tell of errors failed.
+    trouble: Mutex<Option<Error>>,
+}
+
+impl Drop for Parts {
+    fn drop(&mut self) {
+        let (publisher, subscriber) = (self.publisher.get(), self.subscriber.get());
+        if self.epoch != fork::epoch() || (publisher.is_none() && subscriber.is_none()) {
+            return;
+        }
+        let published = publisher.and_then(|publisher| publisher.close());
+        let watched = subscriber.and_then(Subscriber::leave);
+        let held = [published, watched].into_iter().flatten().find(|place| !place.is_removed());
+        // What is held may have been removed, and made again by somebody else.
+        let find = || Place::find(&self.name.directory()).ok().flatten().map(Arc::new);
+        // The last to leave; whoever is still there makes it again.
+        held.or_else(find).inspect(|place| place.remove_if_empty());
+    }
+}
+
+impl<T> Clone for Topic<T> {
+    fn clone(&self) -> Self {
+        Topic { parts: self.parts.clone(), messages: PhantomData }
+    }
+}
+
+impl<T> fmt::Debug for Topic<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Topic")
+            .field("name", &self.parts.name.as_str())
+            .field("publishes", &self.parts.publisher.get().is_some())
+            .field("subscribes", &self.parts.subscriber.get().is_some())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Parts {
+    pub(crate) fn check_process(&self) -> Result<()> {
+        match self.epoch == fork::epoch() {
+            true => Ok(()),
+            false => Err(Error::ForkedTopic { topic: self.name.to_string() }),
+        }
+    }
+}
+
+impl<T: Message> Topic<T> {
+    /// A topic, by name: `camera.front.rgb`, or `/camera/front/rgb`, which is the same.
+    pub fn new(name: &str) -> Result<Topic<T>> {
+        Self::with_config(name, TopicConfig::default())
+    }
+
+    /// A topic that is used in a particular way.
+    pub fn with_config(name: &str, config: TopicConfig) -> Result<Topic<T>> {
+        let name = TopicName::new(name)?;
+        config.ring(T::max_words(), T::signature().is_tensor())?;
+        let parts = Parts {
+            name,
+            config,
+            uid: server::random_uid()?,
+            epoch: fork::epoch_from_now_on(),
+            publisher: OnceLock::new(),
+            subscriber: OnceLock::new(),
+            starting: Mutex::new(()),
+            trouble: Mutex::new(None),
+        };
+        Ok(Topic { parts: Arc::new(parts), messages: PhantomData })
+    }
+
+    /// The name, with dots.
+    pub fn name(&self) -> &str {
+        self.parts.name.as_str()
+    }
+
+    /// Begins to publish, so that subscribers find this publisher before it sends anything.
+    pub fn advertise(&self) -> Result<()> {
+        self.check_process()?;
+        self.publisher().map(drop)
+    }
+
+    /// Begins to subscribe: whatever is sent from here on is received. Publishers that are there
+    /// already have answered when this returns, unless they are very slow.
+    ///
+    /// An error if one of them sends something else. That is told once; others are received from.
+    pub fn subscribe(&self) -> Result<()> {
+        self.check_process()?;
+        self.subscriber()?;
+        self.check_types()
+    }
+
+    /// An error if a publisher was found to send something else. Told once.
+    pub(crate) fn check_types(&self) -> Result<()> {
+        self.subscriber()?.take_mismatch().map_or(Ok(()), Err)
+    }
+
+    /// Sends a message to every subscriber there is, this object included unless `ignore_own` is set.
+    ///
+    /// A tensor that other processes cannot see is copied first, and counted in
+    /// [`stats`](Topic::stats). If a subscriber is slow, the [`Policy`] decides.
+    pub fn send(&self, message: &T) -> Result<()> {
+        let publisher = self.publisher()?;
+        Self::send_as(publisher, message, publisher.policy())
+    }
+
+    #[inline]
+    fn send_as(publisher: &Publisher, message: &T, policy: Policy) -> Result<()> {
+        match publisher.send(message, policy) {
+            Ok(()) => Ok(()),
+            Err(error) => Self::send_again(publisher, message, policy, error),
+        }
+    }
+
+    /// Tries again to send what was lent after it was found not to be: now that is seen, and it is copied.
+    #[cold]
+    fn send_again(
+        publisher: &Publisher,
+        message: &T,
+        policy: Policy,
+        mut error: Error,
+    ) -> Result<()> {
+        // They may be what stands in the way: then not the next time.
+        publisher.drop_dead_adoptions();
+        while matches!(error, Error::Lent) {
+            match publisher.send(message, policy) {
+                Ok(()) => return Ok(()),
+                Err(again) => error = again,
+            }
+        }
+        Err(error)
+    }
+
+    /// Sends a message if no subscriber has to be waited for.
+    pub fn try_send(&self, message: &T) -> Result<()> {
+        let publisher = self.publisher()?;
+        let policy = match publisher.policy() {
+            Policy::Block(_) => Policy::Reject,
+            policy => policy,
+        };
+        Self::send_as(publisher, message, policy)
+    }
+
+    /// Sends a message; where the [`Policy`] is to wait for slow subscribers, no longer than this.
+    pub fn send_timeout(&self, message: &T, timeout: Duration) -> Result<()> {
+        let publisher = self.publisher()?;
+        let policy = match publisher.policy() {
+            Policy::Block(patience) => Policy::Block(patience.min(timeout)),
+            policy => policy,
+        };
+        Self::send_as(publisher, message, policy)
+    }
+
+    /// The next message, if there is one. Never waits.
+    ///
+    /// Messages of one publisher come in the order they were sent; publishers take turns.
+    ///
+    /// It has no way to tell of an error: if there never is anything, ask
+    /// [`last_error`](Topic::last_error).
+    #[inline(always)]
+    pub fn recv(&self) -> Option<T> {
+        let subscriber = match self.parts.subscriber.get() {
+            Some(subscriber) => subscriber,
+            None => self.noted(self.subscriber())?,
+        };
+        subscriber.recv()
+    }
+
+    /// The next message. `None` if there was none for so long.
+    ///
+    /// An error if there is none, but a publisher that sends something else. That is told once.
+    pub fn recv_timeout(&self, timeout: Duration) -> Result<Option<T>> {
+        let deadline = Instant::now().checked_add(timeout);
+        self.recv_until(deadline)
+    }
+
+    /// The next message, however long it takes. Errors are those of
+    /// [`recv_timeout`](Topic::recv_timeout).
+    pub fn wait(&self) -> Result<T> {
+        loop {
+            if let Some(message) = self.recv_until(None)? {
+                return Ok(message);
+            }
+        }
+    }
+
+    fn recv_until(&self, deadline: Option<Instant>) -> Result<Option<T>> {
+        self.subscriber()?.recv_until(deadline)
+    }
+
+    /// The newest message that was not received yet; those before it are skipped, and not counted as
+    /// missed. Of several publishers, it is that of one of them. As to errors, see
+    /// [`recv`](Topic::recv).
+    pub fn latest(&self) -> Option<T> {
+        self.noted(self.subscriber())?.latest()
+    }
+
+    /// Message after message, waiting for each. Ends when waiting fails, as [`wait`](Topic::wait) does;
+    /// [`last_error`](Topic::last_error) says why. After a publisher that sends something else, of whom
+    /// is told once, it can be called again.
+    pub fn iter(&self) -> impl Iterator<Item = T> {
+        std::iter::from_fn(|| self.noted(self.wait()))
+    }
+
+    /// Why [`recv`](Topic::recv), [`latest`](Topic::latest) or [`iter`](Topic::iter) gave nothing, if it
+    /// was for another reason than that there was nothing: this process was forked off the one that made
+    /// the topic; subscribing failed; a publisher sends something else; or there is one that does not let this process in,
+    /// or that could not be met for want of memory or descriptors. (Then it is tried again.) Each is told once, here or by
+    /// a call that returns errors, but for the first, which lasts.
+    ///
+    /// Messages that were there and could not be had are another matter: see
+    /// [`last_loss`](Topic::last_loss).
+    ///
+    /// ```
+    /// use cenote::{Error, Topic};
+    /// # let dir = std::env::temp_dir().join(format!("cenote-error-doc-{}", std::process::id()));
+    /// # std::fs::create_dir_all(&dir)?; unsafe { std::env::set_var("CENOTE_DIR", &dir) };
+    ///
+    /// let speed: Topic<f32> = Topic::new("speed")?;
+    /// speed.send(&1.5)?;
+    /// let wrong: Topic<f64> = Topic::new("speed")?;
+    /// assert_eq!(wrong.recv(), None);
+    /// let why = wrong.last_error().expect("a reason");
+    /// assert!(matches!(why, Error::TypeMismatch { .. }), "{why}");
+    /// assert!(wrong.last_error().is_none());
+    /// # drop((speed, wrong)); std::fs::remove_dir_all(&dir)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn last_error(&self) -> Option<Error> {
+        // First: a child may have inherited the locks in any state.
+        if let Err(forked) = self.check_process() {
+            return Some(forked);
+        }
+        let noted = self.trouble().take();
+        let subscriber = self.parts.subscriber.get();
+        let mismatch = || subscriber?.take_mismatch();
+        noted.or_else(mismatch).or_else(|| subscriber?.take_failure())
+    }
+
+    /// What came of something, and if that was an error, a note of it.
+    fn noted<R>(&self, result: Result<R>) -> Option<R> {
+        let error = match result {
+            Ok(value) => return Some(value),
+            Err(error) => error,
+        };
+        if self.check_process().is_ok() {
+            *self.trouble() = Some(error);
+        }
+        None
+    }
+
+    fn trouble(&self) -> MutexGuard<'_, Option<Error>> {
+        // It is set and taken whole.
+        self.parts.trouble.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A descriptor that is readable when there may be something to receive: for `epoll`, `poll` and
+    /// `select`. Then call [`recv`](Topic::recv) until it gives `None`.
+    pub fn fd(&self) -> Result<BorrowedFd<'_>> {
+        self.subscriber()?.fd()
+    }
+
+    /// How many messages were lost so far: overwritten before they were taken, or not to be had.
+    pub fn missed(&self) -> u64 {
+        self.here(&self.parts.subscriber).map_or(0, Subscriber::missed)
+    }
+
+    /// Why the last lost message could not be had, unless it was just overwritten. Told once.
+    pub fn last_loss(&self) -> Option<Error> {
+        self.here(&self.parts.subscriber)?.take_last_loss()
+    }
+
+    /// Waits until there are `count` subscribers, this object not counted; tells how many there are
+    /// when it is over.
+    pub fn wait_for_subscribers(&self, count: usize, timeout: Duration) -> Result<usize> {
+        self.publisher()?.wait_for_subscribers(count, timeout)
+    }
+
+    /// What this object has done so far.
+    pub fn stats(&self) -> TopicStats {
+        let Parts { publisher, subscriber, .. } = &*self.parts;
+        let (publisher, subscriber) = (self.here(publisher), self.here(subscriber));
+        TopicStats {
+            sent: publisher.map_or(0, |publisher| publisher.sent()),
+            received: subscriber.map_or(0, Subscriber::received),
+            missed: self.missed(),
+            publishers: subscriber.map_or(0, Subscriber::publishers),
+            subscribers: publisher.map_or(0, |publisher| publisher.subscribers()),
+            copies: publisher.map_or_else(Vec::new, |publisher| publisher.staged.all()),
+        }
+    }
+
+    /// The pool of the publisher: for its statistics, and for allocating in other ways.
+    pub fn pool(&self) -> Result<&TensorPool> {
+        self.check_process()?;
+        Ok(&self.publisher()?.pool)
+    }
+
+    /// A part that has been started, in this very process: a forked child may have inherited its locks in
+    /// any state.
+    fn here<'a, P>(&self, part: &'a OnceLock<P>) -> Option<&'a P> {
+        part.get().filter(|_| self.check_process().is_ok())
+    }
+
+    fn check_process(&self) -> Result<()> {
+        self.parts.check_process()
+    }
+
+    #[inline]
+    fn publisher(&self) -> Result<&Arc<Publisher>> {
+        match self.parts.publisher.get() {
+            Some(publisher) => Ok(publisher),
+            None => self.start_publisher(),
+        }
+    }
+
+    #[cold]
+    fn start_publisher(&self) -> Result<&Arc<Publisher>> {
+        let Parts { name, config, uid, publisher, subscriber, starting, .. } = &*self.parts;
+        self.check_process()?;
+        let _starting = starting.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(publisher) = publisher.get() {
+            return Ok(publisher);
+        }
+        let place = Place::open(&name.directory(), config.pool.access)?;
+        let names = place.file_names()?;
+        let publishers = place.entries_among(&names);
+        listing::check_type(&place, &publishers, name.as_str(), &T::signature())?;
+        let entry = Entry { name: name.as_str().to_owned(), uid: *uid };
+        let made = TensorPool::for_topic((place, &names), entry, config.pool.clone(), |pool| {
+            Publisher::new::<T>(name, pool, config)
+        })?;
+        let place = Place::open(&name.directory(), config.pool.access)?;
+        let checked = place.entries().and_then(|mut newcomers| {
+            newcomers.retain(|entry| entry.uid != *uid && !publishers.contains(entry));
+            listing::check_newcomers(&place, newcomers, *uid, name.as_str(), &T::signature())
+        });
+        if let Err(error) = checked {
+            drop(made);
+            place.remove_if_empty();
+            return Err(error);
+        }
+        if let Some(subscriber) = subscriber.get().filter(|_| !config.ignore_own) {
+            subscriber.add_own(made.clone());
+        }
+        Ok(publisher.get_or_init(|| made))
+    }
+
+    fn subscriber(&self) -> Result<&Subscriber> {
+        match self.parts.subscriber.get() {
+            Some(subscriber) => Ok(subscriber),
+            None => self.start_subscriber(),
+        }
+    }
+
+    #[cold]
+    fn start_subscriber(&self) -> Result<&Subscriber> {
+        let Parts { name, config, uid, publisher, subscriber, starting, .. } = &*self.parts;
+        self.check_process()?;
+        let _starting = starting.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(subscriber) = subscriber.get() {
+            return Ok(subscriber);
+        }
+        let place = (Place::open(&name.directory(), config.pool.access)?, config.pool.access);
+        let news = Arc::new(News::new().map_err(|source| Error::os("eventfd", source))?);
+        let arrivals =
+            Arrivals::new(name.as_str(), place, T::signature(), config.history, *uid, &news);
+        let made = Subscriber::new(name.as_str(), arrivals.clone())?;
+        arrivals.start()?;
+        if let Some(publisher) = publisher.get().filter(|_| !config.ignore_own) {
+            made.add_own(publisher.clone());
+        }
+        Ok(subscriber.get_or_init(|| made))
+    }
+}
+
+/// Allocating from the topic's own pool, so that sending copies nothing.
+impl<T: Message> Topic<T> {
+    /// Allocates a tensor, or the tensor of whatever the topic carries.
+    #[inline(always)]
+    pub fn alloc_tensor(&self, shape: &[usize], dtype: DType) -> Result<Tensor> {
+        let publisher = self.publisher()?;
+        publisher.check_process()?;
+        publisher.pool.alloc_with(shape, dtype, || publisher.push_out_oldest())
+    }
+
+    /// Allocates an image.
+    pub fn image(&self, width: usize, height: usize, format: PixelFormat) -> Result<Image> {
+        let publisher = self.publisher()?;
+        publisher.check_process()?;
+        Image::new_with(&publisher.pool, (width, height), format, || publisher.push_out_oldest())
+    }
+}

@@ -1,0 +1,65 @@
+//! Waiting in epoll(7), on every Linux.
+//!
+//! Since 5.11 there is a call that knows timeouts of any length; before that, and in emulators, there are
+//! only whole milliseconds, and not too many. So others are waited for with ppoll(2).
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::time::Duration;
+
+use rustix::buffer::spare_capacity;
+use rustix::event::Timespec;
+use rustix::event::epoll::{self, Event};
+use rustix::io::Errno;
+
+use crate::sys::socket::seqpacket;
+
+/// As long as the call can wait, and more than anybody notices: whoever waits longer looks again.
+const MOST: Duration = Duration::from_secs(1 << 20);
+
+/// Waits until something is ready, for no longer than `timeout`, and adds it to `events`, as far as there
+/// is room. A signal ends it early.
+pub(crate) fn wait(
+    epoll: &OwnedFd,
+    events: &mut Vec<Event>,
+    timeout: Option<Duration>,
+) -> io::Result<()> {
+    let timeout = timeout.map(|timeout| timeout.min(MOST));
+    let timeout = match timeout {
+        Some(timeout) if !timeout.subsec_nanos().is_multiple_of(1_000_000) => {
+            if !seqpacket::wait_readable(epoll, timeout)? {
+                return Ok(());
+            }
+            Some(Duration::ZERO)
+        }
+        whole => whole,
+    };
+    let timeout = timeout.map(Timespec::try_from).transpose().map_err(io::Error::other)?;
+    match epoll::wait(epoll, spare_capacity(events), timeout.as_ref()) {
+        Ok(_) | Err(Errno::INTR) => Ok(()),
+        Err(source) => Err(source.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn timeouts_of_any_length_are_waited_for() {
+        use rustix::event::{EventfdFlags, eventfd};
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).unwrap();
+        let mut events = Vec::with_capacity(4);
+        for timeout in [Duration::ZERO, Duration::from_micros(1), Duration::from_millis(1)] {
+            wait(&epoll, &mut events, Some(timeout)).unwrap();
+            assert!(events.is_empty());
+        }
+        let bell = eventfd(1, EventfdFlags::CLOEXEC).unwrap();
+        epoll::add(&epoll, &bell, epoll::EventData::new_u64(7), epoll::EventFlags::IN).unwrap();
+        for timeout in [None, Some(Duration::MAX), Some(Duration::from_micros(1500))] {
+            events.clear();
+            wait(&epoll, &mut events, timeout).unwrap();
+            assert_eq!(events.len(), 1, "{timeout:?}");
+        }
+    }
+}

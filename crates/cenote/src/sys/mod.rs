@@ -1,0 +1,34 @@
+//! The operating system, wrapped thinly: calls go in, `io::Result` comes out, no policy.
+//!
+//! Only Linux has shared memory here; elsewhere this module is empty and the memories built on it
+//! say that they are unavailable.
+
+#[cfg(target_os = "linux")]
+pub(crate) mod available_memory;
+#[cfg(target_os = "linux")]
+pub(crate) mod dmabuf;
+#[cfg(all(feature = "gl", target_os = "linux"))]
+pub(crate) mod drop_callbacks;
+#[cfg(target_os = "linux")]
+pub(crate) mod epoll;
+#[cfg(target_os = "linux")]
+pub(crate) mod exit;
+#[cfg(target_os = "linux")]
+pub(crate) mod fork;
+#[cfg(target_os = "linux")]
+pub(crate) mod malloc;
+#[cfg(target_os = "linux")]
+pub(crate) mod mapping;
+#[cfg(target_os = "linux")]
+pub(crate) mod memfd;
+#[cfg(all(
+    any(feature = "gl", all(feature = "camera", target_pointer_width = "64")),
+    target_os = "linux"
+))]
+pub(crate) mod process_lock;
+#[cfg(target_os = "linux")]
+pub(crate) mod socket;
+#[cfg(target_os = "linux")]
+pub(crate) mod thread;
+#[cfg(all(feature = "camera", target_os = "linux", target_pointer_width = "64"))]
+pub(crate) mod v4l2;

@@ -1,0 +1,6 @@
+//! Unix sockets: messages with file descriptors, and who is at the other end.
+
+pub(crate) mod message;
+pub(crate) mod packet;
+pub(crate) mod peer;
+pub(crate) mod seqpacket;

@@ -1,0 +1,95 @@
+//! Unix sockets that keep message boundaries (SOCK_SEQPACKET), bound in a directory that is open.
+//!
+//! A socket's path has at most 108 bytes, so paths go through `/proc/self/fd/`. Names to listen at
+//! must be short all the same.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+use rustix::net::{self, AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+
+use crate::sys::fork::GuardedSocket;
+
+/// How many connections may wait to be accepted.
+const BACKLOG: i32 = 128;
+
+fn socket() -> io::Result<GuardedSocket> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    GuardedSocket::open(|| {
+        Ok(net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?)
+    })
+}
+
+/// Two sockets that are connected to each other. Whoever has one of them takes this process for the
+/// other end.
+pub(crate) fn pair() -> io::Result<(GuardedSocket, GuardedSocket)> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let make = || net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None);
+    GuardedSocket::open_pair(|| Ok(make()?))
+}
+
+fn address(dir: BorrowedFd<'_>, name: &str) -> io::Result<SocketAddrUnix> {
+    Ok(SocketAddrUnix::new(format!("/proc/self/fd/{}/{name}", dir.as_raw_fd()))?)
+}
+
+/// A socket at `name` in `dir`, which must be free. Nobody can connect before it listens.
+pub(crate) fn bind(dir: BorrowedFd<'_>, name: &str) -> io::Result<GuardedSocket> {
+    let listener = socket()?;
+    net::bind(&listener, &address(dir, name)?)?;
+    Ok(listener)
+}
+
+/// From here on others can connect.
+pub(crate) fn listen(listener: &GuardedSocket) -> io::Result<()> {
+    Ok(net::listen(listener, BACKLOG)?)
+}
+
+/// Connects to the socket at `name` in `dir`, without waiting: a listener with too many waiting
+/// connections gives `WouldBlock`.
+pub(crate) fn connect(dir: BorrowedFd<'_>, name: &str) -> io::Result<GuardedSocket> {
+    // The name may be longer than an address: this way the address is only a number.
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let file = rustix::fs::openat(dir, name, flags, Mode::empty())?;
+    let address = SocketAddrUnix::new(format!("/proc/self/fd/{}", file.as_raw_fd()))?;
+    let connection = socket()?;
+    net::connect(&connection, &address)?;
+    Ok(connection)
+}
+
+/// The next connection that is waiting, if any.
+pub(crate) fn accept(listener: &GuardedSocket) -> io::Result<Option<GuardedSocket>> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    match GuardedSocket::open(|| Ok(net::accept_with(listener, flags)?)) {
+        Err(error) if is_none(&error) => Ok(None),
+        connection => Ok(Some(connection?)),
+    }
+}
+
+/// Nobody waits, or whoever did is gone, or a signal came.
+fn is_none(error: &io::Error) -> bool {
+    use io::ErrorKind::{ConnectionAborted, Interrupted, WouldBlock};
+    matches!(error.kind(), WouldBlock | ConnectionAborted | Interrupted)
+}
+
+/// Waits until something can be read, or the other end is gone; `false` if time ran out.
+pub(crate) fn wait_readable(fd: impl AsFd, timeout: Duration) -> io::Result<bool> {
+    wait_any(&mut [PollFd::new(&fd, PollFlags::IN)], Some(timeout))
+}
+
+/// As long as anybody waits in one go.
+const MOST: Duration = Duration::from_secs(1 << 30);
+
+/// Waits until something can be read from one of them, or its other end is gone; `false` if time ran out, or a
+/// signal came.
+pub(crate) fn wait_any(fds: &mut [PollFd<'_>], timeout: Option<Duration>) -> io::Result<bool> {
+    let timeout = timeout.map(|timeout| timeout.min(MOST));
+    let timeout = timeout.map(Timespec::try_from).transpose().map_err(io::Error::other)?;
+    match poll(fds, timeout.as_ref()) {
+        Err(Errno::INTR) => Ok(false),
+        ready => Ok(ready? > 0),
+    }
+}

@@ -1,0 +1,167 @@
+//! The lengths and strides of the axes of a layout.
+//!
+//! As many as images and batches of them have are kept in place, more on the heap: layouts are part of every
+//! tensor, and whatever is moved often had better be small.
+
+use crate::types::layout::MAX_DIMS;
+
+/// How many are kept in place.
+const FEW: usize = 4;
+
+/// At most [`MAX_DIMS`] axes.
+///
+/// Not an enum, so that cloning is copying words and one test.
+pub(crate) struct Axes {
+    count: usize,
+    /// The bytes of all elements, if they are known to lie side by side; 0 if not.
+    packed: usize,
+    /// Those that are kept in place. What is beyond the count may be anything.
+    shape: [usize; FEW],
+    strides: [isize; FEW],
+    /// All of them, once they were more; then the two above mean nothing.
+    many: Option<Box<Many>>,
+}
+
+/// What is beyond the count may be anything here, too.
+type Many = ([usize; MAX_DIMS], [isize; MAX_DIMS]);
+
+impl Clone for Axes {
+    #[inline]
+    fn clone(&self) -> Axes {
+        // First, so that the words go straight where they belong.
+        let many = self.many.clone();
+        Axes { many, ..*self }
+    }
+}
+
+impl Axes {
+    #[inline]
+    pub(crate) fn none() -> Axes {
+        Axes { count: 0, packed: 0, shape: [1; FEW], strides: [0; FEW], many: None }
+    }
+
+    /// Those of elements side by side. That they make sense is known.
+    #[inline(always)]
+    pub(crate) fn packed(count: usize, len_of: impl Fn(usize) -> usize, item_size: usize) -> Axes {
+        if count > FEW {
+            return Self::packed_many(count, len_of, item_size);
+        }
+        // Axes that are not there change nothing.
+        let len = |axis: usize| if axis < count { len_of(axis) } else { 1 };
+        let shape = [len(0), len(1), len(2), len(3)];
+        let third = item_size.wrapping_mul(shape[3]);
+        let second = third.wrapping_mul(shape[2]);
+        let first = second.wrapping_mul(shape[1]);
+        let packed = first.wrapping_mul(shape[0]);
+        let strides = [first, second, third, item_size].map(usize::cast_signed);
+        Axes { count, packed, shape, strides, many: None }
+    }
+
+    #[cold]
+    fn packed_many(count: usize, len_of: impl Fn(usize) -> usize, item_size: usize) -> Axes {
+        let mut axes = Axes::none();
+        axes.resize(count);
+        let mut stride = item_size;
+        for axis in (0..count).rev() {
+            axes.set(axis, len_of(axis), stride.cast_signed());
+            stride = stride.wrapping_mul(len_of(axis));
+        }
+        axes
+    }
+
+    /// The bytes of all elements, if they are known to lie side by side.
+    #[inline]
+    pub(crate) fn packed_len(&self) -> Option<usize> {
+        (self.packed != 0).then_some(self.packed)
+    }
+
+    /// Says that they were found to lie side by side, and how many bytes they are.
+    pub(crate) fn set_packed(&mut self, bytes: usize) {
+        self.packed = bytes;
+    }
+
+    #[inline]
+    pub(crate) fn count(&self) -> usize {
+        self.count
+    }
+
+    #[inline]
+    pub(crate) fn shape(&self) -> &[usize] {
+        match &self.many {
+            None => &self.shape[..self.count],
+            Some(many) => &many.0[..self.count],
+        }
+    }
+
+    /// The lengths of at most `N` axes, where they are kept in place, and whatever is beyond them.
+    #[cfg(target_os = "linux")]
+    #[inline]
+    pub(crate) fn few<const N: usize>(&self) -> Option<&[usize; N]> {
+        match self.count <= N && self.many.is_none() {
+            true => self.shape.first_chunk(),
+            false => None,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn strides(&self) -> &[isize] {
+        match &self.many {
+            None => &self.strides[..self.count],
+            Some(many) => &many.1[..self.count],
+        }
+    }
+
+    /// Lengths and strides, to be changed.
+    #[inline]
+    pub(crate) fn both_mut(&mut self) -> (&mut [usize], &mut [isize]) {
+        let count = self.count;
+        self.packed = 0; // nobody knows what they will be
+        match &mut self.many {
+            None => (&mut self.shape[..count], &mut self.strides[..count]),
+            Some(many) => (&mut many.0[..count], &mut many.1[..count]),
+        }
+    }
+
+    /// Changes one axis.
+    pub(crate) fn set(&mut self, axis: usize, len: usize, stride: isize) {
+        let (shape, strides) = self.both_mut();
+        (shape[axis], strides[axis]) = (len, stride);
+    }
+
+    /// Makes room for so many axes, at most [`MAX_DIMS`], of which new ones may be anything.
+    #[inline]
+    pub(crate) fn resize(&mut self, count: usize) {
+        if count > FEW {
+            self.spill();
+        }
+        self.count = count;
+        self.packed = 0;
+    }
+
+    #[cold]
+    fn spill(&mut self) {
+        if self.many.is_none() {
+            let (mut shape, mut strides) = ([1; MAX_DIMS], [0; MAX_DIMS]);
+            shape[..FEW].copy_from_slice(&self.shape);
+            strides[..FEW].copy_from_slice(&self.strides);
+            self.many = Some(Box::new((shape, strides)));
+        }
+    }
+
+    /// The caller has made sure that there is room.
+    pub(crate) fn insert(&mut self, axis: usize, len: usize, stride: isize) {
+        let last = self.count;
+        self.resize(last + 1);
+        let (shape, strides) = self.both_mut();
+        shape.copy_within(axis..last, axis + 1);
+        strides.copy_within(axis..last, axis + 1);
+        self.set(axis, len, stride);
+    }
+
+    pub(crate) fn remove(&mut self, axis: usize) {
+        let (shape, strides) = self.both_mut();
+        shape.copy_within(axis + 1.., axis);
+        strides.copy_within(axis + 1.., axis);
+        self.count -= 1;
+    }
+}
