@@ -6,7 +6,7 @@
 
 #![allow(clippy::unwrap_used)]
 
-mod emulation;
+mod support;
 
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -14,18 +14,15 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, ExitCode, ExitStatus, Output, Stdio};
-use std::{env, thread};
+use std::thread;
 
 use cenote::{DType, Error, FORCE_MEM_ENV, PixelFormat, Tensor, TensorMemory, Unavailable};
-use emulation::is_emulated;
-use libtest_mimic::{Arguments, Trial};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use support::emulated;
+use support::peer::{command, without_signal_handlers};
+use support::program::{Role, Test, TestProgram, tests};
 
-macro_rules! table {
-    ($($name:ident)*) => { &[$((stringify!($name), $name as fn())),*] };
-}
-
-const TESTS: &[(&str, fn())] = table![
+const TESTS: &[Test] = tests![
     a_child_reads_what_was_sent_and_replies
     a_view_of_an_image_arrives_whole
     a_child_that_writes_dies_and_the_bytes_stay
@@ -39,8 +36,12 @@ const TESTS: &[(&str, fn())] = table![
     a_limit_on_file_sizes_is_an_error_value
 ];
 
+macro_rules! roles {
+    ($($name:ident)*) => { &[$((stringify!($name), |_| $name())),*] };
+}
+
 /// What a child does. Each panics, and so fails its test, when something is not as it must be.
-const ROLES: &[(&str, fn())] = table![
+const ROLES: &[Role] = roles![
     check_and_reply
     check_image
     write_read_only_memory
@@ -56,29 +57,18 @@ const ROLES: &[(&str, fn())] = table![
 ];
 
 fn main() -> ExitCode {
-    if let Some(role) = env::var_os("CENOTE_TEST_ROLE") {
-        let (_, play) = ROLES.iter().find(|(name, _)| **name == role).unwrap();
-        play();
-        return ExitCode::SUCCESS;
-    }
-    let trial = |&(name, test): &(&'static str, fn())| {
-        Trial::test(name, move || {
-            test();
-            Ok(())
-        })
-    };
-    libtest_mimic::run(&Arguments::from_args(), TESTS.iter().map(trial).collect()).exit_code()
+    TestProgram::new("process").roles(ROLES).run(&[TESTS])
 }
 
 // ---- starting and reaping children ----------------------------------------------------------------
 
 /// A child in a role. Whatever happens to the test, it is reaped.
-struct Role {
+struct RoleChild {
     child: Child,
     name: &'static str,
 }
 
-impl Drop for Role {
+impl Drop for RoleChild {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -87,25 +77,19 @@ impl Drop for Role {
 
 fn role(name: &'static str) -> Command {
     assert!(ROLES.iter().any(|(known, _)| *known == name), "no role {name}");
-    let mut command = Command::new(env::current_exe().unwrap());
-    // A sanitizer must leave signals alone; without one the variable means nothing.
-    let options = env::var("ASAN_OPTIONS").unwrap_or_default();
-    command
-        .env("CENOTE_TEST_ROLE", name)
-        .env("ASAN_OPTIONS", format!("{options}:handle_segv=0:handle_sigbus=0"))
-        .env_remove(FORCE_MEM_ENV)
-        .stdin(Stdio::null());
+    let mut command = command(name);
+    without_signal_handlers(&mut command).env_remove(FORCE_MEM_ENV).stdin(Stdio::null());
     command
 }
 
-impl Role {
-    fn start(name: &'static str, command: &mut Command) -> Role {
-        Role { child: command.spawn().unwrap(), name }
+impl RoleChild {
+    fn start(name: &'static str, command: &mut Command) -> RoleChild {
+        RoleChild { child: command.spawn().unwrap(), name }
     }
 
     /// Starts a child whose standard input is a socket.
-    fn with_socket(name: &'static str, socket: UnixStream) -> Role {
-        Role::start(name, role(name).stdin(OwnedFd::from(socket)).stdout(Stdio::piped()))
+    fn with_socket(name: &'static str, socket: UnixStream) -> RoleChild {
+        RoleChild::start(name, role(name).stdin(OwnedFd::from(socket)).stdout(Stdio::piped()))
     }
 
     /// Waits for a line that the child prints.
@@ -171,7 +155,7 @@ fn patterned(seed: u32) -> Tensor {
 
 fn a_child_reads_what_was_sent_and_replies() {
     let (here, there) = UnixStream::pair().unwrap();
-    let child = Role::with_socket("check_and_reply", there);
+    let child = RoleChild::with_socket("check_and_reply", there);
     patterned(1).send(&here).unwrap();
     patterned(2).transpose().send(&here).unwrap();
     let reply = Tensor::recv(&here).unwrap();
@@ -194,7 +178,7 @@ fn check_and_reply() {
 
 fn a_view_of_an_image_arrives_whole() {
     let (here, there) = UnixStream::pair().unwrap();
-    let child = Role::with_socket("check_image", there);
+    let child = RoleChild::with_socket("check_image", there);
     let shm = Tensor::options().memory(TensorMemory::Shm);
     let mut frame = shm.image(64, 48, PixelFormat::Nv12).unwrap();
     for (i, byte) in (0..=250).cycle().zip(frame.map_mut().unwrap().as_mut_bytes().unwrap()) {
@@ -216,7 +200,7 @@ fn check_image() {
 
 fn a_child_that_writes_dies_and_the_bytes_stay() {
     let (here, there) = UnixStream::pair().unwrap();
-    let mut child = Role::with_socket("write_read_only_memory", there);
+    let mut child = RoleChild::with_socket("write_read_only_memory", there);
     let tensor = patterned(4);
     tensor.send(&here).unwrap();
     assert_eq!(child.line(), "writing");
@@ -242,8 +226,8 @@ fn write_read_only_memory() {
 
 fn bytes_outlive_the_process_that_sent_them() {
     let (a, b) = UnixStream::pair().unwrap();
-    let mut receiver = Role::with_socket("hold_until_the_sender_is_gone", b);
-    let sender = Role::with_socket("send_and_hang", a);
+    let mut receiver = RoleChild::with_socket("hold_until_the_sender_is_gone", b);
+    let sender = RoleChild::with_socket("send_and_hang", a);
     assert_eq!(receiver.line(), "holding");
     sender.kill();
     receiver.succeed();
@@ -266,7 +250,7 @@ fn hold_until_the_sender_is_gone() {
 
 fn a_message_outlives_the_process_that_sent_it() {
     let (here, there) = UnixStream::pair().unwrap();
-    let mut sender = Role::with_socket("send_and_wait", there);
+    let mut sender = RoleChild::with_socket("send_and_wait", there);
     assert_eq!(sender.line(), "sent");
     sender.kill();
     assert_eq!(Tensor::recv(&here).unwrap().to_vec::<u32>().unwrap(), pattern(6));
@@ -281,7 +265,7 @@ fn send_and_wait() {
 
 fn a_child_killed_while_holding_harms_nobody() {
     let (here, there) = UnixStream::pair().unwrap();
-    let mut child = Role::with_socket("hold_and_hang", there);
+    let mut child = RoleChild::with_socket("hold_and_hang", there);
     let tensor = patterned(7);
     let weak = tensor.buffer_identity().weak();
     tensor.send(&here).unwrap();
@@ -377,7 +361,7 @@ fn touch_pages_late() {
 
 fn no_address_space_is_an_error_value() {
     // In kilobytes. An emulator needs room of its own.
-    let limit = if is_emulated() { 16 << 20 } else { 2 << 20 };
+    let limit = if emulated() { 16 << 20 } else { 2 << 20 };
     let mut command = if statm(0) > 1 << 40 {
         // A sanitizer has reserved terabytes and cannot start with less.
         eprintln!("note: no limit on the address space, which is {} bytes already", statm(0));
@@ -428,7 +412,7 @@ fn exhaust_address_space() {
 fn no_descriptors_is_an_error_value() {
     let (here, there) = UnixStream::pair().unwrap();
     let mut command = role("exhaust_descriptors");
-    let child = Role::start("exhaust_descriptors", command.stdin(OwnedFd::from(there)));
+    let child = RoleChild::start("exhaust_descriptors", command.stdin(OwnedFd::from(there)));
     drop(command);
     patterned(8).send(&here).unwrap();
     patterned(9).send(&here).unwrap();

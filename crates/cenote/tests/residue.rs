@@ -5,314 +5,288 @@
 //! attacher of many.
 #![allow(clippy::unwrap_used, reason = "a panic fails the test")]
 
-#[cfg(not(target_os = "linux"))]
-fn main() {}
+mod support;
 
-#[cfg(target_os = "linux")]
-fn main() -> std::process::ExitCode {
-    linux::main()
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use cenote::{Tensor, TensorDescriptor, TensorPool, TensorPoolConfig};
+use libtest_mimic::Failed;
+
+use support::peer::{Peer, command};
+use support::program::{NamedTest, TestProgram};
+use support::{
+    OpenResources, Random, SocketDir, all_are, emulated, eventually, filled, hex, pools_dir,
+    sanitized, unhex,
+};
+
+/// What a child is given: the name of a pool, and a descriptor.
+const POOL: &str = "CENOTE_TEST_POOL";
+const TENSOR: &str = "CENOTE_TEST_TENSOR";
+
+/// What the survivor is given.
+const CGROUP: &str = "CENOTE_TEST_CGROUP";
+
+const OURS: &str = "ours";
+const SLOTS: usize = 32;
+/// Children at a time.
+const BATCH: usize = 8;
+const MIB: u64 = 1 << 20;
+
+/// What a child was doing when it was killed.
+const STATES: [&str; 6] = [
+    "owner idle",
+    "owner holding",
+    "owner busy",
+    "attacher idle",
+    "attacher holding",
+    "attacher busy",
+];
+
+fn main() -> ExitCode {
+    TestProgram::new("residue")
+        .roles(&[
+            ("survivor", |_| survivor()),
+            ("pool_user", |_| support::pool_user::run()),
+            ("owner", |words| owner(&std::env::var(POOL).unwrap(), words[0])),
+            ("attacher", |words| attacher(&std::env::var(POOL).unwrap(), words[0])),
+        ])
+        .run_named(vec![
+            NamedTest::fallible("a_thousand_kills_leave_nothing", run),
+            NamedTest::fallible("what_is_trimmed_is_unmapped_by_attachers", trim),
+        ])
 }
 
-#[cfg(target_os = "linux")]
-#[allow(dead_code, reason = "other tests use the rest")]
-mod stranger;
+/// The survivor is a child too, so that it can be in a cgroup of its own.
+fn run() -> Result<(), Failed> {
+    let dir = SocketDir::new("residue");
+    let cgroup = Cgroup::new();
+    let mut command = command("survivor");
+    command.env(cenote::DIR_ENV, &dir.0);
+    if let Some(cgroup) = &cgroup {
+        command.env(CGROUP, &cgroup.0);
+    }
+    let status = Peer::run(&mut command).finish();
+    if status.success() { Ok(()) } else { Err(format!("it ended with {status}").into()) }
+}
 
-#[cfg(target_os = "linux")]
-mod linux {
-    use std::path::{Path, PathBuf};
-    use std::process::{Command, ExitCode};
-    use std::time::Duration;
+/// The child is attached, and keeps nothing but what it needs.
+fn trim() -> Result<(), Failed> {
+    let dir = SocketDir::new("trim");
+    let pool_user = || Peer::run(command("pool_user").env(cenote::DIR_ENV, &dir.0));
+    let (mut owner, mut reader) = (pool_user(), pool_user());
+    assert_eq!(owner.request("new trimmed"), "ok");
+    assert_eq!(reader.request("open trimmed"), "ok");
+    let before = maps_of(reader.pid());
+    for _ in 0..6 {
+        let tensor = owner.request("alloc 8000000 3");
+        assert_eq!(reader.request(&format!("import {tensor}")), "ok");
+    }
+    assert_eq!(reader.request("check 3"), "true");
+    assert!(maps_of(reader.pid()) > before);
+    assert_eq!((reader.request("drop"), owner.request("drop")), ("ok".into(), "ok".into()));
+    eventually("both have unmapped them", || {
+        // What was being reserved ahead of need may come in yet.
+        assert_eq!(owner.request("trim"), "ok");
+        [&owner, &reader].iter().all(|it| maps_of(it.pid()) == before)
+    });
+    Ok(())
+}
 
-    use cenote::{Tensor, TensorDescriptor, TensorPool, TensorPoolConfig};
-    use libtest_mimic::{Arguments, Failed, Trial};
+fn maps_of(pid: u32) -> usize {
+    let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap();
+    maps.lines().filter(|line| line.contains("memfd:")).count()
+}
 
-    use crate::stranger::process::{Peer, ROLE};
-    use crate::stranger::{
-        self, Holdings, Random, Scratch, all_are, emulated, eventually, filled, hex, pools_dir,
-        sanitized, unhex,
+// ---- The child ----------------------------------------------------------------------------
+
+fn owner(name: &str, state: &str) {
+    let config = TensorPoolConfig { growth: 1 << 20, ..TensorPoolConfig::small() };
+    let pool = TensorPool::new(name, config).unwrap();
+    let tensor = filled(&pool, 100_000, 7);
+    println!("{}", hex(tensor.descriptor().unwrap().as_bytes()));
+    let held: Vec<Tensor> = match state {
+        "holding" => (0..20).map(|_| filled(&pool, 100_000, 1)).collect(),
+        _ => Vec::new(),
     };
+    let work = || {
+        filled(&pool, 300_000, 1).descriptor().unwrap();
+        pool.trim().unwrap();
+    };
+    until_the_end(state, work);
+    drop((tensor, held));
+}
 
-    /// What a child is given: the name of a pool, and a descriptor.
-    const POOL: &str = "CENOTE_TEST_POOL";
-    const TENSOR: &str = "CENOTE_TEST_TENSOR";
+fn attacher(name: &str, state: &str) {
+    let pool = TensorPool::open(name).unwrap();
+    let bytes = unhex(&std::env::var(TENSOR).unwrap());
+    let descriptor = TensorDescriptor::from_bytes(&bytes).unwrap();
+    let held: Vec<Tensor> = match state {
+        // While it is born the tensor may go.
+        "holding" => (0..5).filter_map(|_| pool.import(&descriptor).ok()).collect(),
+        _ => Vec::new(),
+    };
+    println!("ready");
+    // In the end the tensor is gone.
+    until_the_end(state, || drop(pool.import(&descriptor)));
+    drop(held);
+}
 
-    /// What the survivor is given.
-    const CGROUP: &str = "CENOTE_TEST_CGROUP";
-
-    const OURS: &str = "ours";
-    const SLOTS: usize = 32;
-    /// Children at a time.
-    const BATCH: usize = 8;
-    const MIB: u64 = 1 << 20;
-
-    /// What a child was doing when it was killed.
-    const STATES: [&str; 6] = [
-        "owner idle",
-        "owner holding",
-        "owner busy",
-        "attacher idle",
-        "attacher holding",
-        "attacher busy",
-    ];
-
-    pub(crate) fn main() -> ExitCode {
-        match std::env::var(ROLE).as_deref() {
-            Ok("survivor") => survivor(),
-            Ok("child") => stranger::child::run(),
-            Ok(state) => child(state),
-            Err(_) => {
-                let kills = Trial::test("a_thousand_kills_leave_nothing", run);
-                let trim = Trial::test("what_is_trimmed_is_unmapped_by_attachers", trim);
-                return libtest_mimic::run(&Arguments::from_args(), vec![kills, trim]).exit_code();
-            }
+fn until_the_end(state: &str, work: impl Fn()) {
+    loop {
+        match state {
+            "busy" => work(),
+            _ => std::thread::sleep(Duration::from_secs(60)),
         }
-        ExitCode::SUCCESS
+    }
+}
+
+// ---- The survivor -------------------------------------------------------------------------
+
+fn survivor() {
+    // AddressSanitizer makes processes slow to start, and keeps what was freed.
+    let sanitized = sanitized();
+    let kills = if emulated() || sanitized { 200 } else { 1000 };
+    let meter = Meter::new();
+    // A pool that grew would have a segment more than before.
+    let usual = TensorPoolConfig::small();
+    let config = TensorPoolConfig { max_slots: SLOTS, growth: 16 << 20, ..usual };
+    let pool = TensorPool::new(OURS, config).unwrap();
+    let mut random = Random(11);
+    kill_some(&pool, &mut random, 2 * BATCH);
+    settle(&pool);
+    let (before, resident, shared) = (OpenResources::now(), resident(), meter.shared());
+    kill_some(&pool, &mut random, kills);
+    settle(&pool);
+    before.assert_none_leaked();
+    let grown = self::resident().saturating_sub(resident);
+    assert!(sanitized || grown < 8 * MIB, "{grown} bytes more are resident");
+    eventually("shared memory is back to the floor", || meter.shared() < shared + 4 * MIB);
+    no_files(&pool);
+    eprintln!("{kills} kills");
+}
+
+/// Kills children in all states.
+fn kill_some(pool: &TensorPool, random: &mut Random, kills: usize) {
+    for _ in 0..kills.div_ceil(BATCH) {
+        let tensor = filled(pool, 100_000, 9);
+        let text = hex(tensor.descriptor().unwrap().as_bytes());
+        let mut children: Vec<_> = (0..BATCH).map(|slot| start(slot, &text, random)).collect();
+        let mut held = Vec::new();
+        for (child, state) in &mut children {
+            held.extend(meet(child, state, random));
+        }
+        drop(tensor);
+        for (child, _) in children {
+            child.kill();
+        }
+        assert!(held.iter().all(|tensor| all_are(tensor, 7)), "bytes of a dead owner changed");
+    }
+}
+
+fn start(slot: usize, tensor: &str, random: &mut Random) -> (Peer, &'static str) {
+    let state = STATES[random.below(STATES.len())];
+    let pool = if state.starts_with("owner") { format!("theirs-{slot}") } else { OURS.into() };
+    (Peer::run(command(state).env(POOL, pool).env(TENSOR, tensor)), state)
+}
+
+/// Waits until a child is where it should be, or does not wait: then it dies being born. Of an
+/// owner's tensor we hold one for a while.
+fn meet(child: &mut Peer, state: &str, random: &mut Random) -> Option<Tensor> {
+    if random.below(5) == 0 {
+        std::thread::sleep(Duration::from_micros(random.next() % 3000));
+        return None;
+    }
+    let line = child.read_line();
+    if !state.starts_with("owner") {
+        assert_eq!(line, "ready", "{state}");
+        return None;
+    }
+    let descriptor = TensorDescriptor::from_bytes(&unhex(&line)).unwrap();
+    Some(Tensor::from_descriptor(&descriptor).unwrap())
+}
+
+/// All slots of our pool can be had again.
+fn settle(pool: &TensorPool) {
+    eventually("all attachers are gone", || pool.stats().unwrap().attachers == 0);
+    let all: Vec<Tensor> = (0..SLOTS).map(|_| filled(pool, 1000, 0)).collect();
+    drop(all);
+    assert_eq!(pool.stats().unwrap().retired, 0);
+    support::prune_registry();
+}
+
+/// The next to open a pool removes what its dead owner left.
+fn no_files(pool: &TensorPool) {
+    let left = files();
+    assert!(left.len() <= 1 + BATCH + 1, "{left:?}");
+    for slot in 0..BATCH {
+        drop(TensorPool::new(format!("theirs-{slot}"), TensorPoolConfig::small()).unwrap());
+    }
+    assert_eq!(files(), [format!("{OURS}@{:016x}", pool.uid())]);
+}
+
+fn files() -> Vec<String> {
+    let entries = std::fs::read_dir(pools_dir()).unwrap();
+    entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+}
+
+fn resident() -> u64 {
+    let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
+    let pages: u64 = statm.split(' ').nth(1).unwrap().parse().unwrap();
+    pages * rustix::param::page_size() as u64
+}
+
+/// Measures shared memory: of our own cgroup if we have one, else of the machine.
+struct Meter(Option<PathBuf>);
+
+impl Meter {
+    fn new() -> Meter {
+        let dir = std::env::var_os(CGROUP).map(PathBuf::from);
+        if let Some(dir) = &dir {
+            let pid = std::process::id().to_string();
+            std::fs::write(dir.join("cgroup.procs"), pid).unwrap();
+        }
+        Meter(dir)
     }
 
-    /// The survivor is a child too, so that it can be in a cgroup of its own.
-    fn run() -> Result<(), Failed> {
-        let dir = Scratch::new("residue");
-        let cgroup = Cgroup::new();
-        let mut command = Command::new(std::env::current_exe()?);
-        command.env(ROLE, "survivor").env("CENOTE_DIR", &dir.0);
-        if let Some(cgroup) = &cgroup {
-            command.env(CGROUP, &cgroup.0);
-        }
-        let status = Peer::run(&mut command).finish();
-        if status.success() { Ok(()) } else { Err(format!("it ended with {status}").into()) }
-    }
-
-    /// The child is attached, and keeps nothing but what it needs.
-    fn trim() -> Result<(), Failed> {
-        let dir = Scratch::new("trim");
-        let command = |role| {
-            let mut command = Command::new(std::env::current_exe().unwrap());
-            command.env(ROLE, role).env("CENOTE_DIR", &dir.0);
-            Peer::run(&mut command)
+    fn shared(&self) -> u64 {
+        let (path, key, unit) = match &self.0 {
+            Some(dir) => (dir.join("memory.stat"), "shmem ", 1),
+            None => (PathBuf::from("/proc/meminfo"), "Shmem:", 1024),
         };
-        let (mut owner, mut reader) = (command("child"), command("child"));
-        assert_eq!(owner.ask("new trimmed"), "ok");
-        assert_eq!(reader.ask("open trimmed"), "ok");
-        let before = maps_of(reader.pid());
-        for _ in 0..6 {
-            let tensor = owner.ask("alloc 8000000 3");
-            assert_eq!(reader.ask(&format!("import {tensor}")), "ok");
-        }
-        assert_eq!(reader.ask("check 3"), "true");
-        assert!(maps_of(reader.pid()) > before);
-        assert_eq!((reader.ask("drop"), owner.ask("drop")), ("ok".into(), "ok".into()));
-        eventually("both have unmapped them", || {
-            // What was being reserved ahead of need may come in yet.
-            assert_eq!(owner.ask("trim"), "ok");
-            [&owner, &reader].iter().all(|it| maps_of(it.pid()) == before)
+        let text = std::fs::read_to_string(path).unwrap();
+        let line = text.lines().find_map(|line| line.strip_prefix(key)).unwrap();
+        line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() * unit
+    }
+}
+
+/// A memory cgroup, removed when dropped.
+struct Cgroup(PathBuf);
+
+impl Cgroup {
+    fn new() -> Option<Cgroup> {
+        let roots = ["/sys/fs/cgroup/memory", "/sys/fs/cgroup"];
+        let name = format!("cenote-residue-{}", std::process::id());
+        let made = roots.iter().map(|root| Path::new(root).join(&name)).find_map(|dir| {
+            std::fs::create_dir(&dir).ok()?;
+            Some(Cgroup(dir)).filter(|group| group.0.join("memory.stat").exists())
         });
-        Ok(())
-    }
-
-    fn maps_of(pid: u32) -> usize {
-        let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap();
-        maps.lines().filter(|line| line.contains("memfd:")).count()
-    }
-
-    // ---- The child ----------------------------------------------------------------------------
-
-    fn child(state: &str) {
-        let pool = std::env::var(POOL).unwrap();
-        match state.split_once(' ').unwrap() {
-            ("owner", state) => owner(&pool, state),
-            (_, state) => attacher(&pool, state),
+        if made.is_none() {
+            eprintln!("note: no cgroup; the shared memory of the whole machine is measured");
         }
+        made
     }
+}
 
-    fn owner(name: &str, state: &str) {
-        let config = TensorPoolConfig { growth: 1 << 20, ..TensorPoolConfig::small() };
-        let pool = TensorPool::new(name, config).unwrap();
-        let tensor = filled(&pool, 100_000, 7);
-        println!("{}", hex(tensor.descriptor().unwrap().as_bytes()));
-        let held: Vec<Tensor> = match state {
-            "holding" => (0..20).map(|_| filled(&pool, 100_000, 1)).collect(),
-            _ => Vec::new(),
-        };
-        let work = || {
-            filled(&pool, 300_000, 1).descriptor().unwrap();
-            pool.trim().unwrap();
-        };
-        until_the_end(state, work);
-        drop((tensor, held));
-    }
-
-    fn attacher(name: &str, state: &str) {
-        let pool = TensorPool::open(name).unwrap();
-        let bytes = unhex(&std::env::var(TENSOR).unwrap());
-        let descriptor = TensorDescriptor::from_bytes(&bytes).unwrap();
-        let held: Vec<Tensor> = match state {
-            // While it is born the tensor may go.
-            "holding" => (0..5).filter_map(|_| pool.import(&descriptor).ok()).collect(),
-            _ => Vec::new(),
-        };
-        println!("ready");
-        // In the end the tensor is gone.
-        until_the_end(state, || drop(pool.import(&descriptor)));
-        drop(held);
-    }
-
-    fn until_the_end(state: &str, work: impl Fn()) {
-        loop {
-            match state {
-                "busy" => work(),
-                _ => std::thread::sleep(Duration::from_secs(60)),
+impl Drop for Cgroup {
+    fn drop(&mut self) {
+        for _ in 0..200 {
+            if std::fs::remove_dir(&self.0).is_ok() {
+                return;
             }
+            std::thread::sleep(Duration::from_millis(10));
         }
-    }
-
-    // ---- The survivor -------------------------------------------------------------------------
-
-    fn survivor() {
-        // AddressSanitizer makes processes slow to start, and keeps what was freed.
-        let sanitized = sanitized();
-        let kills = if emulated() || sanitized { 200 } else { 1000 };
-        let meter = Meter::new();
-        // A pool that grew would have a segment more than before.
-        let usual = TensorPoolConfig::small();
-        let config = TensorPoolConfig { max_slots: SLOTS, growth: 16 << 20, ..usual };
-        let pool = TensorPool::new(OURS, config).unwrap();
-        let mut random = Random(11);
-        kill_some(&pool, &mut random, 2 * BATCH);
-        settle(&pool);
-        let (before, resident, shared) = (Holdings::now(), resident(), meter.shared());
-        kill_some(&pool, &mut random, kills);
-        settle(&pool);
-        before.check();
-        let grown = self::resident().saturating_sub(resident);
-        assert!(sanitized || grown < 8 * MIB, "{grown} bytes more are resident");
-        eventually("shared memory is back to the floor", || meter.shared() < shared + 4 * MIB);
-        no_files(&pool);
-        eprintln!("{kills} kills");
-    }
-
-    /// Kills children in all states.
-    fn kill_some(pool: &TensorPool, random: &mut Random, kills: usize) {
-        for _ in 0..kills.div_ceil(BATCH) {
-            let tensor = filled(pool, 100_000, 9);
-            let text = hex(tensor.descriptor().unwrap().as_bytes());
-            let mut children: Vec<_> = (0..BATCH).map(|slot| start(slot, &text, random)).collect();
-            let mut held = Vec::new();
-            for (child, state) in &mut children {
-                held.extend(meet(child, state, random));
-            }
-            drop(tensor);
-            for (child, _) in children {
-                child.kill();
-            }
-            assert!(held.iter().all(|tensor| all_are(tensor, 7)), "bytes of a dead owner changed");
-        }
-    }
-
-    fn start(slot: usize, tensor: &str, random: &mut Random) -> (Peer, &'static str) {
-        let state = STATES[random.below(STATES.len())];
-        let pool = if state.starts_with("owner") { format!("theirs-{slot}") } else { OURS.into() };
-        let mut command = Command::new(std::env::current_exe().unwrap());
-        command.env(ROLE, state).env(POOL, pool).env(TENSOR, tensor);
-        (Peer::run(&mut command), state)
-    }
-
-    /// Waits until a child is where it should be, or does not wait: then it dies being born. Of an
-    /// owner's tensor we hold one for a while.
-    fn meet(child: &mut Peer, state: &str, random: &mut Random) -> Option<Tensor> {
-        if random.below(5) == 0 {
-            std::thread::sleep(Duration::from_micros(random.next() % 3000));
-            return None;
-        }
-        let line = child.hear();
-        if !state.starts_with("owner") {
-            assert_eq!(line, "ready", "{state}");
-            return None;
-        }
-        let descriptor = TensorDescriptor::from_bytes(&unhex(&line)).unwrap();
-        Some(Tensor::from_descriptor(&descriptor).unwrap())
-    }
-
-    /// All slots of our pool can be had again.
-    fn settle(pool: &TensorPool) {
-        eventually("all attachers are gone", || pool.stats().unwrap().attachers == 0);
-        let all: Vec<Tensor> = (0..SLOTS).map(|_| filled(pool, 1000, 0)).collect();
-        drop(all);
-        assert_eq!(pool.stats().unwrap().retired, 0);
-        stranger::forget_what_is_gone();
-    }
-
-    /// The next to open a pool removes what its dead owner left.
-    fn no_files(pool: &TensorPool) {
-        let left = files();
-        assert!(left.len() <= 1 + BATCH + 1, "{left:?}");
-        for slot in 0..BATCH {
-            drop(TensorPool::new(format!("theirs-{slot}"), TensorPoolConfig::small()).unwrap());
-        }
-        assert_eq!(files(), [format!("{OURS}@{:016x}", pool.uid())]);
-    }
-
-    fn files() -> Vec<String> {
-        let entries = std::fs::read_dir(pools_dir()).unwrap();
-        entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
-    }
-
-    fn resident() -> u64 {
-        let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
-        let pages: u64 = statm.split(' ').nth(1).unwrap().parse().unwrap();
-        pages * rustix::param::page_size() as u64
-    }
-
-    /// Measures shared memory: of our own cgroup if we have one, else of the machine.
-    struct Meter(Option<PathBuf>);
-
-    impl Meter {
-        fn new() -> Meter {
-            let dir = std::env::var_os(CGROUP).map(PathBuf::from);
-            if let Some(dir) = &dir {
-                let pid = std::process::id().to_string();
-                std::fs::write(dir.join("cgroup.procs"), pid).unwrap();
-            }
-            Meter(dir)
-        }
-
-        fn shared(&self) -> u64 {
-            let (path, key, unit) = match &self.0 {
-                Some(dir) => (dir.join("memory.stat"), "shmem ", 1),
-                None => (PathBuf::from("/proc/meminfo"), "Shmem:", 1024),
-            };
-            let text = std::fs::read_to_string(path).unwrap();
-            let line = text.lines().find_map(|line| line.strip_prefix(key)).unwrap();
-            line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() * unit
-        }
-    }
-
-    /// A memory cgroup, removed when dropped.
-    struct Cgroup(PathBuf);
-
-    impl Cgroup {
-        fn new() -> Option<Cgroup> {
-            let roots = ["/sys/fs/cgroup/memory", "/sys/fs/cgroup"];
-            let name = format!("cenote-residue-{}", std::process::id());
-            let made = roots.iter().map(|root| Path::new(root).join(&name)).find_map(|dir| {
-                std::fs::create_dir(&dir).ok()?;
-                Some(Cgroup(dir)).filter(|group| group.0.join("memory.stat").exists())
-            });
-            if made.is_none() {
-                eprintln!("note: no cgroup; the shared memory of the whole machine is measured");
-            }
-            made
-        }
-    }
-
-    impl Drop for Cgroup {
-        fn drop(&mut self) {
-            for _ in 0..200 {
-                if std::fs::remove_dir(&self.0).is_ok() {
-                    return;
-                }
-                std::thread::sleep(Duration::from_millis(10));
-            }
-            eprintln!("could not remove {}", self.0.display());
-        }
+        eprintln!("could not remove {}", self.0.display());
     }
 }

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use cenote::{Camera, CameraConfig, Error, Image, Topic, TopicConfig};
 
-use super::{CAMERAS, LONG, Test, digest, frames, into, lent, next, small};
-use crate::stranger::process::{Peer, serve};
-use crate::stranger::unique;
+use super::{CAMERAS, LONG, Role, Test, digest, frames, into, lent, next, small};
+use crate::support::peer::{Peer, serve};
+use crate::support::unique;
 
 pub(super) const TESTS: &[Test] = &[
     ("a_hundred_frames_of_the_drivers_reach_two_processes", of_the_drivers),
@@ -18,8 +18,11 @@ pub(super) const TESTS: &[Test] = &[
 
 const FRAMES: usize = 100;
 
+pub(super) const ROLES: &[Role] = &[("viewer", view)];
+
 /// The child: answers with the next frame, and holds the last two.
-pub(super) fn view(name: &str) {
+fn view(words: &[&str]) {
+    let name = words[0];
     let topic: Topic<Image> = Topic::new(name).unwrap();
     topic.subscribe().unwrap();
     let mut topic = Some(topic);
@@ -75,8 +78,8 @@ fn show(camera: &mut Camera, count: usize, expected: &str) {
     let config = TopicConfig { depth: 2, ignore_own: true, ..TopicConfig::default() };
     let topic: Topic<Image> = Topic::with_config(&name, config).unwrap();
     topic.advertise().unwrap();
-    let mut viewers: Vec<Peer> = (0..2).map(|_| Peer::start(&name)).collect();
-    viewers.iter_mut().for_each(|viewer| assert_eq!(viewer.ask("ready"), "ok"));
+    let mut viewers: Vec<Peer> = (0..2).map(|_| Peer::start(&format!("viewer {name}"))).collect();
+    viewers.iter_mut().for_each(|viewer| assert_eq!(viewer.request("ready"), "ok"));
     assert_eq!(topic.wait_for_subscribers(2, LONG).unwrap(), 2);
 
     let (mut last, mut seen) = (0, HashSet::new());
@@ -91,7 +94,7 @@ fn show(camera: &mut Camera, count: usize, expected: &str) {
         // The frame before is held there, and must be as it was.
         let said = format!("{} {here} {expected} {last}", frame.seq());
         for viewer in &mut viewers {
-            assert_eq!(viewer.ask("next"), said, "frame {number}");
+            assert_eq!(viewer.request("next"), said, "frame {number}");
         }
         last = here;
         seen.insert(here);
@@ -109,25 +112,25 @@ fn outlives_its_topic() {
     let config = TopicConfig { depth: 1, ignore_own: true, ..TopicConfig::default() };
     let topic: Topic<Image> = Topic::with_config(&name, config).unwrap();
     topic.advertise().unwrap();
-    let mut viewer = Peer::start(&name);
-    assert_eq!(viewer.ask("ready"), "ok");
+    let mut viewer = Peer::start(&format!("viewer {name}"));
+    assert_eq!(viewer.request("ready"), "ok");
     assert_eq!(topic.wait_for_subscribers(1, LONG).unwrap(), 1);
     let frame = next(&mut camera);
     let here = digest(&frame);
     topic.send(&frame).unwrap();
-    assert!(viewer.ask("next").contains(&here.to_string()));
+    assert!(viewer.request("next").contains(&here.to_string()));
     drop(frame);
-    assert_eq!(viewer.ask("leave"), "ok");
+    assert_eq!(viewer.request("leave"), "ok");
     drop(topic);
     for _ in 0..12 {
         next(&mut camera);
     }
-    assert_eq!(viewer.ask("look"), here.to_string(), "the frame has changed under its reader");
+    assert_eq!(viewer.request("look"), here.to_string(), "the frame has changed under its reader");
     // Its buffer is not with the driver, and comes back.
     let held = [next(&mut camera), next(&mut camera)];
     let starved = camera.capture(Duration::from_millis(300));
     assert!(matches!(starved, Err(Error::CameraStarved { .. })), "{starved:?}");
-    assert_eq!(viewer.ask("drop"), "ok");
+    assert_eq!(viewer.request("drop"), "ok");
     next(&mut camera);
     drop(held);
 }

@@ -10,8 +10,8 @@ use cenote::{DType, PixelFormat, Tensor, TensorMemory, TensorPool, TensorPoolCon
 use libc::{c_long, c_uint, c_void, pid_t};
 
 use super::{Role, Test, dma, from_heap};
-use crate::stranger::process::ROLE;
-use crate::stranger::unique;
+use crate::support::peer::ROLE;
+use crate::support::unique;
 
 pub(super) const TESTS: &[Test] = &[(
     "every_access_is_bracketed_in_its_direction_and_maps_nothing",

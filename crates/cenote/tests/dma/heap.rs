@@ -7,7 +7,7 @@ use std::process::Command;
 use cenote::{DType, Error, PixelFormat, Protection, Tensor, TensorMemory, Unavailable};
 
 use super::{Role, Test, dma, from_heap, over_both};
-use crate::stranger::process::ROLE;
+use crate::support::peer::ROLE;
 
 pub(super) const TESTS: &[Test] = &[
     ("heaps_are_asked_first_and_named", heaps_are_asked_first_and_named),

@@ -10,8 +10,8 @@ use cenote::{
 
 use super::fence::Work;
 use super::{Role, Test, from_heap};
-use crate::stranger::process::{Peer, serve};
-use crate::stranger::{all_are, eventually, filled, hex, unhex, unique};
+use crate::support::peer::{Peer, serve};
+use crate::support::{all_are, eventually, filled, hex, unhex, unique};
 
 pub(super) const TESTS: &[Test] = &[
     ("pools_are_protected_unless_asked_otherwise", pools_are_protected_unless_asked_otherwise),
@@ -81,7 +81,7 @@ fn others_see_a_pool_without_a_copy() {
         let mut peer = Peer::start("attach");
         for value in 1..20 {
             let tensor = filled(&pool, 100_000, value);
-            let answer = peer.ask(&hex(tensor.descriptor().unwrap().as_bytes()));
+            let answer = peer.request(&hex(tensor.descriptor().unwrap().as_bytes()));
             assert_eq!(answer, format!("{expected} {value} true {unprotected}"));
             drop(tensor);
         }

@@ -15,7 +15,7 @@ use rustix::fs::OFlags;
 use rustix::mm::{MapFlags, ProtFlags};
 
 use super::{Role, Test, counting, dma, from_heap, over_both};
-use crate::stranger::process::ROLE;
+use crate::support::peer::ROLE;
 
 pub(super) const TESTS: &[Test] = &[
     ("the_dmabuf_is_the_tensors", the_dmabuf_is_the_tensors),

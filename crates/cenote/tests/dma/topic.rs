@@ -10,8 +10,8 @@ use rustix::fs::OFlags;
 
 use super::share::foreign;
 use super::{Role, Test, counting, over_both};
-use crate::stranger::process::{Peer, serve};
-use crate::stranger::unique;
+use crate::support::peer::{Peer, serve};
+use crate::support::unique;
 
 pub(super) const TESTS: &[Test] = &[
     (
@@ -56,7 +56,7 @@ fn talk(config: TopicConfig) -> (Topic<Tensor>, [Peer; 2]) {
         Topic::with_config(&name, TopicConfig { ignore_own: true, ..config }).unwrap();
     topic.advertise().unwrap();
     let mut peers = [(); 2].map(|()| Peer::start(&format!("subscriber {name}")));
-    peers.iter_mut().for_each(|peer| assert_eq!(peer.ask("ready"), "ok"));
+    peers.iter_mut().for_each(|peer| assert_eq!(peer.request("ready"), "ok"));
     assert_eq!(topic.wait_for_subscribers(2, LONG).unwrap(), 2);
     (topic, peers)
 }
@@ -74,13 +74,13 @@ fn allocated_and_imported_buffers_are_not_copied() {
         for tensor in [&tensor, &region, &tensor] {
             topic.send(tensor).unwrap();
             for peer in &mut peers {
-                assert_eq!(peer.ask("next"), format!("{expected} {}", sum(tensor)));
+                assert_eq!(peer.request("next"), format!("{expected} {}", sum(tensor)));
             }
         }
         let other = Tensor::from_fd(foreign(10_000, OFlags::RDWR), &[100, 100], DType::U8).unwrap();
         topic.send(&other).unwrap();
         for peer in &mut peers {
-            assert_eq!(peer.ask("next"), "dma convention 0");
+            assert_eq!(peer.request("next"), "dma convention 0");
         }
         assert_eq!(staged(&topic), []);
     });
@@ -92,7 +92,7 @@ fn what_nobody_asked_for_is_protected() {
     assert_eq!(tensor.memory(), TensorMemory::Dma);
     topic.send(&tensor).unwrap();
     for peer in &mut peers {
-        assert_eq!(peer.ask("next"), "shm kernel 6");
+        assert_eq!(peer.request("next"), "shm kernel 6");
     }
     assert_eq!(staged(&topic), []);
 
@@ -102,7 +102,7 @@ fn what_nobody_asked_for_is_protected() {
     let far = Tensor::from_planes(32, 32, PixelFormat::Nv12, planes).unwrap();
     topic.send(&far).unwrap();
     for peer in &mut peers {
-        assert_eq!(peer.ask("next"), "shm kernel 0");
+        assert_eq!(peer.request("next"), "shm kernel 0");
     }
     assert_eq!(staged(&topic), [(StagedBecause::FarPlanes, 1)]);
 }
@@ -118,7 +118,7 @@ fn a_topic_can_have_a_pool_of_dmabufs() {
             tensor.map_mut().unwrap().as_mut_slice::<u8>().unwrap().fill(round.to_le_bytes()[0]);
             topic.send(&tensor).unwrap();
             for peer in &mut peers {
-                assert_eq!(peer.ask("next"), format!("{expected} {}", 1000 * round));
+                assert_eq!(peer.request("next"), format!("{expected} {}", 1000 * round));
             }
         }
         assert_eq!(staged(&topic), []);
@@ -142,7 +142,7 @@ fn received_buffers_can_be_sent_on() {
     assert_eq!(received.memory(), TensorMemory::Dma);
     topic.send(&received).unwrap();
     for peer in &mut peers {
-        assert_eq!(peer.ask("next"), format!("dma convention {}", sum(&tensor)));
+        assert_eq!(peer.request("next"), format!("dma convention {}", sum(&tensor)));
     }
     assert_eq!(staged(&topic), []);
 }

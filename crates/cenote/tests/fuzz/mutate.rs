@@ -2,7 +2,7 @@
 
 use std::sync::Mutex;
 
-use crate::stranger::{Random, hex};
+use crate::support::{Random, hex};
 
 /// Numbers at the edges of things.
 const EDGES: [u64; 16] = [

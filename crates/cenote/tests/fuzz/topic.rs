@@ -12,12 +12,12 @@ use cenote::{
 use rustix::fs::SealFlags;
 use rustix::net::SocketAddrUnix;
 
-use crate::linux::{Clock, Liar, UID, look};
 use crate::mutate::mutated;
-use crate::stranger::wire::{
+use crate::support::raw::pool::{
     HELLO, MORE, Pretender, Raw, SUBSCRIBE, SUBSCRIBED, WAKE, borrowed, hello, kind, packet,
 };
-use crate::stranger::{Random, eventually, memfd, topic_dir, unique};
+use crate::support::{Random, eventually, memfd, topic_dir, unique};
+use crate::{Clock, Liar, UID, look};
 
 /// Bytes of a subscription's row.
 const ROW: usize = 256;

@@ -9,12 +9,12 @@ use cenote::{DType, Image, Tensor, TensorPool, TensorPoolConfig, Topic, TopicCon
 use rustix::net::SocketAddrUnix;
 
 use super::Test;
-use crate::stranger::ring;
-use crate::stranger::wire::{
+use crate::support::raw::pool::{
     Attached, GONE, HELLO, MORE, REFUSED, Raw, SEGMENT, SUBSCRIBED, WAKE, WELCOME, borrowed, hello,
     kind, packet,
 };
-use crate::stranger::{PATIENCE, all_are, eventually, filled, pool, pools_dir, unique};
+use crate::support::raw::topic;
+use crate::support::{TIMEOUT, all_are, eventually, filled, pool, pools_dir, unique};
 
 pub(crate) const TESTS: &[Test] = &[
     ("hellos_of_every_length", lengths),
@@ -98,7 +98,7 @@ fn twice() {
 
 /// What somebody says who subscribes to images.
 fn subscribe() -> Vec<u8> {
-    ring::subscribe(&ring::signature(2, 0, 0, "Image"), 0)
+    topic::subscribe(&topic::signature(2, 0, 0, "Image"), 0)
 }
 
 fn both() {
@@ -228,7 +228,7 @@ pub(crate) fn works_quickly(until: Instant, mut works: impl FnMut()) {
         let start = Instant::now();
         works();
         quickest = quickest.min(start.elapsed());
-        assert!(start < until + PATIENCE, "it took {quickest:?} at least");
+        assert!(start < until + TIMEOUT, "it took {quickest:?} at least");
     }
 }
 

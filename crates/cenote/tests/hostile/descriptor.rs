@@ -6,7 +6,7 @@ use cenote::{
 };
 
 use super::Test;
-use crate::stranger::{HEAD, all_are, filled, pool};
+use crate::support::{HEAD, all_are, filled, pool};
 
 pub(crate) const TESTS: &[Test] = &[
     ("every_bit_of_a_descriptor_flipped", || flips(&|pool| filled(pool, 5000, 4))),

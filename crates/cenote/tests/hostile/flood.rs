@@ -2,11 +2,11 @@
 
 use cenote::{DType, Error, Tensor, TensorDescriptor, TensorPool, TensorPoolConfig};
 
-use super::Test;
 use super::attacher::works;
-use crate::stranger::process::{self, Peer};
-use crate::stranger::wire::{Attached, Pretender, REFUSED, Raw, hello, index, kind, path_of};
-use crate::stranger::{Holdings, all_are, eventually, filled, pool, pools_dir, unhex, unique};
+use super::{Role, Test};
+use crate::support::peer::{Peer, serve};
+use crate::support::raw::pool::{Attached, Pretender, REFUSED, Raw, hello, index, kind, path_of};
+use crate::support::{OpenResources, all_are, eventually, filled, pool, pools_dir, unhex, unique};
 
 pub(crate) const TESTS: &[Test] = &[
     ("a_pool_takes_few_descriptors", few),
@@ -19,17 +19,20 @@ pub(crate) const TESTS: &[Test] = &[
     ("a_peer_that_holds_everything_is_named_and_its_death_frees_all", holder),
 ];
 
-/// The other process: the hostile one, or one that has little.
-pub(crate) fn child(role: &str) {
-    if role == "poor" {
-        let few = rustix::process::Rlimit { current: Some(40), maximum: Some(40) };
-        rustix::process::setrlimit(rustix::process::Resource::Nofile, few).unwrap();
-        return crate::stranger::child::run();
-    }
-    assert_eq!(role, "flood");
+pub(crate) const ROLES: &[Role] =
+    &[("flood", |_| flood()), ("few_descriptors", |_| use_pools_with_few_descriptors())];
+
+fn use_pools_with_few_descriptors() {
+    let few = rustix::process::Rlimit { current: Some(40), maximum: Some(40) };
+    rustix::process::setrlimit(rustix::process::Resource::Nofile, few).unwrap();
+    crate::support::pool_user::run();
+}
+
+/// The hostile process.
+fn flood() {
     let mut kept: Vec<Raw> = Vec::new();
     let mut rows: Vec<Attached> = Vec::new();
-    process::serve(|words| match *words {
+    serve(|words| match *words {
         ["silent", name, count] => {
             kept.extend(connect(name, count.parse().unwrap()));
             kept.len().to_string()
@@ -76,7 +79,7 @@ fn storm_for(name: &str, time: std::time::Duration) -> usize {
 fn silent() {
     let pool = pool(8);
     let mut flood = Peer::start("flood");
-    assert_eq!(flood.ask(&format!("silent {} 3000", pool.name())), "3000");
+    assert_eq!(flood.request(&format!("silent {} 3000", pool.name())), "3000");
     assert_eq!(pool.stats().unwrap().attachers, 0, "nobody was let in");
     works(&pool);
     flood.kill();
@@ -86,7 +89,7 @@ fn silent() {
 fn greeting() {
     let pool = pool(8);
     let mut flood = Peer::start("flood");
-    assert_eq!(flood.ask(&format!("hello {} 3000", pool.name())), "3000");
+    assert_eq!(flood.request(&format!("hello {} 3000", pool.name())), "3000");
     works(&pool);
     let attachers = pool.stats().unwrap().attachers;
     assert!(attachers < 100, "one process took {attachers} rows");
@@ -102,7 +105,7 @@ fn greeting() {
 fn storm() {
     let pool = pool(8);
     let mut floods: Vec<Peer> = (0..2).map(|_| Peer::start("flood")).collect();
-    floods.iter_mut().for_each(|flood| flood.tell(&format!("storm {} 2", pool.name())));
+    floods.iter_mut().for_each(|flood| flood.write_line(&format!("storm {} 2", pool.name())));
     let until = std::time::Instant::now() + std::time::Duration::from_secs(2);
     let mut attached = 0;
     while std::time::Instant::now() < until {
@@ -118,7 +121,7 @@ fn storm() {
     }
     assert!(attached > 0);
     for mut flood in floods {
-        assert!(flood.hear().parse::<usize>().unwrap() > 0);
+        assert!(flood.read_line().parse::<usize>().unwrap() > 0);
     }
     works(&pool);
 }
@@ -127,9 +130,9 @@ fn storm() {
 const NO_MEMORY: u32 = 3;
 
 fn poor() {
-    let mut owner = Peer::start("poor");
+    let mut owner = Peer::start("few_descriptors");
     let name = unique();
-    assert_eq!(owner.ask(&format!("new {name}")), "ok");
+    assert_eq!(owner.request(&format!("new {name}")), "ok");
     let first = TensorPool::open(name.as_str()).unwrap();
     // Each costs the owner two descriptors. Those beyond the limit are told, not left waiting.
     let crowd: Vec<Raw> = (0..100).map(|_| Raw::connect(&name)).collect();
@@ -150,8 +153,8 @@ fn poor() {
     std::thread::sleep(std::time::Duration::from_millis(500));
     assert!(cpu_ticks(owner.pid()) - before < 25, "it does not sleep");
     drop(crowd);
-    eventually("the crowd is gone", || owner.ask("attachers") == "1");
-    let tensor = owner.ask("alloc 1000 3");
+    eventually("the crowd is gone", || owner.request("attachers") == "1");
+    let tensor = owner.request("alloc 1000 3");
     let descriptor = TensorDescriptor::from_bytes(&unhex(&tensor)).unwrap();
     assert!(all_are(&first.import(&descriptor).unwrap(), 3));
     Attached::to(&name);
@@ -186,7 +189,7 @@ fn over_the_limit() {
     let kept = filled(&pool, 100, 6);
     let kept = honest.import(&kept.descriptor().unwrap()).unwrap();
     let mut flood = Peer::start("flood");
-    assert_eq!(flood.ask(&format!("hold {}", pool.name())), "ok");
+    assert_eq!(flood.request(&format!("hold {}", pool.name())), "ok");
     let all: Vec<Tensor> = (0..15).map(|_| filled(&pool, 100, 1)).collect();
     for tensor in &all {
         tensor.descriptor().unwrap();
@@ -202,7 +205,7 @@ fn holder() {
     let config = TensorPoolConfig { max_slots: 16, max_leases: 16, ..TensorPoolConfig::small() };
     let pool = TensorPool::new(unique(), config).unwrap();
     let mut flood = Peer::start("flood");
-    assert_eq!(flood.ask(&format!("hold {}", pool.name())), "ok");
+    assert_eq!(flood.request(&format!("hold {}", pool.name())), "ok");
     let all: Vec<Tensor> = (0..16).map(|_| filled(&pool, 100, 1)).collect();
     for tensor in &all {
         tensor.descriptor().unwrap();
@@ -221,8 +224,8 @@ fn holder() {
 
 /// Its header, its directory and its socket; and one for each segment, of which these have none.
 fn few() {
-    let before = Holdings::now();
+    let before = OpenResources::now();
     let pools: Vec<TensorPool> = (0..20).map(|_| pool(4)).collect();
-    let now = Holdings::now();
+    let now = OpenResources::now();
     assert!(now.fds <= before.fds + 3 * pools.len(), "{before:?} before, {now:?} after");
 }

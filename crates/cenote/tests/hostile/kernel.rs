@@ -9,8 +9,8 @@ use rustix::fs::{FallocateFlags, OFlags, SealFlags};
 
 use super::Test;
 use super::attacher::works;
-use crate::stranger::wire::Attached;
-use crate::stranger::{all_are, emulated, filled, pool};
+use crate::support::raw::pool::Attached;
+use crate::support::{all_are, emulated, filled, pool};
 
 pub(crate) const TESTS: &[Test] = &[
     ("header_and_segments_cannot_be_written_by_any_means", read_only),

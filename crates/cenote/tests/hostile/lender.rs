@@ -7,9 +7,9 @@ use cenote::{Tensor, Topic};
 use super::Test;
 use super::owner::Answer;
 use super::publisher::believed;
-use crate::stranger::ring::{Liar, SEALS};
-use crate::stranger::wire::{LENT, Raw, packet, pair};
-use crate::stranger::{filled, memfd, pool, unique};
+use crate::support::raw::pool::{LENT, Raw, packet, pair};
+use crate::support::raw::topic::{Liar, SEALS};
+use crate::support::{filled, memfd, pool, unique};
 
 pub(crate) const TESTS: &[Test] = &[
     ("a_pool_that_is_lent_in_truth_is_believed", truth),

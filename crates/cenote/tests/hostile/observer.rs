@@ -7,9 +7,9 @@ use cenote::{Observer, Topic, pools, topics};
 use rustix::fs::SealFlags;
 
 use super::Test;
-use crate::stranger::ring::{CLOSED, HEAD, Liar, ROW_SEALS, SEALS, pretend, signature, u64s};
-use crate::stranger::wire::{Pretender, packet};
-use crate::stranger::{Random, eventually, memfd, unique};
+use crate::support::raw::pool::{Pretender, packet};
+use crate::support::raw::topic::{CLOSED, HEAD, Liar, ROW_SEALS, SEALS, pretend, signature, u64s};
+use crate::support::{Random, eventually, memfd, unique};
 
 pub(crate) const TESTS: &[Test] = &[
     ("who_looks_believes_what_can_be", truth),

@@ -8,11 +8,11 @@ use cenote::{Error, Tensor, TensorDescriptor, TensorPool};
 use rustix::fs::{MemfdFlags, SealFlags};
 
 use super::Test;
-use crate::stranger::mapping::Mapping;
-use crate::stranger::wire::{
+use crate::support::raw::mapping::Mapping;
+use crate::support::raw::pool::{
     GONE, HELLO, LEASES, MORE, Pretender, REFUSED, Raw, SEGMENT, WAKE, Welcome, borrowed, packet,
 };
-use crate::stranger::{PATIENCE, Random, all_are, eventually, filled, memfd, pool};
+use crate::support::{Random, TIMEOUT, all_are, eventually, filled, memfd, pool};
 
 pub(crate) const TESTS: &[Test] = &[
     ("an_owner_that_tells_the_truth_is_believed", truth),
@@ -292,7 +292,7 @@ fn silence() {
         UID,
         // Whoever does not give up is hung up on in the end, which is another error.
         move |_| {
-            let _ = hears.recv_timeout(PATIENCE);
+            let _ = hears.recv_timeout(TIMEOUT);
         },
         |name| {
             let error = TensorPool::open(name).unwrap_err();

@@ -11,14 +11,14 @@ use rustix::net::sockopt::{Timeout, set_socket_timeout};
 
 use super::Test;
 use super::owner::Answer;
-use crate::stranger::ring::{
+use crate::support::raw::pool::{
+    HELLO, MISMATCH, Pretender, REFUSED, Raw, SUBSCRIBE, SUBSCRIBED, WAKE, WELCOME, kind, packet,
+};
+use crate::support::raw::topic::{
     BEGIN, CLOSED, END, HEAD, LEN, Liar, ROW_SEALS, SEALS, SIGNATURE, Subscribed, WAITING, pretend,
     signature,
 };
-use crate::stranger::wire::{
-    HELLO, MISMATCH, Pretender, REFUSED, Raw, SUBSCRIBE, SUBSCRIBED, WAKE, WELCOME, kind, packet,
-};
-use crate::stranger::{PATIENCE, Random, eventually, memfd, topic_dir, unique};
+use crate::support::{Random, TIMEOUT, eventually, memfd, topic_dir, unique};
 
 pub(crate) const TESTS: &[Test] = &[
     ("a_publisher_that_tells_the_truth_is_believed", truth),
@@ -184,7 +184,7 @@ fn shortage() {
     for code in [2, 3, 5] {
         let (scene, liar) = (Scene::new(), Liar::honest(UID));
         drop(scene.subscribed(|raw| raw.send(&packet(REFUSED, code, 0), &[]).unwrap()));
-        assert!(scene.pretender.waits_for(PATIENCE), "refusal {code}");
+        assert!(scene.pretender.waits_for(TIMEOUT), "refusal {code}");
         let raw = scene.pretender.greeted();
         liar.answer(&raw);
         liar.publish(0, &[7]);
@@ -198,7 +198,7 @@ fn shortage() {
         scope.spawn(|| pretender.greeted().send(&packet(REFUSED, 3, 0), &[]).unwrap());
         topic.subscribe().unwrap();
     });
-    assert!(pretender.waits_for(PATIENCE));
+    assert!(pretender.waits_for(TIMEOUT));
 }
 
 /// It lets us connect, and says nothing; another does not even do that.
@@ -353,7 +353,7 @@ fn descriptors() {
 }
 
 fn is_readable(fd: BorrowedFd<'_>) -> bool {
-    let time = Timespec::try_from(PATIENCE).unwrap();
+    let time = Timespec::try_from(TIMEOUT).unwrap();
     poll(&mut [PollFd::from_borrowed_fd(fd, PollFlags::IN)], Some(&time)).unwrap() > 0
 }
 
@@ -388,7 +388,7 @@ fn crowded() {
     std::thread::scope(|scope| {
         let served = scope.spawn(|| {
             loop {
-                assert!(owner.waits_for(PATIENCE));
+                assert!(owner.waits_for(TIMEOUT));
                 let raw = owner.accept();
                 if raw.recv().is_ok_and(|(hello, _)| !hello.is_empty()) {
                     answer.send(&raw);

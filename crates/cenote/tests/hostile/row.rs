@@ -4,8 +4,8 @@ use cenote::{DType, Error, Tensor, TensorPool, TensorPoolConfig};
 
 use super::Test;
 use super::attacher::works;
-use crate::stranger::wire::{Attached, REFUSED, SEGMENT, kind, packet};
-use crate::stranger::{Random, all_are, eventually, filled, pool, unique};
+use crate::support::raw::pool::{Attached, REFUSED, SEGMENT, kind, packet};
+use crate::support::{Random, all_are, eventually, filled, pool, unique};
 
 pub(crate) const TESTS: &[Test] = &[
     ("whoever_holds_too_much_is_told_how_much", told),

@@ -7,12 +7,14 @@ use cenote::{Policy, Topic, TopicConfig};
 use rustix::fs::FallocateFlags;
 
 use super::Test;
-use crate::stranger::ring::{
+use crate::support::raw::pool::{
+    HELLO, MISMATCH, SUBSCRIBE, SUBSCRIBED, WAKE, hello, kind, packet,
+};
+use crate::support::raw::topic::{
     ARMED, HEAD, LEN, ROW, SIGNATURE, Subscription, TAKEN, connect, read, signature, subscribe,
     u64s, write,
 };
-use crate::stranger::wire::{HELLO, MISMATCH, SUBSCRIBE, SUBSCRIBED, WAKE, hello, kind, packet};
-use crate::stranger::{Random, eventually, unique};
+use crate::support::{Random, eventually, unique};
 
 pub(crate) const TESTS: &[Test] = &[
     ("a_subscriber_that_tells_the_truth_is_let_in", truth),

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::{Test, command, directory};
-use crate::stranger::process::Peer;
+use crate::support::peer::Peer;
 
 pub(crate) const TESTS: &[Test] = &[
     ("a_pool_that_outgrows_its_cgroup_gets_an_error", outgrows),
@@ -54,22 +54,22 @@ fn outgrows() {
     let dir = directory("cgroup", 0o700);
     let mut owner = Peer::run(&mut command(&dir));
     cgroup.add(owner.pid());
-    assert_eq!(owner.ask("slots big 1000"), "ok");
+    assert_eq!(owner.request("slots big 1000"), "ok");
     for _ in 0..3 {
-        let answer = owner.ask("fill 1000000");
+        let answer = owner.request("fill 1000000");
         let (count, why) = answer.split_once(' ').unwrap();
         assert!(why.contains("control group"), "{answer}");
         assert!(count.parse::<usize>().unwrap() >= 35, "{answer}");
-        assert_eq!(owner.ask("drop"), "ok");
+        assert_eq!(owner.request("drop"), "ok");
     }
     // What a pool needs to know of its slots is memory, too.
-    let answer = owner.ask("slots many 1048576");
+    let answer = owner.request("slots many 1048576");
     assert!(answer.contains("control group"), "{answer}");
-    let tensor = owner.ask("alloc 1000000 4");
+    let tensor = owner.request("alloc 1000000 4");
     let mut reader = Peer::run(&mut command(&dir));
     cgroup.add(reader.pid());
-    assert_eq!(reader.ask(&format!("import {tensor}")), "ok");
-    assert_eq!(reader.ask("check 4"), "true");
+    assert_eq!(reader.request(&format!("import {tensor}")), "ok");
+    assert_eq!(reader.request("check 4"), "true");
     reader.finish();
     owner.finish();
 }
@@ -80,14 +80,14 @@ fn waits() {
     let dir = directory("cgroup-room", 0o700);
     let mut owner = Peer::run(&mut command(&dir));
     cgroup.add(owner.pid());
-    assert_eq!(owner.ask("default big"), "ok");
-    let answer = owner.ask("fill 6000000");
+    assert_eq!(owner.request("default big"), "ok");
+    let answer = owner.request("fill 6000000");
     assert!(answer.contains("control group"), "{answer}");
     // What is given back serves those who wait, though the pool cannot grow.
-    assert_eq!(owner.ask("wait 6000000"), "ok");
+    assert_eq!(owner.request("wait 6000000"), "ok");
     // Memory of the wrong sizes makes room for what needs another.
-    assert_eq!(owner.ask("drop"), "ok");
-    assert_eq!(owner.ask("some 40000000"), "ok");
-    assert!(owner.ask("some 80000000").contains("control group"));
+    assert_eq!(owner.request("drop"), "ok");
+    assert_eq!(owner.request("some 40000000"), "ok");
+    assert!(owner.request("some 80000000").contains("control group"));
     owner.finish();
 }

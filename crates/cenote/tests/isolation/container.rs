@@ -4,8 +4,8 @@ use std::path::Path;
 use std::process::Command;
 
 use super::{Test, command, directory, program};
-use crate::stranger::eventually;
-use crate::stranger::process::{Peer, ROLE};
+use crate::support::eventually;
+use crate::support::peer::{Peer, ROLE};
 
 pub(crate) const TESTS: &[Test] = &[
     ("a_pool_without_inotify_works_and_says_so", unwatched),
@@ -30,47 +30,47 @@ fn tiny() {
     let mut command = Command::new("unshare");
     command.args(["-m", "/bin/sh", "-euc", script, "sh"]).arg(program());
     let mut child = Peer::run(command.env(ROLE, "child").env_remove("CENOTE_DIR"));
-    assert_eq!(child.ask("new big"), "ok");
-    let tensors: Vec<String> = (0..9).map(|_| child.ask("alloc 6000000 3")).collect();
-    assert_eq!(child.ask("open big"), "ok");
+    assert_eq!(child.request("new big"), "ok");
+    let tensors: Vec<String> = (0..9).map(|_| child.request("alloc 6000000 3")).collect();
+    assert_eq!(child.request("open big"), "ok");
     for tensor in tensors {
-        assert_eq!(child.ask(&format!("import {tensor}")), "ok");
+        assert_eq!(child.request(&format!("import {tensor}")), "ok");
     }
-    assert_eq!(child.ask("check 3"), "true");
+    assert_eq!(child.request("check 3"), "true");
 }
 
 fn containers() {
     let shared = directory("shared", 0o700);
     let mut owner = container(&shared, "/mnt");
-    assert_eq!(owner.ask("slots ours 4"), "ok");
-    let tensor = owner.ask("alloc 1000000 7");
+    assert_eq!(owner.request("slots ours 4"), "ok");
+    let tensor = owner.request("alloc 1000000 7");
     let mut reader = container(&shared, "/media");
-    assert_eq!(reader.ask("open ours"), "ok");
-    assert_eq!(reader.ask(&format!("import {tensor}")), "ok");
-    assert_eq!(reader.ask("check 7"), "true");
-    assert!(reader.ask("one").contains("(pid 0)"), "its owner cannot be seen from there");
+    assert_eq!(reader.request("open ours"), "ok");
+    assert_eq!(reader.request(&format!("import {tensor}")), "ok");
+    assert_eq!(reader.request("check 7"), "true");
+    assert!(reader.request("one").contains("(pid 0)"), "its owner cannot be seen from there");
     // The owner lets go; the reader holds on, and then dies.
-    assert_eq!(owner.ask("drop"), "ok");
+    assert_eq!(owner.request("drop"), "ok");
     for _ in 0..3 {
-        owner.ask("alloc 10 0");
+        owner.request("alloc 10 0");
     }
-    let error = owner.ask("one");
+    let error = owner.request("one");
     assert!(error.contains("unknown (pid 0) holds 1"), "{error}");
-    assert_eq!(reader.ask("check 7"), "true");
+    assert_eq!(reader.request("check 7"), "true");
     reader.kill();
-    eventually("the slot is free again", || owner.ask("one") == "ok");
-    assert_eq!(owner.ask("attachers"), "0");
+    eventually("the slot is free again", || owner.request("one") == "ok");
+    assert_eq!(owner.request("attachers"), "0");
     // And the other way round.
-    let tensor = owner.ask("alloc 1000 5");
+    let tensor = owner.request("alloc 1000 5");
     let mut reader = container(&shared, "/media");
-    assert_eq!(reader.ask("open ours"), "ok");
-    assert_eq!(reader.ask(&format!("import {tensor}")), "ok");
+    assert_eq!(reader.request("open ours"), "ok");
+    assert_eq!(reader.request(&format!("import {tensor}")), "ok");
     owner.kill();
-    eventually("its death is noticed", || reader.ask("alive") == "false");
-    assert_eq!(reader.ask("check 5"), "true");
+    eventually("its death is noticed", || reader.request("alive") == "false");
+    assert_eq!(reader.request("check 5"), "true");
     let mut next = container(&shared, "/mnt");
     // A process that is dying closes one socket after the other.
-    eventually("its place is free", || next.ask("new ours") == "ok");
+    eventually("its place is free", || next.request("new ours") == "ok");
     assert_eq!(std::fs::read_dir(shared.join("default/pools")).unwrap().count(), 1);
 }
 
@@ -78,15 +78,15 @@ fn containers() {
 fn unwatched() {
     let dir = directory("unwatched", 0o700);
     let mut ordinary = Peer::run(&mut command(&dir));
-    assert_eq!(ordinary.ask("new ordinary"), "ok");
-    assert_eq!(ordinary.ask("watched"), "true");
+    assert_eq!(ordinary.request("new ordinary"), "ok");
+    assert_eq!(ordinary.request("watched"), "true");
     let script = "echo 0 > /proc/sys/user/max_inotify_instances; exec \"$1\"";
     let mut inner = Command::new("unshare");
     inner.args(["-U", "-r", "/bin/sh", "-euc", script, "sh"]).arg(program());
     let mut owner = Peer::run(inner.env(ROLE, "child").env("CENOTE_DIR", &dir));
-    assert_eq!(owner.ask("new poor"), "ok");
-    assert_eq!(owner.ask("watched"), "false");
-    let tensor = owner.ask("alloc 1000 4");
-    assert_eq!(ordinary.ask(&format!("import {tensor}")), "ok");
-    assert_eq!(ordinary.ask("check 4"), "true");
+    assert_eq!(owner.request("new poor"), "ok");
+    assert_eq!(owner.request("watched"), "false");
+    let tensor = owner.request("alloc 1000 4");
+    assert_eq!(ordinary.request(&format!("import {tensor}")), "ok");
+    assert_eq!(ordinary.request("check 4"), "true");
 }

@@ -8,9 +8,9 @@ use std::time::Duration;
 use cenote::{DType, PoolAccess, Tensor, TensorPool, TensorPoolConfig, Topic, TopicConfig};
 
 use super::user::{GROUP, NOBODY, as_nobody};
-use super::{Test, command, directory};
-use crate::stranger::process::{Peer, ROLE, reply, serve};
-use crate::stranger::{all_are, filled};
+use super::{Role, Test, command, directory};
+use crate::support::peer::{Peer, ROLE, reply, serve};
+use crate::support::{all_are, filled};
 
 pub(crate) const TESTS: &[Test] = &[
     ("members_of_a_group_receive_what_a_topic_allocated", group),
@@ -18,12 +18,14 @@ pub(crate) const TESTS: &[Test] = &[
     ("a_topic_outlives_the_directory_of_another_user", removed),
 ];
 
-pub(crate) const TOPIC: &str = "topic";
+const TOPIC: &str = "topic";
+
+pub(crate) const ROLES: &[Role] = &[(TOPIC, |_| child())];
 const NAME: &str = "camera.rgb";
 const LONG: Duration = Duration::from_secs(60);
 
 /// A child with a topic, told what to do line by line.
-pub(crate) fn child() {
+fn child() {
     let mut topic: Option<Topic<Tensor>> = None;
     serve(|words| {
         let mut start = |access| {
@@ -82,44 +84,47 @@ fn in_role(dir: &Path) -> Command {
 /// A publisher of root's, for a group.
 fn publisher(dir: &Path) -> Peer {
     let mut publisher = Peer::run(&mut in_role(dir));
-    assert_eq!(publisher.ask(&format!("group {GROUP}")), "ok");
-    assert_eq!(publisher.ask("advertise"), "ok");
+    assert_eq!(publisher.request(&format!("group {GROUP}")), "ok");
+    assert_eq!(publisher.request("advertise"), "ok");
     publisher
 }
 
 fn member(dir: &Path) -> Peer {
     let mut member = Peer::run(as_nobody(&mut in_role(dir), NOBODY, &[GROUP]));
-    assert_eq!(member.ask("own"), "ok");
+    assert_eq!(member.request("own"), "ok");
     member
 }
 
 fn group() {
     let dir = directory("topic-group", 0o755);
     let (mut publisher, mut member) = (publisher(&dir), member(&dir));
-    assert_eq!(member.ask("subscribe"), "ok");
-    assert_eq!(publisher.ask("subscribers"), "1");
+    assert_eq!(member.request("subscribe"), "ok");
+    assert_eq!(publisher.request("subscribers"), "1");
     for value in ["1", "2", "3"] {
-        assert_eq!(publisher.ask(&format!("send {value}")), "ok");
-        assert_eq!(member.ask(&format!("take {value}")), "true");
+        assert_eq!(publisher.request(&format!("send {value}")), "ok");
+        assert_eq!(member.request(&format!("take {value}")), "true");
     }
     // That pool is for the same user: it is not lent, and what lies there is missed, with the reason.
-    assert_eq!(publisher.ask("send-from-process 4"), "ok");
-    let loss = member.ask("loss");
+    assert_eq!(publisher.request("send-from-process 4"), "ok");
+    let loss = member.request("loss");
     assert!(loss.starts_with("1 "), "{loss}");
-    assert_eq!(publisher.ask("send 5"), "ok");
-    assert_eq!(member.ask("take 5"), "true");
+    assert_eq!(publisher.request("send 5"), "ok");
+    assert_eq!(member.request("take 5"), "true");
     // The directory is its owner's.
-    assert_ne!(member.ask("advertise"), "ok");
+    assert_ne!(member.request("advertise"), "ok");
     member.finish();
-    assert_eq!(publisher.ask("send 6"), "ok");
+    assert_eq!(publisher.request("send 6"), "ok");
 }
 
 fn another() {
     let dir = directory("topic-another", 0o755);
     let mut publisher = Peer::run(&mut in_role(&dir));
-    assert_eq!((publisher.ask("own"), publisher.ask("advertise")), ("ok".into(), "ok".into()));
+    assert_eq!(
+        (publisher.request("own"), publisher.request("advertise")),
+        ("ok".into(), "ok".into())
+    );
     let mut other = member(&dir);
-    assert_ne!(other.ask("subscribe"), "ok", "the directory is closed");
+    assert_ne!(other.request("subscribe"), "ok", "the directory is closed");
     // Were every door open, the kernel still tells who it is.
     for path in ["", "default", "default/topics", "default/topics/camera.rgb"] {
         std::fs::set_permissions(dir.join(path), PermissionsExt::from_mode(0o777)).unwrap();
@@ -128,12 +133,15 @@ fn another() {
         let path = socket.unwrap().path();
         std::fs::set_permissions(path, PermissionsExt::from_mode(0o777)).unwrap();
     }
-    assert_eq!(other.ask("subscribe"), "ok");
-    assert_eq!((publisher.ask("send 1"), other.ask("publishers")), ("ok".into(), "0".into()));
+    assert_eq!(other.request("subscribe"), "ok");
+    assert_eq!(
+        (publisher.request("send 1"), other.request("publishers")),
+        ("ok".into(), "0".into())
+    );
     let mut same = Peer::run(&mut in_role(&dir));
-    assert_eq!((same.ask("own"), same.ask("subscribe")), ("ok".into(), "ok".into()));
-    assert_eq!(publisher.ask("subscribers"), "1");
-    assert_eq!((publisher.ask("send 2"), same.ask("take 2")), ("ok".into(), "true".into()));
+    assert_eq!((same.request("own"), same.request("subscribe")), ("ok".into(), "ok".into()));
+    assert_eq!(publisher.request("subscribers"), "1");
+    assert_eq!((publisher.request("send 2"), same.request("take 2")), ("ok".into(), "true".into()));
     other.finish();
 }
 
@@ -142,10 +150,10 @@ fn removed() {
     let dir = directory("topic-removed", 0o755);
     let first = publisher(&dir);
     let mut member = member(&dir);
-    assert_eq!(member.ask("subscribe"), "ok");
+    assert_eq!(member.request("subscribe"), "ok");
     assert!(first.finish().success());
     let mut second = publisher(&dir);
-    assert_eq!(second.ask("subscribers"), "1");
-    assert_eq!((second.ask("send 7"), member.ask("take 7")), ("ok".into(), "true".into()));
+    assert_eq!(second.request("subscribers"), "1");
+    assert_eq!((second.request("send 7"), member.request("take 7")), ("ok".into(), "true".into()));
     member.finish();
 }

@@ -8,10 +8,12 @@ use std::process::Command;
 
 use cenote::{Error, TensorPool, TensorPoolConfig, Wish};
 
-use super::{Test, command, directory, program};
-use crate::stranger::process::{Peer, ROLE, shell};
-use crate::stranger::wire::{Attached, Raw, hello};
-use crate::stranger::{eventually, filled, unique};
+use super::{Role, Test, command, directory, program};
+use crate::support::peer::{Peer, ROLE, shell};
+use crate::support::raw::pool::{Attached, Raw, hello};
+use crate::support::{eventually, filled, unique};
+
+pub(crate) const ROLES: &[Role] = &[("unlocked", |_| unlocked()), ("crowd", |_| crowd())];
 
 pub(crate) const TESTS: &[Test] = &[
     ("another_user_is_refused", another),
@@ -62,36 +64,36 @@ fn open_to_all(dir: &Path) {
 fn another() {
     let dir = directory("another", 0o755);
     let mut owner = Peer::run(&mut command(&dir));
-    assert_eq!(owner.ask("new mine"), "ok");
-    let tensor = owner.ask("alloc 1000 1");
+    assert_eq!(owner.request("new mine"), "ok");
+    let tensor = owner.request("alloc 1000 1");
     let mut other = Peer::run(as_nobody(&mut command(&dir), NOBODY, &[]));
-    let answer = other.ask("open mine");
+    let answer = other.request("open mine");
     assert!(answer.contains("failed"), "the directory is closed to others: {answer}");
     // Were every door open, the kernel still tells who it is.
     open_to_all(&dir);
     for question in ["open mine", &format!("import {tensor}")] {
-        let answer = other.ask(question);
+        let answer = other.request(question);
         assert!(answer.contains("refused: the pool belongs to another user"), "{answer}");
     }
-    assert_eq!(owner.ask("attachers"), "0");
+    assert_eq!(owner.request("attachers"), "0");
     other.finish();
     let mut same = Peer::run(&mut command(&dir));
-    assert_eq!(same.ask("open mine"), "ok");
+    assert_eq!(same.request("open mine"), "ok");
 }
 
 fn group() {
     let dir = directory("group", 0o755);
     let mut owner = Peer::run(&mut command(&dir));
-    assert_eq!(owner.ask(&format!("group ours {GROUP}")), "ok");
-    let tensor = owner.ask("alloc 100000 8");
+    assert_eq!(owner.request(&format!("group ours {GROUP}")), "ok");
+    let tensor = owner.request("alloc 100000 8");
     for (gid, extra) in [(GROUP, vec![]), (NOBODY, vec![1, GROUP, 2]), (NOBODY, vec![GROUP])] {
         let mut member = Peer::run(as_nobody(&mut command(&dir), gid, &extra));
-        assert_eq!(member.ask(&format!("import {tensor}")), "ok");
-        assert_eq!(member.ask("check 8"), "true");
-        assert_eq!(member.ask("open ours"), "ok");
-        assert!(member.ask("one").contains("for the owner"));
+        assert_eq!(member.request(&format!("import {tensor}")), "ok");
+        assert_eq!(member.request("check 8"), "true");
+        assert_eq!(member.request("open ours"), "ok");
+        assert!(member.request("one").contains("for the owner"));
         // It can look, and leave nothing there.
-        assert!(member.ask("new theirs").contains("failed"));
+        assert!(member.request("new theirs").contains("failed"));
         member.finish();
     }
     for open in [false, true] {
@@ -99,7 +101,7 @@ fn group() {
             open_to_all(&dir);
         }
         let mut other = Peer::run(as_nobody(&mut command(&dir), NOBODY, &[1, GROUP + 1]));
-        assert_ne!(other.ask("open ours"), "ok");
+        assert_ne!(other.request("open ours"), "ok");
         other.finish();
     }
 }
@@ -107,7 +109,7 @@ fn group() {
 /// Whether somebody of these groups, and of another user, is let in to a pool.
 fn lets_in(dir: &Path, pool: &str, gid: u32, extra: &[u32]) -> bool {
     let mut other = Peer::run(as_nobody(&mut command(dir), gid, extra));
-    let answer = other.ask(&format!("open {pool}"));
+    let answer = other.request(&format!("open {pool}"));
     other.finish();
     answer == "ok"
 }
@@ -123,16 +125,16 @@ fn mode() {
     ] {
         let dir = directory(&format!("mode-{mode}"), 0o755);
         let mut owner = Peer::run(&mut command(&dir));
-        assert_eq!(owner.ask(&format!("mode ours {mode}")), "ok");
-        let tensor = owner.ask("alloc 100000 8");
+        assert_eq!(owner.request(&format!("mode ours {mode}")), "ok");
+        let tensor = owner.request("alloc 100000 8");
         assert_eq!(lets_in(&dir, "ours", 0, &[]), members, "{mode}: a member");
         assert_eq!(lets_in(&dir, "ours", NOBODY, &[1, 0]), members, "{mode}: by another group");
         assert_eq!(lets_in(&dir, "ours", NOBODY, &[1]), others, "{mode}: another");
         if others {
             let mut other = Peer::run(as_nobody(&mut command(&dir), NOBODY, &[]));
-            assert_eq!(other.ask(&format!("import {tensor}")), "ok");
-            assert_eq!(other.ask("check 8"), "true");
-            assert!(other.ask("new theirs").contains("failed"), "it can look, and no more");
+            assert_eq!(other.request(&format!("import {tensor}")), "ok");
+            assert_eq!(other.request("check 8"), "true");
+            assert!(other.request("new theirs").contains("failed"), "it can look, and no more");
             other.finish();
         }
     }
@@ -144,13 +146,13 @@ fn widened() {
     {
         let dir = directory(&format!("widened-{name}"), 0o755);
         let mut owner = Peer::run(&mut command(&dir));
-        assert_eq!(owner.ask("new mine"), "ok");
+        assert_eq!(owner.request("new mine"), "ok");
         assert_eq!(mode_of(&dir.join("default/pools")), 0o700);
-        assert_eq!(owner.ask(&question), "ok");
+        assert_eq!(owner.request(&question), "ok");
         assert!(lets_in(&dir, "ours", NOBODY, &[GROUP]));
         assert!(!lets_in(&dir, "mine", NOBODY, &[GROUP]), "its socket is still the user's alone");
         // Nor does the next pool of the user's own close them again.
-        assert_eq!(owner.ask("new another"), "ok");
+        assert_eq!(owner.request("new another"), "ok");
         assert!(lets_in(&dir, "ours", NOBODY, &[GROUP]));
     }
 }
@@ -158,18 +160,18 @@ fn widened() {
 fn hidden() {
     let dir = directory("hidden", 0o755);
     let mut owner = Peer::run(&mut command(&dir));
-    assert_eq!(owner.ask("mode ours 666"), "ok");
-    let tensor = owner.ask("alloc 1000 3");
+    assert_eq!(owner.request("mode ours 666"), "ok");
+    let tensor = owner.request("alloc 1000 3");
     let topics = dir.join("default/topics");
     std::fs::create_dir_all(topics.join("private")).unwrap();
     for closed in [topics.join("private"), topics] {
         std::fs::set_permissions(&closed, PermissionsExt::from_mode(0o700)).unwrap();
         let mut other = Peer::run(as_nobody(&mut command(&dir), NOBODY, &[]));
-        assert_eq!(other.ask("open ours"), "ok");
+        assert_eq!(other.request("open ours"), "ok");
         other.finish();
         let mut other = Peer::run(as_nobody(&mut command(&dir), NOBODY, &[]));
-        assert_eq!(other.ask(&format!("import {tensor}")), "ok");
-        assert_eq!(other.ask("check 3"), "true");
+        assert_eq!(other.request(&format!("import {tensor}")), "ok");
+        assert_eq!(other.request("check 3"), "true");
         other.finish();
     }
 }
@@ -184,15 +186,15 @@ fn closed() {
     let mut owner = Peer::run(&mut command(&dir));
     for question in [format!("group ours {GROUP}"), "mode ours 660".into(), "mode ours 666".into()]
     {
-        let answer = owner.ask(&question);
+        let answer = owner.request(&question);
         assert!(answer.contains("mode 700) is closed to some"), "{question}: {answer}");
     }
     assert_eq!(mode_of(&dir), 0o700);
     // Whoever was let in stays so: another group needs a place of its own.
     let dir = directory("two-groups", 0o755);
     let mut owner = Peer::run(&mut command(&dir));
-    assert_eq!(owner.ask(&format!("group ours {GROUP}")), "ok");
-    let answer = owner.ask(&format!("group theirs {}", GROUP + 1));
+    assert_eq!(owner.request(&format!("group ours {GROUP}")), "ok");
+    let answer = owner.request(&format!("group theirs {}", GROUP + 1));
     assert!(answer.contains("CENOTE_NAMESPACE"), "{answer}");
     assert!(lets_in(&dir, "ours", GROUP, &[]));
 }
@@ -201,7 +203,7 @@ fn group_without_dir() {
     let mut child = Command::new(program());
     let mut child = Peer::run(child.env(ROLE, "child").env_remove("CENOTE_DIR"));
     for question in ["group ours 0", "mode ours 666"] {
-        assert_eq!(child.ask(question), Error::GroupNeedsDir.to_string());
+        assert_eq!(child.request(question), Error::GroupNeedsDir.to_string());
     }
 }
 
@@ -223,7 +225,7 @@ fn default_dir() {
     for prepare in untrusted {
         let mut child = with_own_shm(prepare);
         for question in ["new mine", "open mine"] {
-            let answer = child.ask(question);
+            let answer = child.request(question);
             assert!(
                 answer.contains("it must be this user's, with mode 700"),
                 "{prepare}: {answer}"
@@ -232,12 +234,12 @@ fn default_dir() {
     }
     let others = ["mkdir /dev/shm/d; ln -s d /dev/shm/cenote-0", "touch /dev/shm/cenote-0"];
     for prepare in others {
-        assert!(with_own_shm(prepare).ask("new mine").contains("failed"), "{prepare}");
+        assert!(with_own_shm(prepare).request("new mine").contains("failed"), "{prepare}");
     }
     for prepare in [":", "mkdir -m 700 /dev/shm/cenote-0"] {
         let mut child = with_own_shm(prepare);
-        assert_eq!(child.ask("new mine"), "ok");
-        assert_eq!(child.ask("open mine"), "ok");
+        assert_eq!(child.request("new mine"), "ok");
+        assert_eq!(child.request("open mine"), "ok");
     }
 }
 
@@ -246,28 +248,28 @@ fn long_path() {
     std::fs::create_dir_all(&dir).unwrap();
     let name = "n".repeat(128);
     let mut owner = Peer::run(&mut command(&dir));
-    assert_eq!(owner.ask(&format!("new {name}")), "ok");
-    let tensor = owner.ask("alloc 1000 2");
+    assert_eq!(owner.request(&format!("new {name}")), "ok");
+    let tensor = owner.request("alloc 1000 2");
     let mut other = Peer::run(&mut command(&dir));
-    assert_eq!(other.ask(&format!("open {name}")), "ok");
-    assert_eq!(other.ask(&format!("import {tensor}")), "ok");
-    assert_eq!(other.ask("check 2"), "true");
+    assert_eq!(other.request(&format!("open {name}")), "ok");
+    assert_eq!(other.request(&format!("import {tensor}")), "ok");
+    assert_eq!(other.request("check 2"), "true");
 }
 
 fn locked() {
     let dir = directory("locked", 0o755);
     let mut owner = Peer::run(&mut command(&dir));
-    assert_eq!(owner.ask("new first"), "ok");
+    assert_eq!(owner.request("new first"), "ok");
     let script = "exec flock -n -F \"$1\" sh -c 'echo locked; exec sleep 60'";
     let mut thief = Peer::run(&mut shell(script, dir.join("default/pools")));
-    assert_eq!(thief.hear(), "locked");
+    assert_eq!(thief.read_line(), "locked");
     let mut second = Peer::run(&mut command(&dir));
-    assert!(second.ask("new second").contains("locking"));
+    assert!(second.request("new second").contains("locking"));
     // Attaching needs no lock.
-    assert_eq!(second.ask("open first"), "ok");
+    assert_eq!(second.request("open first"), "ok");
     drop(thief);
     let mut third = Peer::run(&mut command(&dir));
-    assert_eq!(third.ask("new second"), "ok");
+    assert_eq!(third.request("new second"), "ok");
 }
 
 /// Root may lock all the memory it likes, so this runs as somebody else.
@@ -279,7 +281,7 @@ fn may_not_lock() {
     assert!(child.finish().success());
 }
 
-pub(crate) fn unlocked() {
+fn unlocked() {
     let none = rustix::process::Rlimit { current: Some(0), maximum: Some(0) };
     rustix::process::setrlimit(rustix::process::Resource::Memlock, none).unwrap();
     let config = TensorPoolConfig { growth: 1 << 20, mlock: true, ..TensorPoolConfig::small() };
@@ -298,7 +300,7 @@ fn inflight() {
 }
 
 /// Attachers that read nothing fill the kernel's limit; when they are gone all is well.
-pub(crate) fn crowd() {
+fn crowd() {
     let few = rustix::process::Rlimit { current: Some(400), maximum: Some(400) };
     rustix::process::setrlimit(rustix::process::Resource::Nofile, few).unwrap();
     let config = TensorPoolConfig { growth: 1 << 20, ..TensorPoolConfig::small() };

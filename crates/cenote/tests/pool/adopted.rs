@@ -8,8 +8,7 @@ use rustix::fs::{
 };
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::meeting::eventually;
-use super::{Peer, Test, all_are, filled, hex, pool, unique};
+use super::{Test, all_are, eventually, filled, hex, pool, pool_user, unique};
 
 pub(crate) const TESTS: &[Test] = &[
     ("adopted_memory_is_read_where_it_is_and_goes_with_the_last_reader", read),
@@ -62,12 +61,12 @@ fn is_mapped(name: &str) -> bool {
 }
 
 fn read() {
-    let (topic, mut reader) = (topic(), Peer::start("reader"));
+    let (topic, mut reader) = (topic(), pool_user());
     let name = format!("read-{}", unique());
     let words = sent(&topic, &shared(&name, 3));
     assert!(topic.stats().copies.is_empty(), "{:?}", topic.stats());
-    assert_eq!(reader.ask(&format!("import {words}")), "ok");
-    assert_eq!(reader.ask("check 3"), "true");
+    assert_eq!(reader.request(&format!("import {words}")), "ok");
+    assert_eq!(reader.request("check 3"), "true");
 
     let stats = topic.pool().unwrap().stats().unwrap();
     assert_eq!((stats.slots_in_use, stats.bytes_in_use, stats.segments), (1, 0, 0));
@@ -76,37 +75,37 @@ fn read() {
     sent(&topic, &shared(&next, 4));
     let holders = topic.pool().unwrap().holders().unwrap();
     let of = |pid: u32| holders.iter().find(|holder| holder.pid == pid.cast_signed()).unwrap();
-    assert_eq!((of(reader.child.id()).slots, of(reader.child.id()).retired_slots), (1, 1));
+    assert_eq!((of(reader.pid()).slots, of(reader.pid()).retired_slots), (1, 1));
     assert_eq!(of(std::process::id()).slots, 1);
-    assert_eq!((reader.ask("check 3"), is_mapped(&name)), ("true".into(), true));
+    assert_eq!((reader.request("check 3"), is_mapped(&name)), ("true".into(), true));
 
-    assert_eq!(reader.ask("drop"), "ok");
+    assert_eq!(reader.request("drop"), "ok");
     assert_eq!(topic.pool().unwrap().stats().unwrap().retired, 0);
     assert!(!is_mapped(&name));
-    assert!(reader.ask(&format!("import {words}")).contains("reused"));
+    assert!(reader.request(&format!("import {words}")).contains("reused"));
     drop(topic);
-    eventually(|| !is_mapped(&next));
+    eventually("the last message is unmapped", || !is_mapped(&next));
     reader.kill();
 }
 
 fn dead() {
-    let (topic, mut reader) = (topic(), Peer::start("reader"));
+    let (topic, mut reader) = (topic(), pool_user());
     let name = format!("dead-{}", unique());
     let words = sent(&topic, &shared(&name, 5));
-    assert_eq!(reader.ask(&format!("import {words}")), "ok");
+    assert_eq!(reader.request(&format!("import {words}")), "ok");
     sent(&topic, &shared("other", 6));
     assert!(is_mapped(&name));
     reader.kill();
     // Nobody uses the pool, and it goes all the same.
-    eventually(|| !is_mapped(&name));
+    eventually("it is unmapped", || !is_mapped(&name));
 }
 
 fn behind() {
-    let (topic, mut reader) = (topic(), Peer::start("reader"));
+    let (topic, mut reader) = (topic(), pool_user());
     let name = format!("behind-{}", unique());
     let mut kept = vec![shared(&name, 7)];
-    assert_eq!(reader.ask(&format!("import {}", sent(&topic, &kept[0]))), "ok");
-    let pid = Pid::from_raw(reader.child.id().cast_signed()).unwrap();
+    assert_eq!(reader.request(&format!("import {}", sent(&topic, &kept[0]))), "ok");
+    let pid = Pid::from_raw(reader.pid().cast_signed()).unwrap();
     kill_process(pid, Signal::STOP).unwrap();
     // More than are sent to somebody who reads none.
     kept.extend((0..40).map(|_| shared(&name, 7)));
@@ -114,20 +113,20 @@ fn behind() {
     assert!(topic.stats().copies.is_empty());
     kill_process(pid, Signal::CONT).unwrap();
     for words in words.iter().rev() {
-        assert_eq!(reader.ask(&format!("import {words}")), "ok");
+        assert_eq!(reader.request(&format!("import {words}")), "ok");
     }
-    assert_eq!(reader.ask("check 7"), "true");
+    assert_eq!(reader.request("check 7"), "true");
     reader.kill();
 }
 
 fn closed() {
-    let (topic, mut reader) = (topic(), Peer::start("reader"));
+    let (topic, mut reader) = (topic(), pool_user());
     let tensor = filled(&pool(TensorPoolConfig::small()), 1000, 9);
     // Nobody could attach to that pool any more.
     let words = sent(&topic, &tensor);
     assert_eq!(topic.stats().copies[0].reason, StagedBecause::OwnerGone);
-    assert_eq!(reader.ask(&format!("import {words}")), "ok");
-    assert_eq!(reader.ask("check 9"), "true");
+    assert_eq!(reader.request(&format!("import {words}")), "ok");
+    assert_eq!(reader.request("check 9"), "true");
     reader.kill();
 }
 

@@ -7,7 +7,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use cenote::{DType, Error, PoolAccess, Tensor, TensorPool, TensorPoolConfig};
 
-use super::{Peer, ROLE, Test, all_are, filled, hex, pool, unhex, unique, wait_for};
+use super::{
+    POOL_USER, Peer, Test, all_are, command, eventually, filled, hex, pool, pool_user, unhex,
+    unique, wait_for,
+};
+use crate::support::{peer::ROLE, socket_dir};
 
 pub(crate) const TESTS: &[Test] = &[
     ("looking_for_a_pool_makes_nothing", looking),
@@ -29,12 +33,12 @@ pub(crate) const TESTS: &[Test] = &[
 
 /// A place of a test's own.
 fn place() -> PathBuf {
-    PathBuf::from(std::env::var_os("CENOTE_DIR").unwrap()).join(unique())
+    socket_dir().join(unique())
 }
 
 fn somewhere(dir: &Path) -> Command {
-    let mut command = Command::new(std::env::current_exe().unwrap());
-    command.env(ROLE, "any").env("CENOTE_DIR", dir);
+    let mut command = command(POOL_USER);
+    command.env(cenote::DIR_ENV, dir);
     command
 }
 
@@ -43,14 +47,14 @@ fn looking() {
     let dir = place();
     let mut peer = Peer::run(&mut somewhere(&dir));
     for _ in 0..3 {
-        assert_eq!(peer.ask("open nothing"), "there is no pool `nothing`");
-        assert!(peer.ask(&format!("import {tensor}")).starts_with("there is no pool"));
+        assert_eq!(peer.request("open nothing"), "there is no pool `nothing`");
+        assert!(peer.request(&format!("import {tensor}")).starts_with("there is no pool"));
         let made = dir.exists() && std::fs::read_dir(&dir).unwrap().next().is_some();
         assert!(!made, "looking made a directory");
         let _ = std::fs::create_dir(&dir);
     }
     std::fs::create_dir(dir.join("default")).unwrap();
-    assert_eq!(peer.ask("open nothing"), "there is no pool `nothing`");
+    assert_eq!(peer.request("open nothing"), "there is no pool `nothing`");
     assert_eq!(std::fs::read_dir(dir.join("default")).unwrap().count(), 0);
     peer.kill();
 }
@@ -61,19 +65,19 @@ fn among_topics() {
     std::fs::create_dir_all(&topic).unwrap();
     std::fs::write(dir.join("default/topics/notes"), "a file that somebody left").unwrap();
     let mut owner = Peer::run(&mut somewhere(&dir));
-    assert_eq!(owner.ask("new frames"), "ok");
-    let tensor = owner.ask("alloc 1000 6");
+    assert_eq!(owner.request("new frames"), "ok");
+    let tensor = owner.request("alloc 1000 6");
     let mut reader = Peer::run(&mut somewhere(&dir));
-    assert_eq!(reader.ask(&format!("import {tensor}")), "ok");
-    assert_eq!(reader.ask("check 6"), "true");
+    assert_eq!(reader.request(&format!("import {tensor}")), "ok");
+    assert_eq!(reader.request("check 6"), "true");
     // A publisher's memory is found by descriptors, and is no pool to be opened by name.
     let socket = std::fs::read_dir(dir.join("default/pools")).unwrap().next().unwrap().unwrap();
     let name = socket.file_name().into_string().unwrap().replace("frames", "camera");
     std::fs::hard_link(socket.path(), topic.join(name)).unwrap();
     let mut late = Peer::run(&mut somewhere(&dir));
-    assert_eq!(late.ask("open camera"), "there is no pool `camera`");
-    assert_eq!(late.ask(&format!("import {tensor}")), "ok");
-    assert_eq!(late.ask("check 6"), "true");
+    assert_eq!(late.request("open camera"), "there is no pool `camera`");
+    assert_eq!(late.request(&format!("import {tensor}")), "ok");
+    assert_eq!(late.request("check 6"), "true");
     for peer in [owner, reader, late] {
         peer.kill();
     }
@@ -83,7 +87,7 @@ fn bad_namespace() {
     for bad in ["", ".", "..", "a/b", "-x", "a b"] {
         let mut peer = Peer::run(somewhere(&place()).env("CENOTE_NAMESPACE", bad));
         for question in ["open it", "new it"] {
-            let answer = peer.ask(question);
+            let answer = peer.request(question);
             assert!(answer.contains("CENOTE_NAMESPACE="), "{bad:?}: {answer}");
         }
         peer.kill();
@@ -103,8 +107,8 @@ fn failed() {
         let script = format!("ulimit -n {limit}; exec \"$1\"");
         let mut command = Command::new("/bin/sh");
         command.args(["-euc", &script, "sh"]).arg(std::env::current_exe().unwrap());
-        let mut peer = Peer::run(command.env(ROLE, "any").env("CENOTE_DIR", &dir));
-        if peer.ask("new it") == "ok" {
+        let mut peer = Peer::run(command.env(ROLE, POOL_USER).env("CENOTE_DIR", &dir));
+        if peer.request("new it") == "ok" {
             made += 1;
             assert_eq!(entries(&dir).len(), 1);
         } else {
@@ -119,7 +123,7 @@ fn failed() {
 
 /// Closing races with making the socket anew, and wins.
 fn closed() {
-    let dir = PathBuf::from(std::env::var_os("CENOTE_DIR").unwrap()).join("default/pools");
+    let dir = socket_dir().join("default/pools");
     for _ in 0..200 {
         let pool = pool(TensorPoolConfig::small());
         let path = dir.join(format!("{}@{:016x}", pool.name(), pool.uid()));
@@ -129,7 +133,7 @@ fn closed() {
         let next = super::pool(TensorPoolConfig::small());
         let file = dir.join(format!("{}@{:016x}", next.name(), next.uid()));
         std::fs::remove_file(&file).unwrap();
-        eventually(|| file.exists());
+        eventually("the socket of the other pool is back", || file.exists());
         assert!(!path.exists(), "a closed pool came back");
     }
 }
@@ -141,18 +145,10 @@ fn told() {
     let descriptor = tensor.descriptor().unwrap();
     assert!(all_are(&attached.import(&descriptor).unwrap(), 4));
     drop((tensor, pool));
-    eventually(|| !attached.is_alive());
+    eventually("the reader sees that the pool is closed", || !attached.is_alive());
     let error = attached.import(&descriptor).unwrap_err();
     assert!(matches!(error, Error::PoolClosed { .. }), "{error}");
     assert!(error.to_string().contains(attached.name()), "{error}");
-}
-
-pub(crate) fn eventually(holds: impl Fn() -> bool) {
-    let start = std::time::Instant::now();
-    while !holds() {
-        assert!(start.elapsed().as_secs() < 60, "it did not happen");
-        std::thread::yield_now();
-    }
 }
 
 /// A whole tree is removed, and the pools in it are found again in the same place.
@@ -160,18 +156,18 @@ fn moved() {
     let dir = place();
     let mut owner = Peer::run(&mut somewhere(&dir));
     for name in ["one", "two"] {
-        assert_eq!(owner.ask(&format!("new {name}")), "ok");
+        assert_eq!(owner.request(&format!("new {name}")), "ok");
     }
     // Out of the way first: what is removed under their eyes they make again.
     let away = dir.with_extension("away");
     std::fs::rename(&dir, &away).unwrap();
     std::fs::remove_dir_all(&away).unwrap();
-    eventually(|| {
+    eventually("the pool is found in the directory again", || {
         entries(&dir).iter().filter(|path| path.to_string_lossy().contains('@')).count() == 2
     });
     let mut other = Peer::run(&mut somewhere(&dir));
     for name in ["one", "two"] {
-        assert_eq!(other.ask(&format!("open {name}")), "ok");
+        assert_eq!(other.request(&format!("open {name}")), "ok");
     }
     other.kill();
     owner.kill();
@@ -179,7 +175,7 @@ fn moved() {
 
 fn modes() {
     use std::os::unix::fs::PermissionsExt;
-    let dir = PathBuf::from(std::env::var_os("CENOTE_DIR").unwrap()).join("default/pools");
+    let dir = socket_dir().join("default/pools");
     for (access, mode) in [
         (PoolAccess::SameUser, 0o600),
         (PoolAccess::Mode(0o644), 0o644),
@@ -210,9 +206,9 @@ fn limit() {
 /// Threads that import from a pool that the process does not know yet each attach to it. One of
 /// those attachments stays, and the others go with what was imported through them.
 fn together() {
-    let mut owner = Peer::start("any");
-    assert_eq!(owner.ask(&format!("new {}", unique())), "ok");
-    let text = owner.ask("alloc 1000 6");
+    let mut owner = pool_user();
+    assert_eq!(owner.request(&format!("new {}", unique())), "ok");
+    let text = owner.request("alloc 1000 6");
     let barrier = std::sync::Barrier::new(8);
     std::thread::scope(|scope| {
         for _ in 0..8 {
@@ -226,8 +222,8 @@ fn together() {
         }
     });
     let start = std::time::Instant::now();
-    while owner.ask("attachers") != "1" {
-        assert!(start.elapsed().as_secs() < 60, "{} stay", owner.ask("attachers"));
+    while owner.request("attachers") != "1" {
+        assert!(start.elapsed().as_secs() < 60, "{} stay", owner.request("attachers"));
     }
     owner.kill();
 }
@@ -258,18 +254,18 @@ pub(crate) fn fork_and_wait(how: &str) -> String {
 fn dead_parent() {
     for how in ["fork", "clone"] {
         let name = unique();
-        let mut owner = Peer::start("any");
-        assert_eq!(owner.ask(&format!("new {name}")), "ok");
-        let tensor = owner.ask("alloc 1000 3");
-        let mut reader = Peer::start("any");
-        assert_eq!(reader.ask(&format!("open {name}")), "ok");
-        assert_eq!(reader.ask(&format!("import {tensor}")), "ok");
-        let orphan: libc::pid_t = owner.ask(how).parse().unwrap();
+        let mut owner = pool_user();
+        assert_eq!(owner.request(&format!("new {name}")), "ok");
+        let tensor = owner.request("alloc 1000 3");
+        let mut reader = pool_user();
+        assert_eq!(reader.request(&format!("open {name}")), "ok");
+        assert_eq!(reader.request(&format!("import {tensor}")), "ok");
+        let orphan: libc::pid_t = owner.request(how).parse().unwrap();
         owner.kill();
-        while reader.ask("alive") == "true" {
+        while reader.request("alive") == "true" {
             std::thread::yield_now();
         }
-        assert_eq!(reader.ask("check 3"), "true");
+        assert_eq!(reader.request("check 3"), "true");
         // Whether somebody looked for it before or not, its name is free.
         if how == "fork" {
             assert!(matches!(TensorPool::open(name.as_str()), Err(Error::NoSuchPool { .. })));
@@ -286,9 +282,9 @@ fn dead_parent() {
 fn dead_reader() {
     let pool = pool(TensorPoolConfig { max_slots: 1, ..TensorPoolConfig::small() });
     let tensor = filled(&pool, 1000, 3);
-    let mut reader = Peer::start("any");
-    assert_eq!(reader.ask(&format!("import {}", hex(&tensor.descriptor().unwrap()))), "ok");
-    let orphan: libc::pid_t = reader.ask("clone").parse().unwrap();
+    let mut reader = pool_user();
+    assert_eq!(reader.request(&format!("import {}", hex(&tensor.descriptor().unwrap()))), "ok");
+    let orphan: libc::pid_t = reader.request("clone").parse().unwrap();
     drop(tensor);
     assert!(matches!(pool.alloc(&[1], DType::U8), Err(Error::PoolFull { .. })));
     reader.kill();
@@ -369,10 +365,10 @@ fn unix_sockets() -> i32 {
 
 fn inherited() {
     let owned = pool(TensorPoolConfig::small());
-    let mut owner = Peer::start("any");
+    let mut owner = pool_user();
     let name = unique();
-    assert_eq!(owner.ask(&format!("new {name}")), "ok");
-    let text = owner.ask("alloc 1000 5");
+    assert_eq!(owner.request(&format!("new {name}")), "ok");
+    let text = owner.request("alloc 1000 5");
     let attached = TensorPool::open(name.as_str()).unwrap();
     let leased = attached.import(&unhex(&text)).unwrap();
     let allocated = filled(&owned, 1000, 4);

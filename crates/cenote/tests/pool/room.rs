@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use cenote::{DType, Error, Shortage, Tensor, TensorPool, TensorPoolConfig, Wish};
 
-use super::{Peer, Test, filled, hex, pool};
+use super::{Test, filled, hex, pool, pool_user};
 
 pub(crate) const TESTS: &[Test] = &[
     ("holders_lists_every_lease_and_the_owners_own", holders),
@@ -30,17 +30,17 @@ pub(crate) const TESTS: &[Test] = &[
 fn holders() {
     let pool = pool(TensorPoolConfig { max_slots: 4, ..TensorPoolConfig::small() });
     assert!(pool.holders().unwrap().is_empty());
-    let mut peer = Peer::start("reader");
+    let mut peer = pool_user();
     let (kept, retired) = (filled(&pool, 100, 5), filled(&pool, 100, 5));
     for tensor in [&kept, &retired] {
-        assert_eq!(peer.ask(&format!("import {}", hex(&tensor.descriptor().unwrap()))), "ok");
+        assert_eq!(peer.request(&format!("import {}", hex(&tensor.descriptor().unwrap()))), "ok");
     }
     drop(retired);
     let _others = [filled(&pool, 100, 1), filled(&pool, 100, 1)];
 
     let found = pool.holders().unwrap();
     let of = |pid: u32| found.iter().find(|holder| holder.pid == pid.cast_signed()).unwrap();
-    let reader = of(peer.child.id());
+    let reader = of(peer.pid());
     assert_eq!((reader.slots, reader.retired_slots), (2, 1));
     let own = of(std::process::id());
     assert_eq!((own.slots, own.retired_slots, own.program.as_str()), (3, 0, "this process"));
@@ -49,7 +49,7 @@ fn holders() {
     let message = pool.alloc(&[100], DType::U8).unwrap_err().to_string();
     for part in [
         "every slot is in use; 4 of 4 slots".to_owned(),
-        format!("(pid {}) holds 2, of which the owner let go of 1, first ", peer.child.id()),
+        format!("(pid {}) holds 2, of which the owner let go of 1, first ", peer.pid()),
         format!("; this process (pid {}) holds 3", std::process::id()),
     ] {
         assert!(message.contains(&part), "{part:?} is not in: {message}");
@@ -160,9 +160,9 @@ fn foreign_bools() {
     let descriptor = mask.descriptor().unwrap();
     let own = Tensor::from_descriptor(&descriptor).unwrap();
     assert_eq!(own.map().unwrap().as_slice::<bool>().unwrap(), [false, true, false]);
-    let mut peer = Peer::start("reader");
-    assert_eq!(peer.ask(&format!("import {}", hex(&descriptor))), "ok");
-    let answer = peer.ask("bools");
+    let mut peer = pool_user();
+    assert_eq!(peer.request(&format!("import {}", hex(&descriptor))), "ok");
+    let answer = peer.request("bools");
     assert!(answer.contains("can still be written by another process"), "{answer}");
     assert!(answer.ends_with("copied: [false, true, false]"), "{answer}");
     peer.kill();
@@ -170,16 +170,16 @@ fn foreign_bools() {
 
 fn stats_are_fresh() {
     let pool = pool(TensorPoolConfig::small());
-    let mut peer = Peer::start("reader");
+    let mut peer = pool_user();
     let tensors: Vec<Tensor> = (0..3).map(|_| filled(&pool, 1000, 5)).collect();
     for tensor in &tensors {
-        assert_eq!(peer.ask(&format!("import {}", hex(&tensor.descriptor().unwrap()))), "ok");
+        assert_eq!(peer.request(&format!("import {}", hex(&tensor.descriptor().unwrap()))), "ok");
     }
     drop(tensors);
     let stats = pool.stats().unwrap();
     assert_eq!((stats.slots_in_use, stats.retired, stats.bytes_in_use), (0, 3, 3 * 1024));
     assert_eq!(pool.holders().unwrap()[0].retired_slots, 3);
-    assert_eq!(peer.ask("drop"), "ok");
+    assert_eq!(peer.request("drop"), "ok");
     let stats = pool.stats().unwrap();
     assert_eq!((stats.slots_in_use, stats.retired, stats.bytes_in_use), (0, 0, 0));
     assert!(pool.holders().unwrap().is_empty());
@@ -245,11 +245,11 @@ fn scrubbing() {
 fn scrubbed_after_readers() {
     let pool = pool(TensorPoolConfig { scrub: true, max_slots: 1, ..TensorPoolConfig::small() });
     let tensor = filled(&pool, 5000, 7);
-    let mut peer = Peer::start("reader");
-    assert_eq!(peer.ask(&format!("import {}", hex(&tensor.descriptor().unwrap()))), "ok");
+    let mut peer = pool_user();
+    assert_eq!(peer.request(&format!("import {}", hex(&tensor.descriptor().unwrap()))), "ok");
     drop(tensor);
-    assert_eq!(peer.ask("check 7"), "true");
-    assert_eq!(peer.ask("drop"), "ok");
+    assert_eq!(peer.request("check 7"), "true");
+    assert_eq!(peer.request("drop"), "ok");
     assert!(super::all_are(&pool.alloc(&[5000], DType::U8).unwrap(), 0));
     peer.kill();
 }
@@ -257,8 +257,8 @@ fn scrubbed_after_readers() {
 #[allow(unsafe_code, reason = "looks at a slot that nobody has")]
 fn scrubbed_in_company() {
     let pool = pool(TensorPoolConfig { scrub: true, ..TensorPoolConfig::small() });
-    let mut peer = Peer::start("reader");
-    assert_eq!(peer.ask(&format!("open {}", pool.name())), "ok");
+    let mut peer = pool_user();
+    assert_eq!(peer.request(&format!("open {}", pool.name())), "ok");
     let tensor = filled(&pool, 5000, 7);
     tensor.descriptor().unwrap();
     let bytes = tensor.as_ptr();

@@ -7,8 +7,8 @@ use cenote::{Tensor, Topic};
 use super::sample::Sample;
 use super::talk::{LONG, drain, peer, publisher, range, send, show, subscriber, take, topic};
 use super::{Role, Test};
-use crate::stranger::process::{Peer, reply, serve};
-use crate::stranger::{eventually, rounds, unique};
+use crate::support::peer::{Peer, reply, serve};
+use crate::support::{eventually, rounds, unique};
 
 pub(crate) const TESTS: &[Test] = &[
     ("a_subscriber_that_was_first_gets_the_first_message", first),
@@ -36,9 +36,9 @@ fn first() {
         let mut subscribers: Vec<Peer> = (0..3).map(|_| subscriber(kind, &name, "")).collect();
         let mut publisher = peer(kind, &name, "");
         // Without waiting for anybody.
-        assert_eq!(publisher.ask("send 0 3"), "ok");
+        assert_eq!(publisher.request("send 0 3"), "ok");
         for subscriber in &mut subscribers {
-            assert_eq!(subscriber.ask("take 3"), "0 1 2");
+            assert_eq!(subscriber.request("take 3"), "0 1 2");
         }
     }
 }
@@ -46,20 +46,20 @@ fn first() {
 fn history() {
     let name = unique();
     let mut publisher = publisher("tensor", &name, "");
-    assert_eq!(publisher.ask("send 0 12"), "ok");
+    assert_eq!(publisher.request("send 0 12"), "ok");
     let late = topic::<Tensor>(&name, "history=5");
     assert_eq!(take(&late, 5), [7, 8, 9, 10, 11]);
-    assert_eq!(publisher.ask("send 12 14"), "ok");
+    assert_eq!(publisher.request("send 12 14"), "ok");
     assert_eq!((take(&late, 2), late.missed()), (vec![12, 13], 0));
 }
 
 fn short_history() {
     let name = unique();
     let mut publisher = publisher("u64", &name, "depth=4");
-    assert_eq!(publisher.ask("send 0 3"), "ok");
+    assert_eq!(publisher.request("send 0 3"), "ok");
     let early = topic::<u64>(&name, "history=1000");
     assert_eq!(take(&early, 3), [0, 1, 2]);
-    assert_eq!(publisher.ask("send 3 50"), "ok");
+    assert_eq!(publisher.request("send 3 50"), "ok");
     let late = topic::<u64>(&name, "history=1000");
     assert_eq!((take(&late, 4), late.missed()), (vec![46, 47, 48, 49], 0));
 }
@@ -67,11 +67,11 @@ fn short_history() {
 fn no_history() {
     let name = unique();
     let mut publisher = publisher("u64", &name, "");
-    assert_eq!(publisher.ask("send 0 3"), "ok");
+    assert_eq!(publisher.request("send 0 3"), "ok");
     let late = topic::<u64>(&name, "");
     late.subscribe().unwrap();
-    assert_eq!(publisher.ask("subscribers 1"), "1");
-    assert_eq!(publisher.ask("send 3 5"), "ok");
+    assert_eq!(publisher.request("subscribers 1"), "1");
+    assert_eq!(publisher.request("send 3 5"), "ok");
     assert_eq!((take(&late, 2), late.missed()), (vec![3, 4], 0));
 }
 
@@ -88,9 +88,9 @@ fn exits<T: Sample>(kind: &str) {
     let mut publisher = publisher(kind, &name, "");
     let topic = topic::<T>(&name, "");
     topic.subscribe().unwrap();
-    assert_eq!(publisher.ask("subscribers 1"), "1");
-    publisher.tell("send 0 1");
-    publisher.tell("exit");
+    assert_eq!(publisher.request("subscribers 1"), "1");
+    publisher.write_line("send 0 1");
+    publisher.write_line("exit");
     assert!(publisher.finish().success());
     assert_eq!(take(&topic, 1), [0], "missed {}: {:?}", topic.missed(), topic.last_loss());
     assert_eq!((drain(&topic), topic.missed()), (vec![], 0));
@@ -102,8 +102,8 @@ fn kill() {
         let mut publisher = publisher("tensor", &name, "");
         let topic = topic::<Tensor>(&name, "");
         topic.subscribe().unwrap();
-        assert_eq!(publisher.ask("subscribers 1"), "1");
-        assert_eq!(publisher.ask("send 0 5"), "ok");
+        assert_eq!(publisher.request("subscribers 1"), "1");
+        assert_eq!(publisher.request("send 0 5"), "ok");
         publisher.kill();
         assert_eq!(take(&topic, 5), [0, 1, 2, 3, 4]);
         eventually("it is gone", || topic.stats().publishers == 0);
@@ -117,9 +117,9 @@ fn dropped() {
     let mut publisher = publisher("tensor", &name, "");
     let topic = topic::<Tensor>(&name, "");
     topic.subscribe().unwrap();
-    assert_eq!(publisher.ask("subscribers 1"), "1");
-    assert_eq!(publisher.ask("send 0 5"), "ok");
-    assert_eq!(publisher.ask("drop"), "ok");
+    assert_eq!(publisher.request("subscribers 1"), "1");
+    assert_eq!(publisher.request("send 0 5"), "ok");
+    assert_eq!(publisher.request("drop"), "ok");
     assert_eq!(take(&topic, 5), [0, 1, 2, 3, 4]);
     assert!(topic.recv().is_none());
     eventually("it is gone", || topic.recv().is_none() && topic.stats().publishers == 0);
@@ -132,9 +132,9 @@ fn closes() {
         let mut subscriber = subscriber(kind, &name, "");
         let mut publisher = peer(kind, &name, "");
         for line in ["subscribers 1", "send 0 2", "drop"] {
-            publisher.tell(line);
+            publisher.write_line(line);
         }
-        assert_eq!(subscriber.ask("take 2"), "0 1");
+        assert_eq!(subscriber.request("take 2"), "0 1");
     }
 }
 
@@ -151,16 +151,16 @@ fn vanished() {
     let mut publisher = publisher("u64", &name, "");
     let topic = topic::<u64>(&name, "");
     topic.subscribe().unwrap();
-    assert_eq!(publisher.ask("subscribers 1"), "1");
-    assert_eq!(publisher.ask("send 0 3"), "ok");
+    assert_eq!(publisher.request("subscribers 1"), "1");
+    assert_eq!(publisher.request("send 0 3"), "ok");
     let [socket] = &sockets(&name)[..] else { panic!("not one publisher") };
     std::fs::remove_file(socket).unwrap();
     eventually("it is there again", || socket.exists());
     // Whoever comes now finds it; who was there all the time has it once.
     let mut late = subscriber("u64", &name, "");
-    assert_eq!(publisher.ask("subscribers 2"), "2");
-    assert_eq!(publisher.ask("send 3 5"), "ok");
-    assert_eq!(late.ask("take 2"), "3 4");
+    assert_eq!(publisher.request("subscribers 2"), "2");
+    assert_eq!(publisher.request("send 3 5"), "ok");
+    assert_eq!(late.request("take 2"), "3 4");
     assert_eq!(take(&topic, 5), [0, 1, 2, 3, 4]);
     assert_eq!((drain(&topic), topic.stats().publishers), (vec![], 1));
 }
@@ -171,7 +171,7 @@ fn replaced() {
     topic.subscribe().unwrap();
     for round in 0..rounds(10) as u64 {
         let mut publisher = peer("tensor", &name, "");
-        assert_eq!(publisher.ask(&format!("send {} {}", 2 * round, 2 * round + 2)), "ok");
+        assert_eq!(publisher.request(&format!("send {} {}", 2 * round, 2 * round + 2)), "ok");
         assert_eq!(take(&topic, 2), [2 * round, 2 * round + 1]);
         publisher.kill();
     }
@@ -193,9 +193,9 @@ fn segments() {
     assert_eq!(topic.wait_for_subscribers(1, LONG).unwrap(), 1);
     for number in 0..40 {
         send(&topic, number).unwrap();
-        assert_eq!(subscriber.ask("take 1"), number.to_string());
+        assert_eq!(subscriber.request("take 1"), number.to_string());
     }
-    assert_eq!(subscriber.ask("missed"), "0");
+    assert_eq!(subscriber.request("missed"), "0");
 }
 
 fn many() {
@@ -205,13 +205,13 @@ fn many() {
     let mut subscribers: Vec<Peer> = (0..16).map(start).collect();
     let topic = topic::<Tensor>(&name, "ignore_own");
     topic.advertise().unwrap();
-    subscribers.iter_mut().for_each(|subscriber| subscriber.tell("subscribe"));
+    subscribers.iter_mut().for_each(|subscriber| subscriber.write_line("subscribe"));
     assert_eq!(topic.wait_for_subscribers(64, LONG).unwrap(), 64);
     (0..10).for_each(|number| send(&topic, number).unwrap());
     for subscriber in &mut subscribers {
-        assert_eq!(subscriber.hear(), "ok");
+        assert_eq!(subscriber.read_line(), "ok");
         assert_eq!(
-            (subscriber.ask("take 10"), subscriber.ask("missed")),
+            (subscriber.request("take 10"), subscriber.request("missed")),
             (range(0..10), "0".into())
         );
     }
@@ -240,18 +240,18 @@ fn at_once() {
         let name = unique();
         let (mut publishers, mut subscribers): (Vec<Peer>, Vec<Peer>) =
             (0..4).map(|_| (peer(kind, &name, ""), peer(kind, &name, ""))).unzip();
-        publishers.iter_mut().for_each(|publisher| publisher.tell("subscribers 4"));
-        subscribers.iter_mut().for_each(|subscriber| subscriber.tell("subscribe"));
-        publishers.iter_mut().for_each(|publisher| assert_eq!(publisher.hear(), "4"));
-        subscribers.iter_mut().for_each(|subscriber| assert_eq!(subscriber.hear(), "ok"));
-        publishers.iter_mut().for_each(|publisher| assert_eq!(publisher.ask("send 0 5"), "ok"));
+        publishers.iter_mut().for_each(|publisher| publisher.write_line("subscribers 4"));
+        subscribers.iter_mut().for_each(|subscriber| subscriber.write_line("subscribe"));
+        publishers.iter_mut().for_each(|publisher| assert_eq!(publisher.read_line(), "4"));
+        subscribers.iter_mut().for_each(|subscriber| assert_eq!(subscriber.read_line(), "ok"));
+        publishers.iter_mut().for_each(|publisher| assert_eq!(publisher.request("send 0 5"), "ok"));
         for subscriber in &mut subscribers {
-            let taken = subscriber.ask("take 20");
+            let taken = subscriber.request("take 20");
             let mut numbers: Vec<u64> = taken.split(' ').map(|n| n.parse().unwrap()).collect();
             numbers.sort_unstable();
             let expected: Vec<u64> = (0..20).map(|n| n / 4).collect();
-            assert_eq!((numbers, subscriber.ask("drain")), (expected, String::new()), "{kind}");
-            assert_eq!(subscriber.ask("publishers"), "4");
+            assert_eq!((numbers, subscriber.request("drain")), (expected, String::new()), "{kind}");
+            assert_eq!(subscriber.request("publishers"), "4");
         }
     }
 }
@@ -276,15 +276,15 @@ fn poor() {
     for (kind, spare) in (0..14).flat_map(|spare| [("u64", spare), ("tensor", spare)]) {
         let name = unique();
         let mut subscriber = subscriber(kind, &name, "");
-        assert_eq!(subscriber.ask(&format!("spare {spare}")), "ok");
+        assert_eq!(subscriber.request(&format!("spare {spare}")), "ok");
         let mut publisher = publisher(kind, &name, "");
         eventually("they meet, or it is said why not", || {
-            subscriber.ask("why") != "none" || subscriber.ask("publishers") == "1"
+            subscriber.request("why") != "none" || subscriber.request("publishers") == "1"
         });
-        assert!(spare > 0 || subscriber.ask("publishers") == "0");
-        assert_eq!(subscriber.ask("descriptors 1000"), "ok");
-        assert_eq!(publisher.ask("subscribers 1"), "1");
-        assert_eq!(publisher.ask("send 0 3"), "ok");
-        assert_eq!(subscriber.ask("take 3"), "0 1 2");
+        assert!(spare > 0 || subscriber.request("publishers") == "0");
+        assert_eq!(subscriber.request("descriptors 1000"), "ok");
+        assert_eq!(publisher.request("subscribers 1"), "1");
+        assert_eq!(publisher.request("send 0 3"), "ok");
+        assert_eq!(subscriber.request("take 3"), "0 1 2");
     }
 }

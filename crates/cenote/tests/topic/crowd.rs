@@ -14,8 +14,8 @@ use cenote::{Image, TensorPoolConfig, Topic, TopicConfig};
 use super::frame::{Stamp, checked, stamped};
 use super::talk::{LONG, config};
 use super::{Role, Test};
-use crate::stranger::process::{Peer, reply, serve};
-use crate::stranger::{Random, emulated, unique};
+use crate::support::peer::{Peer, reply, serve};
+use crate::support::{Random, emulated, unique};
 
 pub(crate) const TESTS: &[Test] = &[
     ("one_camera_and_one_viewer_lose_no_frame", || play(1, 1, "wait", 2500)),
@@ -112,13 +112,13 @@ struct Viewer {
 impl Viewer {
     fn start(name: &str, from_the_start: bool) -> Viewer {
         let mut peer = Peer::start(&format!("viewer {name}"));
-        assert_eq!(peer.hear(), "ready");
+        assert_eq!(peer.read_line(), "ready");
         Viewer { peer, from_the_start }
     }
 
     /// How many frames it missed, and what it saw of each camera.
     fn stop(mut self) -> (u64, BTreeMap<u64, Seen>) {
-        let told = self.peer.ask("stop");
+        let told = self.peer.request("stop");
         let mut words = told.split(' ');
         let missed = words.next().unwrap().parse().unwrap_or_else(|_| panic!("it says: {told}"));
         let seen = |word: &str| {
@@ -155,7 +155,7 @@ impl Play {
     fn meet(&mut self) {
         let count = self.viewers.len();
         for (_, camera) in &mut self.cameras {
-            assert_eq!(camera.ask(&format!("viewers {count}")), count.to_string());
+            assert_eq!(camera.request(&format!("viewers {count}")), count.to_string());
         }
     }
 
@@ -163,7 +163,7 @@ impl Play {
     /// each at least once.
     fn batch(&mut self) {
         for (_, camera) in &mut self.cameras {
-            camera.tell(&format!("film {BATCH}"));
+            camera.write_line(&format!("film {BATCH}"));
         }
         self.batches += 1;
         let killed = match (self.batches, self.random.below(8)) {
@@ -172,7 +172,7 @@ impl Play {
             _ => None,
         };
         for (number, camera) in &mut self.cameras {
-            assert_eq!(camera.hear(), "ok", "camera {number}");
+            assert_eq!(camera.read_line(), "ok", "camera {number}");
             *self.sent.get_mut(number).unwrap() += BATCH;
         }
         if let Some(start_again) = killed {

@@ -4,7 +4,7 @@ use cenote::{DType, Tensor, TensorMemory, TensorOptions, TensorPoolConfig, Topic
 
 use super::Test;
 use super::talk::{LONG, drain, meet, publisher, range, send, subscriber, take, topic};
-use crate::stranger::unique;
+use crate::support::unique;
 
 pub(crate) const TESTS: &[Test] = &[
     ("as_many_are_received_as_were_queued", exact),
@@ -26,20 +26,20 @@ fn exact() {
             let name = unique();
             let mut subscriber = subscriber(kind, &name, "");
             let mut publisher = publisher(kind, &name, &format!("depth={depth}"));
-            assert_eq!((publisher.ask("subscribers 1"), subscriber.ask("meet 1")), met());
+            assert_eq!((publisher.request("subscribers 1"), subscriber.request("meet 1")), met());
             let take = format!("take {depth}");
             for round in 0..5 {
                 let numbers = round * depth..(round + 1) * depth;
                 let send = format!("send {} {}", numbers.start, numbers.end);
-                assert_eq!(publisher.ask(&send), "ok");
-                assert_eq!(subscriber.ask(&take), range(numbers), "{depth} {kind}");
-                assert_eq!(subscriber.ask("recv"), "none");
+                assert_eq!(publisher.request(&send), "ok");
+                assert_eq!(subscriber.request(&take), range(numbers), "{depth} {kind}");
+                assert_eq!(subscriber.request("recv"), "none");
             }
-            assert_eq!(subscriber.ask("missed"), "0");
+            assert_eq!(subscriber.request("missed"), "0");
             // One too many.
-            assert_eq!(publisher.ask(&format!("send 0 {}", depth + 1)), "ok");
-            assert_eq!(subscriber.ask(&take), range(1..depth + 1));
-            assert_eq!(subscriber.ask("missed"), "1");
+            assert_eq!(publisher.request(&format!("send 0 {}", depth + 1)), "ok");
+            assert_eq!(subscriber.request(&take), range(1..depth + 1));
+            assert_eq!(subscriber.request("missed"), "1");
         }
     }
 }
@@ -49,19 +49,25 @@ fn missed() {
     let (mut slow, mut quick) = (subscriber("tensor", &name, ""), subscriber("tensor", &name, ""));
     let topic: Topic<Tensor> = topic(&name, "depth=4,ignore_own");
     assert_eq!(topic.wait_for_subscribers(2, LONG).unwrap(), 2);
-    assert_eq!(slow.ask("meet 1"), "ok");
+    assert_eq!(slow.request("meet 1"), "ok");
     let (mut sent, mut lost) = (0, 0);
     for burst in [1, 4, 5, 3, 17, 2, 100] {
         for number in sent..sent + burst {
             send(&topic, number).unwrap();
-            assert_eq!(quick.ask("take 1"), number.to_string());
+            assert_eq!(quick.request("take 1"), number.to_string());
         }
         sent += burst;
         lost += burst.saturating_sub(4);
-        assert_eq!(slow.ask(&format!("take {}", burst.min(4))), range(sent - burst.min(4)..sent));
-        assert_eq!(slow.ask("missed"), lost.to_string());
+        assert_eq!(
+            slow.request(&format!("take {}", burst.min(4))),
+            range(sent - burst.min(4)..sent)
+        );
+        assert_eq!(slow.request("missed"), lost.to_string());
     }
-    assert_eq!((quick.ask("missed"), quick.ask("received")), ("0".into(), sent.to_string()));
+    assert_eq!(
+        (quick.request("missed"), quick.request("received")),
+        ("0".into(), sent.to_string())
+    );
 }
 
 /// Ten thousand messages from a pool that has room for few.
@@ -72,9 +78,9 @@ fn never() {
     assert_eq!(topic.wait_for_subscribers(3, LONG).unwrap(), 3);
     (0..10_000).for_each(|number| send(&topic, number).unwrap());
     for subscriber in &mut idle {
-        assert_eq!(subscriber.ask("meet 1"), "ok");
-        assert_eq!(subscriber.ask("take 4"), range(9_996..10_000));
-        assert_eq!(subscriber.ask("missed"), "9996");
+        assert_eq!(subscriber.request("meet 1"), "ok");
+        assert_eq!(subscriber.request("take 4"), range(9_996..10_000));
+        assert_eq!(subscriber.request("missed"), "9996");
     }
     drop(idle);
     assert!(topic.pool().unwrap().stats().unwrap().slots_in_use <= 5);
@@ -87,10 +93,10 @@ fn held() {
     assert_eq!(topic.wait_for_subscribers(1, LONG).unwrap(), 1);
     for number in 0..3 {
         send(&topic, number).unwrap();
-        assert_eq!(holder.ask("keep"), "ok");
+        assert_eq!(holder.request("keep"), "ok");
     }
     (3..1000).for_each(|number| send(&topic, number).unwrap());
-    assert_eq!(holder.ask("kept"), "0 1 2");
+    assert_eq!(holder.request("kept"), "0 1 2");
     holder.kill();
     let free = |_| Tensor::clone(&topic.alloc_tensor(&[10], DType::U8).unwrap());
     let all: Vec<Tensor> = (0..6).map(free).collect();
@@ -102,12 +108,12 @@ fn latest() {
     let mut publisher = publisher("u64", &name, "");
     let topic = topic::<u64>(&name, "");
     topic.subscribe().unwrap();
-    assert_eq!(publisher.ask("subscribers 1"), "1");
+    assert_eq!(publisher.request("subscribers 1"), "1");
     meet(&topic, 1);
     assert_eq!(topic.latest(), None);
-    assert_eq!(publisher.ask("send 0 7"), "ok");
+    assert_eq!(publisher.request("send 0 7"), "ok");
     assert_eq!((topic.latest(), topic.latest()), (Some(6), None));
-    assert_eq!(publisher.ask("send 7 9"), "ok");
+    assert_eq!(publisher.request("send 7 9"), "ok");
     assert_eq!(take(&topic, 2), [7, 8], "nothing else is skipped");
     assert_eq!(topic.missed(), 0, "what was not wanted was not missed");
 }
@@ -118,19 +124,22 @@ fn wrap() {
         for (kind, depth) in [("u64", 3), ("tensor", 3), ("u64", 8), ("tensor", 16)] {
             let name = unique();
             let mut publisher = publisher(kind, &name, &format!("first={first},depth={depth}"));
-            assert_eq!(publisher.ask("send 0 2"), "ok");
+            assert_eq!(publisher.request("send 0 2"), "ok");
             let mut late = subscriber(kind, &name, "history=100");
             let mut slow = subscriber(kind, &name, "");
-            assert_eq!(publisher.ask("subscribers 2"), "2");
-            assert_eq!((late.ask("take 2"), slow.ask("meet 1")), ("0 1".into(), "ok".into()));
+            assert_eq!(publisher.request("subscribers 2"), "2");
+            assert_eq!(
+                (late.request("take 2"), slow.request("meet 1")),
+                ("0 1".into(), "ok".into())
+            );
             for number in 2..20 {
-                assert_eq!(publisher.ask(&format!("send {number} {}", number + 1)), "ok");
-                assert_eq!(late.ask("take 1"), number.to_string(), "{first} {kind} {depth}");
+                assert_eq!(publisher.request(&format!("send {number} {}", number + 1)), "ok");
+                assert_eq!(late.request("take 1"), number.to_string(), "{first} {kind} {depth}");
             }
-            assert_eq!(late.ask("missed"), "0");
+            assert_eq!(late.request("missed"), "0");
             let kept = depth.min(18);
-            assert_eq!(slow.ask(&format!("take {kept}")), range(20 - kept..20));
-            assert_eq!(slow.ask("missed"), (18 - kept).to_string());
+            assert_eq!(slow.request(&format!("take {kept}")), range(20 - kept..20));
+            assert_eq!(slow.request("missed"), (18 - kept).to_string());
         }
     }
     let own = topic::<u64>(&unique(), &format!("first={},depth=3", u64::MAX - 1));

@@ -9,7 +9,7 @@ use cenote::{Error, Tensor, Topic};
 use super::Test;
 use super::sample::Sample;
 use super::talk::{LONG, drain, send, subscriber, take, topic};
-use crate::stranger::unique;
+use crate::support::unique;
 
 pub(crate) const TESTS: &[Test] = &[
     ("a_forked_child_neither_sends_nor_receives", inherited),
@@ -96,10 +96,10 @@ fn inherited() {
     // Everything is as it was before.
     send(&inherited, 2).unwrap();
     assert_eq!(take(&inherited, 3), [0, 1, 2]);
-    assert_eq!(other.ask("take 3"), "0 1 2");
-    assert_eq!((inherited.stats().subscribers, other.ask("publishers")), (1, "1".into()));
+    assert_eq!(other.request("take 3"), "0 1 2");
+    assert_eq!((inherited.stats().subscribers, other.request("publishers")), (1, "1".into()));
     drop(inherited);
-    assert_eq!(other.ask("recv"), "none");
+    assert_eq!(other.request("recv"), "none");
 }
 
 /// Somebody is in the midst of receiving whenever the process forks.

@@ -9,8 +9,8 @@ use super::sample::Sample;
 use super::sleep::cpu_time;
 use super::talk::{LONG, copies, publisher, range, take, topic};
 use super::{Role, Test};
-use crate::stranger::process::{Peer, reply, serve};
-use crate::stranger::{emulated, eventually, sanitized, unique};
+use crate::support::peer::{Peer, reply, serve};
+use crate::support::{emulated, eventually, sanitized, unique};
 
 pub(crate) const TESTS: &[Test] = &[
     ("a_chain_of_four_processes_copies_nothing", chain),
@@ -49,14 +49,14 @@ fn relay(words: &[&str]) {
 
 fn started(from: &str, to: &str) -> Peer {
     let mut relay = Peer::start(&format!("relay {from} {to}"));
-    assert_eq!(relay.ask("start"), "ok");
+    assert_eq!(relay.request("start"), "ok");
     relay
 }
 
 /// Hands `count` messages on.
 fn pass(relay: &mut Peer, count: usize) {
-    assert_eq!(relay.ask(&format!("keep {count}")), "ok");
-    assert_eq!(relay.ask("send"), "ok");
+    assert_eq!(relay.request(&format!("keep {count}")), "ok");
+    assert_eq!(relay.request("send"), "ok");
 }
 
 /// A publisher, a relay, and a topic that receives from it; `[from, to]` are their names.
@@ -66,7 +66,10 @@ fn three() -> (Peer, Peer, Topic<Tensor>) {
     let mut relay = started(&from, &to);
     let topic = topic::<Tensor>(&to, "");
     topic.subscribe().unwrap();
-    assert_eq!((origin.ask("subscribers 1"), relay.ask("subscribers")), ("1".into(), "1".into()));
+    assert_eq!(
+        (origin.request("subscribers 1"), relay.request("subscribers")),
+        ("1".into(), "1".into())
+    );
     (origin, relay, topic)
 }
 
@@ -76,20 +79,20 @@ fn chain() {
     let mut relays: Vec<Peer> = names.windows(2).map(|pair| started(&pair[0], &pair[1])).collect();
     let end = topic::<Tensor>(&names[3], "");
     end.subscribe().unwrap();
-    assert_eq!(origin.ask("subscribers 1"), "1");
-    relays.iter_mut().for_each(|relay| assert_eq!(relay.ask("subscribers"), "1"));
+    assert_eq!(origin.request("subscribers 1"), "1");
+    relays.iter_mut().for_each(|relay| assert_eq!(relay.request("subscribers"), "1"));
     for round in 0..5 {
         let numbers = 10 * round..10 * round + 10;
-        assert_eq!(origin.ask(&format!("send {} {}", numbers.start, numbers.end)), "ok");
+        assert_eq!(origin.request(&format!("send {} {}", numbers.start, numbers.end)), "ok");
         relays.iter_mut().for_each(|relay| pass(relay, 10));
         assert_eq!(take(&end, 10), numbers.collect::<Vec<_>>());
     }
-    assert_eq!((end.missed(), origin.ask("copies")), (0, "0".into()));
-    relays.iter_mut().for_each(|relay| assert_eq!(relay.ask("copies"), "0"));
+    assert_eq!((end.missed(), origin.request("copies")), (0, "0".into()));
+    relays.iter_mut().for_each(|relay| assert_eq!(relay.request("copies"), "0"));
     // What went all the way is free again when nobody holds it: a pool of 256 slots lasts.
     for round in 0..40 {
         let first = 50 + 10 * round;
-        assert_eq!(origin.ask(&format!("send {first} {}", first + 10)), "ok");
+        assert_eq!(origin.request(&format!("send {first} {}", first + 10)), "ok");
         relays.iter_mut().for_each(|relay| pass(relay, 10));
         assert_eq!(super::talk::show(&take(&end, 10)), range(first..first + 10));
     }
@@ -101,7 +104,7 @@ fn round_trip() {
     let (out, home) = (topic::<Tensor>(&there, "ignore_own"), topic::<Tensor>(&back, ""));
     home.subscribe().unwrap();
     assert_eq!(out.wait_for_subscribers(1, LONG).unwrap(), 1);
-    assert_eq!(relay.ask("subscribers"), "1");
+    assert_eq!(relay.request("subscribers"), "1");
     let sent = Tensor::of(&out, 3).unwrap();
     out.send(&sent).unwrap();
     pass(&mut relay, 1);
@@ -110,23 +113,23 @@ fn round_trip() {
     let address =
         |tensor: &Tensor| tensor.map().unwrap().as_slice::<u64>().unwrap().as_ptr().addr();
     assert_eq!(address(&sent), address(&received), "the very same bytes");
-    assert_eq!(relay.ask("copies"), "0");
+    assert_eq!(relay.request("copies"), "0");
 }
 
 fn owner_gone() {
     let (mut origin, mut relay, topic) = three();
-    assert_eq!(origin.ask("send 0 3"), "ok");
-    assert_eq!(relay.ask("keep 3"), "ok");
+    assert_eq!(origin.request("send 0 3"), "ok");
+    assert_eq!(relay.request("keep 3"), "ok");
     origin.kill();
-    eventually("the relay learns of it from the kernel", || relay.ask("orphaned") == "true");
-    assert_eq!(relay.ask("send"), "ok");
+    eventually("the relay learns of it from the kernel", || relay.request("orphaned") == "true");
+    assert_eq!(relay.request("send"), "ok");
     assert_eq!(take(&topic, 3), [0, 1, 2]);
-    assert_eq!((relay.ask("copies"), topic.missed()), ("3 OwnerGone 3".into(), 0));
+    assert_eq!((relay.request("copies"), topic.missed()), ("3 OwnerGone 3".into(), 0));
 }
 
 fn lost() {
     let (mut origin, mut relay, topic) = three();
-    assert_eq!(origin.ask("send 0 2"), "ok");
+    assert_eq!(origin.request("send 0 2"), "ok");
     pass(&mut relay, 2);
     // Nobody has looked at it yet, so nobody has attached to the pool that it is in.
     origin.kill();
@@ -143,11 +146,11 @@ fn lost() {
 fn stopped() {
     let (mut origin, mut relay, topic) = three();
     let mut other = publisher("tensor", topic.name(), "");
-    assert_eq!(other.ask("subscribers 1"), "1");
-    assert_eq!(origin.ask("send 0 1"), "ok");
+    assert_eq!(other.request("subscribers 1"), "1");
+    assert_eq!(origin.request("send 0 1"), "ok");
     pass(&mut relay, 1);
     origin.signal(libc::SIGSTOP);
-    assert_eq!(other.ask("send 5 7"), "ok");
+    assert_eq!(other.request("send 5 7"), "ok");
     assert_eq!(take(&topic, 2), [5, 6]);
     assert_eq!(topic.missed(), 0);
     let asleep = cpu_time(ClockId::ThreadCPUTime, || {

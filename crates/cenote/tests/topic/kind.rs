@@ -11,8 +11,8 @@ use cenote::{
 use super::Test;
 use super::sample::Sample;
 use super::talk::{LONG, peer, publisher, send, subscriber, take, topic};
-use crate::stranger::process::{Peer, ROLE};
-use crate::stranger::{eventually, unique};
+use crate::support::peer::{Peer, ROLE};
+use crate::support::{eventually, unique};
 
 pub(crate) const TESTS: &[Test] = &[
     ("plain_data_of_every_size_travels", plain),
@@ -40,11 +40,11 @@ fn plain() {
         let name = unique();
         let mut subscriber = subscriber(kind, &name, "");
         let mut publisher = publisher(kind, &name, "");
-        assert_eq!(publisher.ask("subscribers 1"), "1");
-        assert_eq!(publisher.ask("send 1 6"), "ok");
+        assert_eq!(publisher.request("subscribers 1"), "1");
+        assert_eq!(publisher.request("send 1 6"), "ok");
         let expected = if kind == "nothing" { "0 0 0 0 0" } else { "1 2 3 4 5" };
-        assert_eq!(subscriber.ask("take 5"), expected, "{kind}");
-        assert_eq!(subscriber.ask("recv"), "none");
+        assert_eq!(subscriber.request("take 5"), expected, "{kind}");
+        assert_eq!(subscriber.request("recv"), "none");
         first.push(subscriber);
         second.push(publisher);
     }
@@ -55,10 +55,10 @@ fn tensors() {
         let name = unique();
         let mut subscriber = subscriber(kind, &name, "");
         let mut publisher = publisher(kind, &name, "");
-        assert_eq!(publisher.ask("subscribers 1"), "1");
-        assert_eq!(publisher.ask("send 1 6"), "ok");
-        assert_eq!(subscriber.ask("take 5"), "1 2 3 4 5", "{kind}");
-        assert_eq!(publisher.ask("copies"), "0");
+        assert_eq!(publisher.request("subscribers 1"), "1");
+        assert_eq!(publisher.request("send 1 6"), "ok");
+        assert_eq!(subscriber.request("take 5"), "1 2 3 4 5", "{kind}");
+        assert_eq!(publisher.request("copies"), "0");
     }
 }
 
@@ -75,8 +75,8 @@ const MOMENT: Duration = Duration::from_millis(200);
 /// What somebody is told who subscribes: at once, or when it waits for a message.
 fn refusal(mut subscriber: Peer) -> String {
     let start = Instant::now();
-    match subscriber.ask("subscribe") {
-        said if said == "ok" && start.elapsed() >= MOMENT => subscriber.ask("timeout 60000"),
+    match subscriber.request("subscribe") {
+        said if said == "ok" && start.elapsed() >= MOMENT => subscriber.request("timeout 60000"),
         said => said,
     }
 }
@@ -86,7 +86,7 @@ fn refusal_to_publish(kind: &str, name: &str) -> String {
     let mut said = String::new();
     eventually("it is refused", || {
         let (mut publisher, start) = (peer(kind, name, ""), Instant::now());
-        said = publisher.ask("advertise");
+        said = publisher.request("advertise");
         assert!(said != "ok" || start.elapsed() >= MOMENT, "nobody was asked");
         said != "ok"
     });
@@ -131,8 +131,8 @@ fn fields() {
     let name = unique();
     let mut right = publisher("pose", &name, "");
     let mut same = subscriber("pose", &name, "");
-    assert_eq!(right.ask("subscribers 1"), "1");
-    assert_eq!((right.ask("send 3 5"), same.ask("take 2")), ("ok".into(), "3 4".into()));
+    assert_eq!(right.request("subscribers 1"), "1");
+    assert_eq!((right.request("send 3 5"), same.request("take 2")), ("ok".into(), "3 4".into()));
     let theirs = "Pose { x: u32 at 0, y: u32 at 4 } (8 bytes, aligned to 4)";
     for (wrong, ours) in [
         ("swapped", "Pose { y: u32 at 0, x: u32 at 4 } (8 bytes, aligned to 4)"),
@@ -140,7 +140,7 @@ fn fields() {
     ] {
         tells(&refusal(peer(wrong, &name, "")), &name, &right, [ours, theirs]);
         tells(&refusal_to_publish(wrong, &name), &name, &right, [ours, theirs]);
-        tells(&peer(wrong, &name, "").ask("wait"), &name, &right, [ours, theirs]);
+        tells(&peer(wrong, &name, "").request("wait"), &name, &right, [ours, theirs]);
     }
 }
 
@@ -149,9 +149,9 @@ fn mismatch_while_waiting() {
     for how in ["wait", "timeout 1000000"] {
         let name = unique();
         let mut waiting = subscriber("u64", &name, "");
-        waiting.tell(how);
+        waiting.write_line(how);
         let publisher = publisher("image", &name, "");
-        tells(&waiting.hear(), &name, &publisher, ["u64", "Image"]);
+        tells(&waiting.read_line(), &name, &publisher, ["u64", "Image"]);
     }
     // Somebody who is there before: told as soon as something is waited for.
     let name = unique();
@@ -169,14 +169,17 @@ fn mismatch_while_polling() {
     let publisher = publisher("image", &name, "");
     for how in ["recv", "latest"] {
         let mut polling = peer("u64", &name, "");
-        assert_eq!((polling.ask("error"), polling.ask(how)), ("none".into(), "none".into()));
+        assert_eq!(
+            (polling.request("error"), polling.request(how)),
+            ("none".into(), "none".into())
+        );
         let mut told = String::new();
         eventually("it is told", || {
-            told = polling.ask("error");
+            told = polling.request("error");
             told != "none"
         });
         tells(&told, &name, &publisher, ["u64", "Image"]);
-        assert_eq!(polling.ask("error"), "none", "told once");
+        assert_eq!(polling.request("error"), "none", "told once");
     }
     let topic = topic::<u64>(&name, "");
     assert_eq!(topic.iter().next(), None);
@@ -207,13 +210,13 @@ fn start() {
     command.env(ROLE, format!("talk u64 {}", unique())).env(cenote::DIR_ENV, &file);
     let mut peer = Peer::run(&mut command);
     for how in ["recv", "latest"] {
-        assert_eq!((peer.ask(how), peer.ask("error") == "none"), ("none".into(), false));
-        assert_eq!(peer.ask("error"), "none", "told once");
+        assert_eq!((peer.request(how), peer.request("error") == "none"), ("none".into(), false));
+        assert_eq!(peer.request("error"), "none", "told once");
     }
-    assert_eq!(peer.ask("recv"), "none");
+    assert_eq!(peer.request("recv"), "none");
     let shown = file.to_string_lossy().into_owned();
-    assert!(peer.ask("error").contains(&shown));
-    assert!(peer.ask("wait").contains(&shown));
+    assert!(peer.request("error").contains(&shown));
+    assert!(peer.request("wait").contains(&shown));
     std::fs::remove_file(&file).unwrap();
 }
 
@@ -246,10 +249,10 @@ fn mismatch_and_match() {
     let mut right = publisher("u64", &name, "");
     let topic = topic::<u64>(&name, "");
     topic.subscribe().unwrap();
-    assert_eq!(right.ask("subscribers 1"), "1");
+    assert_eq!(right.request("subscribers 1"), "1");
     // Nor can anybody publish what others do not.
     tells(&refusal_to_publish("image", &name), &name, &right, ["Image", "u64"]);
-    assert_eq!(right.ask("send 0 3"), "ok");
+    assert_eq!(right.request("send 0 3"), "ok");
     assert_eq!(take(&topic, 3), [0, 1, 2]);
 }
 
@@ -263,8 +266,8 @@ fn tensor_of_image() {
         let topic = topic::<Tensor>(&name, "");
         topic.subscribe().unwrap();
         let mut publisher = publisher(kind, &name, "");
-        assert_eq!(publisher.ask("subscribers 1"), "1");
-        assert_eq!(publisher.ask("send 5 6"), "ok");
+        assert_eq!(publisher.request("subscribers 1"), "1");
+        assert_eq!(publisher.request("send 5 6"), "ok");
         let tensor = topic.recv_timeout(LONG).unwrap().unwrap();
         assert_eq!((tensor.dtype(), tensor.shape()), (dtype, shape), "{kind}");
         if kind == "image" {
@@ -280,7 +283,7 @@ fn names() {
     assert_eq!(topic.name(), dotted);
     topic.subscribe().unwrap();
     let mut slashed = peer("u64", &format!("/camera/{name}/rgb"), "");
-    assert_eq!(slashed.ask("send 4 5"), "ok");
+    assert_eq!(slashed.request("send 4 5"), "ok");
     assert_eq!(take(&topic, 1), [4]);
     let long = "x".repeat(129);
     for bad in
@@ -322,15 +325,15 @@ fn namespaces() {
     let topic = topic::<u64>(&name, "");
     topic.subscribe().unwrap();
     let mut same = started("robot1");
-    assert_eq!(same.ask("subscribe"), "ok");
+    assert_eq!(same.request("subscribe"), "ok");
     let (mut one, mut two) = (started("robot1"), started("robot2"));
-    assert_eq!((one.ask("send 1 2"), two.ask("send 2 3")), ("ok".into(), "ok".into()));
-    assert_eq!(same.ask("take 1"), "1");
+    assert_eq!((one.request("send 1 2"), two.request("send 2 3")), ("ok".into(), "ok".into()));
+    assert_eq!(same.request("take 1"), "1");
     let mut ours = publisher("u64", &name, "");
-    assert_eq!(ours.ask("send 3 4"), "ok");
+    assert_eq!(ours.request("send 3 4"), "ok");
     // Whoever is found at all is found before this one.
     assert_eq!((take(&topic, 1), topic.stats().publishers), (vec![3], 1));
-    assert_eq!((same.ask("recv"), same.ask("publishers")), ("none".into(), "1".into()));
+    assert_eq!((same.request("recv"), same.request("publishers")), ("none".into(), "1".into()));
 }
 
 fn staged() {
@@ -351,7 +354,7 @@ fn staged() {
     let mut other = pool.alloc(&[10], DType::U64).unwrap();
     other.map_mut().unwrap().as_mut_slice::<u64>().unwrap().fill(4);
     topic.send(&other).unwrap();
-    assert_eq!(subscriber.ask("take 4"), "1 2 3 4");
+    assert_eq!(subscriber.request("take 4"), "1 2 3 4");
     let copies = topic.stats().copies;
     assert_eq!(copies.len(), 1, "{copies:?}");
     assert_eq!((copies[0].reason, copies[0].count), (StagedBecause::Heap, 2));
@@ -398,8 +401,8 @@ fn for_good() {
     received.make_mut().unwrap().as_mut_slice::<u64>().unwrap().fill(9);
     // A message that was received by another process cannot be written there either.
     let mut publisher = publisher("tensor", topic.name(), "");
-    assert_eq!(publisher.ask("subscribers 1"), "1");
-    assert_eq!(publisher.ask("send 5 6"), "ok");
+    assert_eq!(publisher.request("subscribers 1"), "1");
+    assert_eq!(publisher.request("send 5 6"), "ok");
     let mut theirs = topic.recv_timeout(LONG).unwrap().unwrap();
     let error = theirs.map_mut().map(drop).unwrap_err();
     assert!(matches!(error, Error::NotWritable { .. }), "{error}");

@@ -8,8 +8,8 @@ use super::fork::end_sleeper;
 use super::sample::{Sample, filled};
 use super::talk::{LONG, copies, drain, show, subscriber, take, topic};
 use super::{Role, Test};
-use crate::stranger::process::{Peer, reply, serve};
-use crate::stranger::{eventually, unique};
+use crate::support::peer::{Peer, reply, serve};
+use crate::support::{eventually, unique};
 
 pub(crate) const TESTS: &[Test] = &[
     ("what_lies_in_other_pools_of_a_killed_publisher_arrives", killed),
@@ -72,11 +72,11 @@ fn killed() {
     let (name, mut lender) = start(3, 1);
     let topic = topic::<Tensor>(&format!("{name}.0"), "");
     topic.subscribe().unwrap();
-    assert_eq!(lender.ask("subscribers"), "ok");
+    assert_eq!(lender.request("subscribers"), "ok");
     for number in 0..6 {
-        assert_eq!(lender.ask(&format!("send {} {number}", number % 3)), "ok");
+        assert_eq!(lender.request(&format!("send {} {number}", number % 3)), "ok");
     }
-    assert_eq!(lender.ask("copies"), "0");
+    assert_eq!(lender.request("copies"), "0");
     lender.kill();
     assert_eq!((take(&topic, 6), topic.missed()), ((0..6).collect(), 0));
 }
@@ -100,8 +100,11 @@ fn dying() {
         let (name, mut lender) = start(2, 1);
         let topic = topic::<Tensor>(&format!("{name}.0"), "");
         topic.subscribe().unwrap();
-        assert_eq!(lender.ask("subscribers"), "ok");
-        assert_eq!((lender.ask("send 0 0"), lender.ask("send 1 1")), ("ok".into(), "ok".into()));
+        assert_eq!(lender.request("subscribers"), "ok");
+        assert_eq!(
+            (lender.request("send 0 0"), lender.request("send 1 1")),
+            ("ok".into(), "ok".into())
+        );
         dies_in_time(&topic, lender, &[0, 1])
     };
     // One that was not lent, and is attached to for another reason.
@@ -109,13 +112,13 @@ fn dying() {
         let (name, mut lender) = start(MAX_LENT + 1, 1);
         let topic = topic::<Tensor>(&format!("{name}.0"), "");
         topic.subscribe().unwrap();
-        assert_eq!(lender.ask("subscribers"), "ok");
+        assert_eq!(lender.request("subscribers"), "ok");
         for number in 0..MAX_LENT {
-            assert_eq!(lender.ask(&format!("send {number} {number}")), "ok");
+            assert_eq!(lender.request(&format!("send {number} {number}")), "ok");
             assert_eq!(take(&topic, 1), [number as u64]);
         }
-        let _attached = TensorPool::open(lender.ask(&format!("name {MAX_LENT}"))).unwrap();
-        assert_eq!(lender.ask(&format!("send {MAX_LENT} 7")), "ok");
+        let _attached = TensorPool::open(lender.request(&format!("name {MAX_LENT}"))).unwrap();
+        assert_eq!(lender.request(&format!("send {MAX_LENT} 7")), "ok");
         dies_in_time(&topic, lender, &[7])
     };
     while !lent() {}
@@ -125,7 +128,7 @@ fn dying() {
 /// Whether a lender dies soon enough after it hung up. Then all that it sent arrives.
 fn dies_in_time(topic: &Topic<Tensor>, mut lender: Peer, sent: &[u64]) -> bool {
     let start = Instant::now();
-    assert_eq!(lender.ask("hang_up"), "ok");
+    assert_eq!(lender.request("hang_up"), "ok");
     std::thread::sleep(Duration::from_millis(50)); // to be noticed
     let mut taken = drain(topic);
     let missed = topic.missed();
@@ -142,11 +145,11 @@ fn dies_in_time(topic: &Topic<Tensor>, mut lender: Peer, sent: &[u64]) -> bool {
 fn late() {
     let (name, mut lender) = start(2, 1);
     for number in 0..4 {
-        assert_eq!(lender.ask(&format!("send {} {number}", number % 2)), "ok");
+        assert_eq!(lender.request(&format!("send {} {number}", number % 2)), "ok");
     }
     let topic = topic::<Tensor>(&format!("{name}.0"), "history=4");
     topic.subscribe().unwrap();
-    assert_eq!(lender.ask("subscribers"), "ok");
+    assert_eq!(lender.request("subscribers"), "ok");
     lender.kill();
     assert_eq!((take(&topic, 4), topic.missed()), (vec![0, 1, 2, 3], 0));
 }
@@ -159,12 +162,12 @@ fn given_back() {
     assert_eq!(publisher.wait_for_subscribers(1, LONG).unwrap(), 1);
     for number in 0..3 {
         publisher.send(&filled(&pool, number).unwrap()).unwrap();
-        assert_eq!(reader.ask("keep"), "ok");
+        assert_eq!(reader.request("keep"), "ok");
     }
     let stats = || pool.stats().unwrap();
     // The queue has the last, and all are the reader's.
     assert_eq!((stats().retired, stats().slots_in_use, stats().attachers), (2, 1, 1));
-    assert_eq!(reader.ask("kept"), "0 1 2");
+    assert_eq!(reader.request("kept"), "0 1 2");
     reader.kill();
     eventually("its row is dropped", || stats().attachers == 0);
     assert_eq!(stats().retired, 0);
@@ -178,9 +181,9 @@ fn orphaned() {
     let mut reader = subscriber("tensor", &name, "");
     assert_eq!(publisher.wait_for_subscribers(1, LONG).unwrap(), 1);
     publisher.send(&filled(&pool, 0).unwrap()).unwrap();
-    assert_eq!(reader.ask("keep"), "ok");
+    assert_eq!(reader.request("keep"), "ok");
     assert_eq!(pool.stats().unwrap().attachers, 1);
-    let sleeper = reader.ask("clone").parse().unwrap();
+    let sleeper = reader.request("clone").parse().unwrap();
     reader.kill();
     eventually("its row is dropped", || pool.stats().unwrap().attachers == 0);
     end_sleeper(sleeper);
@@ -195,7 +198,7 @@ fn reused() {
     assert_eq!(publisher.wait_for_subscribers(1, LONG).unwrap(), 1);
     for number in 0..100 {
         publisher.send(&filled(&pool, number).unwrap()).unwrap();
-        assert_eq!(reader.ask("take 1"), show(&[number]));
+        assert_eq!(reader.request("take 1"), show(&[number]));
     }
     assert_eq!((publisher.stats().copies, pool.stats().unwrap().attachers), (vec![], 1));
 }
@@ -204,9 +207,9 @@ fn many_pools() {
     let (name, mut lender) = start(MAX_LENT + 2, 1);
     let topic = topic::<Tensor>(&format!("{name}.0"), "");
     topic.subscribe().unwrap();
-    assert_eq!(lender.ask("subscribers"), "ok");
+    assert_eq!(lender.request("subscribers"), "ok");
     for number in 0..MAX_LENT + 2 {
-        assert_eq!(lender.ask(&format!("send {number} {number}")), "ok");
+        assert_eq!(lender.request(&format!("send {number} {number}")), "ok");
         assert_eq!(take(&topic, 1), [number as u64]);
     }
     assert_eq!(topic.missed(), 0);
@@ -218,8 +221,8 @@ fn many_topics() {
     let (name, mut lender) = start(1, 70);
     let topics: Vec<_> = (0..70).map(|n| topic::<Tensor>(&format!("{name}.{n}"), "")).collect();
     topics.iter().for_each(|topic| topic.subscribe().unwrap());
-    assert_eq!(lender.ask("subscribers"), "ok");
-    assert_eq!(lender.ask("send 0 7"), "ok");
+    assert_eq!(lender.request("subscribers"), "ok");
+    assert_eq!(lender.request("send 0 7"), "ok");
     for topic in &topics {
         assert_eq!((take(topic, 1), topic.missed()), (vec![7], 0));
     }
@@ -237,8 +240,8 @@ fn mutual() {
     for number in 0..20 {
         other.send(&Tensor::of(&one, number).unwrap()).unwrap();
         one.send(&Tensor::of(&other, number).unwrap()).unwrap();
-        assert_eq!(of_one.ask("take 1"), show(&[number]));
-        assert_eq!(of_other.ask("take 1"), show(&[number]));
+        assert_eq!(of_one.request("take 1"), show(&[number]));
+        assert_eq!(of_other.request("take 1"), show(&[number]));
     }
     // Each has its own subscriber, and the other's.
     let attachers = |topic: &Topic<Tensor>| topic.pool().unwrap().stats().unwrap().attachers;
@@ -255,7 +258,7 @@ fn closed() {
         publisher.send(&filled(&pool, number).unwrap()).unwrap();
         drop(pool);
         // It stays for as long as somebody may need it.
-        assert_eq!(reader.ask("take 1"), show(&[number]));
+        assert_eq!(reader.request("take 1"), show(&[number]));
     }
     assert_eq!(publisher.stats().copies, []);
 }

@@ -15,7 +15,7 @@ use rustix::net;
 
 use super::Test;
 use super::talk::{publisher, send, subscriber, topic};
-use crate::stranger::{eventually, topic_dir, unique};
+use crate::support::{eventually, topic_dir, unique};
 
 pub(crate) const TESTS: &[Test] = &[
     ("an_observer_sees_all_that_is_sent_and_nobody_sees_it", sees_all),
@@ -209,8 +209,8 @@ fn crowded() {
     let name = unique();
     let mut stopped = publisher("tensor", &name, "");
     let mut waits = subscriber("tensor", &name, "");
-    assert_eq!(stopped.ask("subscribers 1"), "1");
-    assert_eq!(waits.ask("recv"), "none");
+    assert_eq!(stopped.request("subscribers 1"), "1");
+    assert_eq!(waits.request("recv"), "none");
     stopped.signal(libc::SIGSTOP);
     let socket = std::fs::read_dir(topic_dir(&name)).unwrap().next().unwrap().unwrap().path();
     let looks: Vec<OwnedFd> = std::iter::from_fn(|| knock(&socket)).collect();
@@ -264,7 +264,7 @@ fn publishers_change() {
     let mut observer = Observer::new(&name).unwrap();
     assert_eq!((observer.publishers(), observer.look().unwrap().is_none()), (0, true));
     let mut first = publisher("tensor", &name, "");
-    assert_eq!(first.ask("send 0 3"), "ok");
+    assert_eq!(first.request("send 0 3"), "ok");
     let mut seen = Vec::new();
     eventually("all of a later publisher are seen", || {
         seen.extend(observer.look().unwrap());
@@ -273,7 +273,7 @@ fn publishers_change() {
     first.kill();
     assert!(observer.content(&seen[0]).unwrap().is_none(), "its owner is dead");
     let mut second = publisher("tensor", &name, "");
-    assert_eq!(second.ask("send 0 1"), "ok");
+    assert_eq!(second.request("send 0 1"), "ok");
     eventually("the next one is seen", || observer.look().unwrap().is_some());
     assert_eq!(observer.publishers(), 1);
 }
@@ -283,7 +283,7 @@ fn waiting() {
     let found = || topics().unwrap().into_iter().find(|topic| topic.name == name);
     assert_eq!(found(), None);
     let mut waits = subscriber("tensor", &name, "");
-    assert_eq!(waits.ask("recv"), "none");
+    assert_eq!(waits.request("recv"), "none");
     let pid = waits.pid().cast_signed();
     let topic = found().unwrap();
     assert_eq!((topic.publishers.len(), topic.waiting.len()), (0, 1));
@@ -293,7 +293,7 @@ fn waiting() {
     let _observer = Observer::new(&name).unwrap();
     assert_eq!(found().unwrap().waiting.len(), 1);
     let mut comes = publisher("tensor", &name, "");
-    assert_eq!(comes.ask("subscribers 1"), "1");
+    assert_eq!(comes.request("subscribers 1"), "1");
     let topic = found().unwrap();
     assert_eq!((topic.publishers.len(), topic.waiting.len()), (1, 0));
     comes.kill();
@@ -324,10 +324,10 @@ fn accounts() {
     let mut owner = publisher("tensor", &name, "depth=2");
     let mut holder = subscriber("tensor", &name, "");
     let (owner_pid, holder_pid) = (owner.pid().cast_signed(), holder.pid().cast_signed());
-    assert_eq!(owner.ask("subscribers 1"), "1");
-    assert_eq!(owner.ask("send 0 1"), "ok");
-    assert_eq!(holder.ask("keep"), "ok");
-    assert_eq!(owner.ask("send 1 9"), "ok");
+    assert_eq!(owner.request("subscribers 1"), "1");
+    assert_eq!(owner.request("send 0 1"), "ok");
+    assert_eq!(holder.request("keep"), "ok");
+    assert_eq!(owner.request("send 1 9"), "ok");
     let pool = pool_of(&name);
     assert!(pool.of_topic && pool.pid == owner_pid && !pool.program.is_empty());
     let account = account_of(&name);

@@ -9,7 +9,7 @@ use cenote::{
 
 use super::Test;
 use super::talk::{LONG, config, drain, publisher, range, send, subscriber, take, topic};
-use crate::stranger::{eventually, unique};
+use crate::support::{eventually, unique};
 
 pub(crate) const TESTS: &[Test] = &[
     ("blocking_waits_for_the_slowest_and_loses_nothing", block),
@@ -47,14 +47,14 @@ fn block() {
         let name = unique();
         let mut subscribers: Vec<_> = (0..2).map(|_| subscriber(kind, &name, "")).collect();
         let mut publisher = publisher(kind, &name, &format!("depth={depth},wait"));
-        assert_eq!(publisher.ask("subscribers 2"), "2");
-        publisher.tell("send 0 500");
-        subscribers.iter_mut().for_each(|subscriber| subscriber.tell("take 500"));
+        assert_eq!(publisher.request("subscribers 2"), "2");
+        publisher.write_line("send 0 500");
+        subscribers.iter_mut().for_each(|subscriber| subscriber.write_line("take 500"));
         for subscriber in &mut subscribers {
-            assert_eq!(subscriber.hear(), range(0..500));
-            assert_eq!(subscriber.ask("missed"), "0");
+            assert_eq!(subscriber.read_line(), range(0..500));
+            assert_eq!(subscriber.request("missed"), "0");
         }
-        assert_eq!(publisher.hear(), "ok");
+        assert_eq!(publisher.read_line(), "ok");
     }
 }
 
@@ -65,18 +65,18 @@ fn timeout() {
     assert_eq!(topic.wait_for_subscribers(1, LONG).unwrap(), 1);
     let mut slow = subscriber("tensor", &name, "");
     assert_eq!(topic.wait_for_subscribers(2, LONG).unwrap(), 2);
-    assert_eq!(slow.ask("meet 1"), "ok");
+    assert_eq!(slow.request("meet 1"), "ok");
     (0..3).for_each(|number| send(&topic, number).unwrap());
-    assert_eq!(quick.ask("take 3"), "0 1 2");
+    assert_eq!(quick.request("take 3"), "0 1 2");
     let start = Instant::now();
     let waited = blamed(send(&topic, 3), slow.pid());
     assert!(start.elapsed() >= waited && waited == Duration::from_millis(30));
     // What could not be sent was not sent to anybody, and what was sent is all there.
-    assert_eq!((quick.ask("recv"), slow.ask("take 3")), ("none".into(), "0 1 2".into()));
-    assert_eq!(slow.ask("recv"), "none");
+    assert_eq!((quick.request("recv"), slow.request("take 3")), ("none".into(), "0 1 2".into()));
+    assert_eq!(slow.request("recv"), "none");
     send(&topic, 4).unwrap();
-    assert_eq!((quick.ask("take 1"), slow.ask("take 1")), ("4".into(), "4".into()));
-    assert_eq!((topic.stats().sent, slow.ask("missed")), (4, "0".into()));
+    assert_eq!((quick.request("take 1"), slow.request("take 1")), ("4".into(), "4".into()));
+    assert_eq!((topic.stats().sent, slow.request("missed")), (4, "0".into()));
 }
 
 fn killed() {
@@ -103,7 +103,7 @@ fn taken() {
     (0..2).for_each(|number| send(&topic, number).unwrap());
     std::thread::scope(|scope| {
         let sender = scope.spawn(|| send(&topic, 2));
-        assert_eq!(slow.ask("take 3"), "0 1 2");
+        assert_eq!(slow.request("take 3"), "0 1 2");
         sender.join().unwrap().unwrap();
     });
 }
@@ -113,14 +113,14 @@ fn reject() {
     let topic: Topic<Tensor> = topic(&name, "depth=3,reject,ignore_own");
     let mut slow = subscriber("tensor", &name, "");
     assert_eq!(topic.wait_for_subscribers(1, LONG).unwrap(), 1);
-    assert_eq!(slow.ask("meet 1"), "ok");
+    assert_eq!(slow.request("meet 1"), "ok");
     (0..3).for_each(|number| send(&topic, number).unwrap());
     assert_eq!(blamed(send(&topic, 3), slow.pid()), Duration::ZERO);
-    assert_eq!(slow.ask("take 1"), "0");
+    assert_eq!(slow.request("take 1"), "0");
     send(&topic, 4).unwrap();
     blamed(send(&topic, 5), slow.pid());
-    assert_eq!((slow.ask("take 3"), slow.ask("missed")), ("1 2 4".into(), "0".into()));
-    assert_eq!(slow.ask("recv"), "none");
+    assert_eq!((slow.request("take 3"), slow.request("missed")), ("1 2 4".into(), "0".into()));
+    assert_eq!(slow.request("recv"), "none");
     // Nobody there: nobody to wait for.
     slow.kill();
     eventually("it is gone", || topic.stats().subscribers == 0);
@@ -253,23 +253,23 @@ fn stopped() {
     let mut asleep = subscriber("tensor", &name, "");
     let mut quick = subscriber("tensor", &name, "");
     assert_eq!(topic.wait_for_subscribers(2, LONG).unwrap(), 2);
-    assert_eq!((asleep.ask("meet 1"), quick.ask("meet 1")), ("ok".into(), "ok".into()));
-    asleep.tell("wait");
+    assert_eq!((asleep.request("meet 1"), quick.request("meet 1")), ("ok".into(), "ok".into()));
+    asleep.write_line("wait");
     eventually("it sleeps", || is_asleep(asleep.pid()));
     asleep.signal(libc::SIGSTOP);
     for number in 0..2000 {
         send(&topic, number).unwrap();
         if number % 100 == 0 {
-            eventually("it has the latest", || quick.ask("latest") == number.to_string());
+            eventually("it has the latest", || quick.request("latest") == number.to_string());
         }
     }
     // Others come and go all the same.
     let mut late = subscriber("tensor", &name, "history=4");
-    assert_eq!(late.ask("take 4"), range(1996..2000));
+    assert_eq!(late.request("take 4"), range(1996..2000));
     asleep.signal(libc::SIGCONT);
-    let first: u64 = asleep.hear().parse().unwrap();
-    assert_eq!((first, asleep.ask("take 3")), (1996, range(1997..2000)));
-    assert_eq!(asleep.ask("missed"), "1996");
+    let first: u64 = asleep.read_line().parse().unwrap();
+    assert_eq!((first, asleep.request("take 3")), (1996, range(1997..2000)));
+    assert_eq!(asleep.request("missed"), "1996");
 }
 
 /// Whether all threads of a process sleep.

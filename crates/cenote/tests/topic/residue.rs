@@ -7,8 +7,8 @@ use cenote::{Tensor, Topic};
 
 use super::talk::{LONG, peer, publisher, send, subscriber, topic};
 use super::{Role, Test};
-use crate::stranger::process::{Peer, serve};
-use crate::stranger::{Holdings, Random, eventually, rounds, topic_dir, unique};
+use crate::support::peer::{Peer, serve};
+use crate::support::{OpenResources, Random, eventually, rounds, topic_dir, unique};
 
 pub(crate) const TESTS: &[Test] = &[
     ("two_hundred_come_and_go_and_leave_nothing", run),
@@ -28,12 +28,12 @@ const BATCH: u64 = 10;
 
 fn run() {
     let mut survivor = Peer::start(&format!("survivor {}", unique()));
-    assert_eq!(survivor.ask("go"), "nothing is left");
+    assert_eq!(survivor.request("go"), "nothing is left");
 }
 
 fn idle() {
     let mut idler = Peer::start(&format!("idler {}", unique()));
-    assert_eq!(idler.ask("go"), "nothing is left");
+    assert_eq!(idler.request("go"), "nothing is left");
 }
 
 fn idler(words: &[&str]) {
@@ -41,13 +41,13 @@ fn idler(words: &[&str]) {
     serve(|_| {
         let topic = topic::<u64>(&name, "ignore_own");
         topic.subscribe().unwrap();
-        let before = Holdings::now();
+        let before = OpenResources::now();
         for _ in 0..100 {
             let other = super::talk::topic::<u64>(&name, "ignore_own");
             assert_eq!(other.wait_for_subscribers(1, LONG).unwrap(), 1);
         }
         // The last few are forgotten when the next one comes.
-        eventually("they are forgotten", || Holdings::now().fds < before.fds + 30);
+        eventually("they are forgotten", || OpenResources::now().fds < before.fds + 30);
         "nothing is left".to_owned()
     });
 }
@@ -57,14 +57,14 @@ fn last() {
         let name = unique();
         let (mut publisher, mut subscriber) =
             (publisher(kind, &name, ""), subscriber(kind, &name, ""));
-        assert_eq!(publisher.ask("subscribers 1"), "1");
+        assert_eq!(publisher.request("subscribers 1"), "1");
         assert_eq!(
-            (publisher.ask("send 0 1"), subscriber.ask("take 1")),
+            (publisher.request("send 0 1"), subscriber.request("take 1")),
             ("ok".into(), "0".into())
         );
         assert!(topic_dir(&name).exists());
-        assert_eq!(publisher.ask("drop"), "ok");
-        assert_eq!(subscriber.ask("drop"), "ok");
+        assert_eq!(publisher.request("drop"), "ok");
+        assert_eq!(subscriber.request("drop"), "ok");
         eventually("it is removed", || !topic_dir(&name).exists());
     }
     // Nor does one that was never used leave any, or make one.
@@ -82,7 +82,7 @@ fn removed() {
         std::fs::remove_dir(topic_dir(&name)).unwrap();
         eventually("it is made anew", || topic_dir(&name).exists());
         let mut publisher = peer("u64", &name, "");
-        assert_eq!(publisher.ask(&format!("send {round} {}", round + 1)), "ok");
+        assert_eq!(publisher.request(&format!("send {round} {}", round + 1)), "ok");
         assert_eq!(topic.recv_timeout(LONG).unwrap(), Some(round));
         publisher.kill();
         eventually("it is gone", || topic.recv().is_none() && topic.stats().publishers == 0);
@@ -100,8 +100,8 @@ fn one_by_one() {
     topic.subscribe().unwrap();
     for number in 0..rounds(30) as u64 {
         let mut publisher = peer("u64", &name, "");
-        assert_eq!(publisher.ask("subscribers 1"), "1");
-        assert_eq!(publisher.ask(&format!("send {number} {}", number + 1)), "ok");
+        assert_eq!(publisher.request("subscribers 1"), "1");
+        assert_eq!(publisher.request(&format!("send {number} {}", number + 1)), "ok");
         assert!(publisher.finish().success());
         assert_eq!(topic.recv_timeout(LONG).unwrap(), Some(number));
     }
@@ -156,9 +156,9 @@ fn survivor(words: &[&str]) {
         topic.subscribe().unwrap();
         let mut random = Random(11);
         (0..3).for_each(|_| batch(&topic, &mut random));
-        let (before, memory) = (Holdings::now(), Memory::now());
+        let (before, memory) = (OpenResources::now(), Memory::now());
         (0..20).for_each(|_| batch(&topic, &mut random));
-        before.check();
+        before.assert_none_leaked();
         memory.check();
         let dir = std::path::PathBuf::from(std::env::var_os("CENOTE_DIR").unwrap());
         let left = std::fs::read_dir(dir.join("default/topics").join(&name)).unwrap().count();
@@ -173,18 +173,18 @@ fn batch(topic: &Topic<Tensor>, random: &mut Random) {
     let (mut publishers, mut subscribers): (Vec<Peer>, Vec<Peer>) = (0..half)
         .map(|_| (peer("tensor", topic.name(), ""), peer("tensor", topic.name(), "")))
         .unzip();
-    subscribers.iter_mut().for_each(|one| one.tell("subscribe"));
-    publishers.iter_mut().for_each(|one| one.tell(&format!("subscribers {}", half + 1)));
-    subscribers.iter_mut().for_each(|one| assert_eq!(one.hear(), "ok"));
+    subscribers.iter_mut().for_each(|one| one.write_line("subscribe"));
+    publishers.iter_mut().for_each(|one| one.write_line(&format!("subscribers {}", half + 1)));
+    subscribers.iter_mut().for_each(|one| assert_eq!(one.read_line(), "ok"));
     let all = usize::try_from(half).unwrap();
     assert_eq!(topic.wait_for_subscribers(all, LONG).unwrap(), all);
-    publishers.iter_mut().for_each(|one| assert_eq!(one.hear(), (half + 1).to_string()));
+    publishers.iter_mut().for_each(|one| assert_eq!(one.read_line(), (half + 1).to_string()));
     for round in 0..5 {
         send(topic, round).unwrap();
-        publishers.iter_mut().for_each(|one| one.tell("send 0 2"));
-        publishers.iter_mut().for_each(|one| assert_eq!(one.hear(), "ok"));
+        publishers.iter_mut().for_each(|one| one.write_line("send 0 2"));
+        publishers.iter_mut().for_each(|one| assert_eq!(one.read_line(), "ok"));
         while topic.recv().is_some() {}
-        subscribers.iter_mut().for_each(|one| assert_eq!(one.ask("keep"), "ok"));
+        subscribers.iter_mut().for_each(|one| assert_eq!(one.request("keep"), "ok"));
     }
     for one in publishers.into_iter().chain(subscribers) {
         if random.below(2) == 0 { one.kill() } else { assert!(one.finish().success()) }

@@ -6,8 +6,8 @@ use cenote::{
 
 use super::talk::LONG;
 use super::{Role, Test};
-use crate::stranger::process::Peer;
-use crate::stranger::unique;
+use crate::support::peer::Peer;
+use crate::support::unique;
 
 pub(crate) const TESTS: &[Test] = &[
     ("a_camera_sends_an_image", image),

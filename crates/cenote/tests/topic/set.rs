@@ -6,7 +6,7 @@ use cenote::{Topic, WaitSet};
 
 use super::Test;
 use super::talk::{LONG, topic};
-use crate::stranger::unique;
+use crate::support::unique;
 
 pub(crate) const TESTS: &[Test] = &[
     ("a_wait_set_tells_which_topics_have_something", some),

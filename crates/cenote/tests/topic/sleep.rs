@@ -13,8 +13,8 @@ use rustix::time::{ClockId, clock_gettime};
 use super::sample::Sample;
 use super::talk::{LONG, drain, meet, publisher, send, subscriber, take, topic};
 use super::{Role, Test};
-use crate::stranger::process::{Peer, ROLE, serve};
-use crate::stranger::{emulated, eventually, unique};
+use crate::support::peer::{Peer, ROLE, serve};
+use crate::support::{emulated, eventually, unique};
 
 pub(crate) const TESTS: &[Test] = &[
     ("whoever_waits_uses_no_cpu", no_cpu),
@@ -64,19 +64,19 @@ fn no_cpu() {
         let mut publishers: Vec<Peer> = (0..3).map(|_| publisher("tensor", &name, "")).collect();
         let mut dozing = Peer::start(&format!("doze {name} {threads}"));
         for publisher in &mut publishers {
-            assert_eq!(publisher.ask("subscribers 1"), "1");
+            assert_eq!(publisher.request("subscribers 1"), "1");
         }
         // First to load the code, and under an emulator to translate it.
         let mut woken = |millis: u32| -> u64 {
-            dozing.tell(&format!("doze {millis}"));
+            dozing.write_line(&format!("doze {millis}"));
             eventually("they sleep", || super::policy::is_asleep(dozing.pid()));
-            assert_eq!(publishers[0].ask("send 0 1"), "ok");
-            dozing.hear().parse().unwrap()
+            assert_eq!(publishers[0].request("send 0 1"), "ok");
+            dozing.read_line().parse().unwrap()
         };
         woken(100);
         let used = woken(1000);
         assert!(used < most, "{threads} threads that were woken once used {used} µs");
-        let used: u64 = dozing.ask("doze 1000").parse().unwrap();
+        let used: u64 = dozing.request("doze 1000").parse().unwrap();
         assert!(used < most, "{threads} threads that slept used {used} µs");
     }
 }
@@ -157,15 +157,15 @@ fn no_system_call() {
     let name = unique();
     let mut publisher = publisher("tensor", &name, ONE_SEGMENT);
     let mut polling = Peer::start(&format!("quiet receives {name}"));
-    assert_eq!(publisher.ask("subscribers 1"), "1");
-    assert_eq!(publisher.ask("send 0 12"), "ok");
-    polling.tell("go");
+    assert_eq!(publisher.request("subscribers 1"), "1");
+    assert_eq!(publisher.request("send 0 12"), "ok");
+    polling.write_line("go");
     assert!(polling.finish().success());
     // Nor does sending to somebody who polls.
     let name = unique();
     let mut sending = Peer::start(&format!("quiet sends {name}"));
     let _polling = subscriber("tensor", &name, "");
-    sending.tell("go");
+    sending.write_line("go");
     assert!(sending.finish().success());
 }
 
@@ -199,11 +199,11 @@ fn readable_then_not() {
 
 fn watched<T: Sample>(topic: &Topic<T>, publisher: &mut Peer) {
     let fd = topic.fd().unwrap();
-    assert_eq!(publisher.ask("subscribers 1"), "1");
+    assert_eq!(publisher.request("subscribers 1"), "1");
     meet(topic, 1);
     assert_eq!(settle(topic), []);
     for round in 0..50 {
-        assert_eq!(publisher.ask(&format!("send {} {}", 3 * round, 3 * round + 3)), "ok");
+        assert_eq!(publisher.request(&format!("send {} {}", 3 * round, 3 * round + 3)), "ok");
         let mut all = Vec::new();
         // A segment may be on its way: then it is quiet for a moment, and readable again.
         while all.len() < 3 {
@@ -224,18 +224,18 @@ fn several() {
     let fd = topic.fd().unwrap();
     assert_eq!(settle(&topic), []);
     let mut publishers: Vec<Peer> = (0..4).map(|_| publisher("tensor", &name, "")).collect();
-    publishers.iter_mut().for_each(|one| assert_eq!(one.ask("subscribers 1"), "1"));
+    publishers.iter_mut().for_each(|one| assert_eq!(one.request("subscribers 1"), "1"));
     meet(&topic, 4);
     assert_eq!(settle(&topic), []);
     while let Some(mut last) = publishers.pop() {
         for one in &mut publishers {
-            assert_eq!(one.ask("send 7 8"), "ok");
+            assert_eq!(one.request("send 7 8"), "ok");
             assert!(is_readable(fd, LONG));
             assert_eq!(take(&topic, 1), [7]);
             assert_eq!(settle(&topic), []);
         }
         // What it sent just before is still there.
-        assert_eq!(last.ask("send 8 10"), "ok");
+        assert_eq!(last.request("send 8 10"), "ok");
         last.kill();
         assert!(is_readable(fd, LONG));
         assert_eq!(take(&topic, 2), [8, 9]);
@@ -247,7 +247,7 @@ fn several() {
     assert_eq!(settle(&topic), []);
     // Whoever comes later wakes as well.
     let mut late = publisher("tensor", &name, "");
-    assert_eq!(late.ask("send 1 2"), "ok");
+    assert_eq!(late.request("send 1 2"), "ok");
     eventually("it comes", || is_readable(fd, LONG) && settle(&topic) == [1]);
 }
 
@@ -257,7 +257,7 @@ fn beside() {
     let topic = topic::<Tensor>(&name, "");
     let fd = topic.fd().unwrap();
     let mut publisher = publisher("tensor", &name, "");
-    assert_eq!(publisher.ask("subscribers 1"), "1");
+    assert_eq!(publisher.request("subscribers 1"), "1");
     meet(&topic, 1);
     assert_eq!(settle(&topic), []);
     std::thread::scope(|scope| {
@@ -269,10 +269,10 @@ fn beside() {
         });
         let task = Path::new("/proc").join(told.recv().unwrap());
         eventually("it sleeps", || super::policy::sleeps(&task));
-        assert_eq!(publisher.ask("send 1 2"), "ok");
+        assert_eq!(publisher.request("send 1 2"), "ok");
         assert_eq!(taken.join().unwrap(), 1);
     });
-    assert_eq!(publisher.ask("send 2 3"), "ok");
+    assert_eq!(publisher.request("send 2 3"), "ok");
     assert!(is_readable(fd, LONG));
     assert_eq!(take(&topic, 1), [2]);
 }
@@ -281,15 +281,15 @@ fn beside() {
 fn woken() {
     let [there, back] = [unique(), unique()];
     let mut echo = Peer::start(&format!("relay {there} {back}"));
-    assert_eq!(echo.ask("start"), "ok");
+    assert_eq!(echo.request("start"), "ok");
     let (out, home) = (topic::<Tensor>(&there, "ignore_own"), topic::<Tensor>(&back, ""));
     home.subscribe().unwrap();
     assert_eq!(out.wait_for_subscribers(1, LONG).unwrap(), 1);
-    assert_eq!(echo.ask("subscribers"), "1");
-    echo.tell("echo 2000");
+    assert_eq!(echo.request("subscribers"), "1");
+    echo.write_line("echo 2000");
     for number in 0..2000 {
         send(&out, number).unwrap();
         assert_eq!(home.wait().unwrap().number(), number);
     }
-    assert_eq!(echo.hear(), "ok");
+    assert_eq!(echo.read_line(), "ok");
 }

@@ -11,8 +11,8 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use super::Role;
 use super::fork::sleeper;
 use super::sample::{Sample, before, retyped, swapped};
-use crate::stranger::eventually;
-use crate::stranger::process::{Peer, reply, serve};
+use crate::support::eventually;
+use crate::support::peer::{Peer, reply, serve};
 
 pub(crate) const ROLES: &[Role] = &[("talk", talk)];
 
@@ -27,14 +27,14 @@ pub(crate) fn peer(kind: &str, topic: &str, config: &str) -> Peer {
 /// One that subscribes.
 pub(crate) fn subscriber(kind: &str, topic: &str, config: &str) -> Peer {
     let mut peer = peer(kind, topic, config);
-    assert_eq!(peer.ask("subscribe"), "ok");
+    assert_eq!(peer.request("subscribe"), "ok");
     peer
 }
 
 /// One that can be found.
 pub(crate) fn publisher(kind: &str, topic: &str, config: &str) -> Peer {
     let mut peer = peer(kind, topic, config);
-    assert_eq!(peer.ask("advertise"), "ok");
+    assert_eq!(peer.request("advertise"), "ok");
     peer
 }
 

@@ -7,7 +7,7 @@ use cenote::{Tensor, Topic};
 use super::Test;
 use super::sample::Sample;
 use super::talk::{LONG, drain, publisher, send, subscriber, take, topic};
-use crate::stranger::unique;
+use crate::support::unique;
 
 pub(crate) const TESTS: &[Test] = &[
     ("two_threads_send_and_two_receive_each_message_once", two_and_two),
@@ -76,9 +76,9 @@ fn shared() {
     let topic = topic::<Tensor>(&name, "");
     topic.subscribe().unwrap();
     let mut other = publisher("tensor", &name, "wait,depth=4");
-    assert_eq!(other.ask("subscribers 1"), "1");
-    other.tell(&format!("send 0 {}", 2 * EACH));
-    other.tell(&format!("send {} {}", u64::MAX - 1, u64::MAX));
+    assert_eq!(other.request("subscribers 1"), "1");
+    other.write_line(&format!("send 0 {}", 2 * EACH));
+    other.write_line(&format!("send {} {}", u64::MAX - 1, u64::MAX));
     let numbers = std::thread::scope(|scope| {
         let take = || {
             let mut numbers = Vec::new();
@@ -113,8 +113,8 @@ fn clones() {
     assert_eq!(clone.wait_for_subscribers(1, LONG).unwrap(), 1);
     drop(topic);
     send(&clone, 3).unwrap();
-    assert_eq!(other.ask("take 1"), "3");
-    assert_eq!(other.ask("publishers"), "1");
+    assert_eq!(other.request("take 1"), "3");
+    assert_eq!(other.request("publishers"), "1");
 }
 
 fn two_topics() {
@@ -161,8 +161,8 @@ fn iterator() {
     let topic = topic::<u64>(&name, "");
     topic.subscribe().unwrap();
     let mut other = publisher("u64", &name, "wait");
-    assert_eq!(other.ask("subscribers 1"), "1");
-    other.tell("send 0 100");
+    assert_eq!(other.request("subscribers 1"), "1");
+    other.write_line("send 0 100");
     assert!(topic.iter().take(100).eq(0..100));
     assert_eq!(topic.wait_for_subscribers(0, LONG).unwrap(), 0);
 }

@@ -1,0 +1,184 @@
+//! What must hold for OpenGL: the suite of all tensors over its buffers, and what is its own. All of it
+//! runs twice, in a process of its own each: with buffers that stay mapped, and with a driver that was
+//! told not to have those. `scripts/test gl` installs a driver and runs it.
+
+#![allow(clippy::unwrap_used)]
+
+mod access;
+mod application;
+mod device;
+mod dmabuf;
+mod lost;
+mod residue;
+mod round_trip;
+#[allow(dead_code, reason = "it has a main")]
+#[path = "../tensor.rs"]
+mod suite;
+mod wrong;
+
+use std::env;
+use std::process::{Command, ExitCode};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+
+use cenote::{CopyReason, Error, GlContext, GlError, GlGone, Result, TensorMemory};
+use libtest_mimic::{Arguments, Trial};
+
+/// Mesa's own way to leave extensions out, and the ones by which buffers stay mapped.
+const OVERRIDE: &str = "MESA_EXTENSION_OVERRIDE";
+const WITHOUT: &str = "-GL_EXT_buffer_storage -GL_ARB_buffer_storage";
+
+/// Asked of a child that is to do something by itself.
+const TASK: &str = "CENOTE_TEST_GL_TASK";
+
+type Test = fn();
+
+macro_rules! table {
+    ($($module:ident: $($name:ident)*;)*) => {
+        &[$($((concat!(stringify!($module), "::", stringify!($name)), $module::$name as Test),)*)*]
+    };
+}
+
+const TABLE: &[(&str, Test)] = table![
+    round_trip:
+        a_1080p_frame_comes_back_byte_for_byte
+        every_kind_of_texel_comes_back_or_is_refused
+        padded_rows_and_regions_come_back
+        planes_are_textures_of_their_own
+        other_memory_is_copied_and_counted
+        what_was_drawn_is_read_from_its_framebuffer
+        fences_are_waited_for_by_whoever_needs_the_bytes;
+    access:
+        the_driver_is_the_one_that_was_asked_for
+        a_map_of_a_part_is_that_part
+        readers_share_a_map
+        tensors_are_used_from_many_threads
+        async_tasks_use_tensors
+        work_may_ask_for_work
+        a_panic_is_passed_on_and_leaves_the_thread_alive
+        forced_to_the_heap_everything_still_works
+        a_topic_stages_it_once;
+    device:
+        a_side_is_transferred_when_it_is_behind
+        what_the_device_wrote_is_downloaded
+        devices_can_be_changed
+        lengths_must_match;
+    application:
+        its_context_is_used_on_its_thread
+        what_it_bound_stays_bound
+        on_its_own_thread_nobody_waits
+        an_order_is_kept_between_threads
+        a_thread_that_ends_is_an_error
+        a_thread_that_is_blocked_is_an_error
+        work_that_was_given_up_is_never_done
+        work_that_was_begun_is_waited_for
+        what_others_ask_for_waits_until_the_thread_is_done
+        closing_deletes_what_was_made;
+    wrong:
+        closed_while_a_map_is_alive
+        closed_for_everybody
+        textures_and_tensors_must_be_alike
+        tensors_of_another_context_are_refused
+        shared_tensors_are_not_written
+        sizes_that_cannot_be
+        without_a_library_it_is_an_error
+        a_driver_that_is_too_old_is_an_error
+        a_forked_child_is_told;
+    lost:
+        reset_while_a_map_is_alive
+        reset_in_the_middle_of_something
+        a_thread_that_takes_no_work_while_a_map_is_alive
+        bytes_that_the_driver_lost_are_an_error_until_all_are_written_again
+        a_transfer_that_fails_is_fenced_and_leaves_nothing_attached;
+    dmabuf:
+        what_is_no_dma_buf_is_refused
+        descriptors_are_not_leaked;
+    residue:
+        nothing_is_left_behind
+        a_context_ends_with_its_last_holder
+        errors_leave_nothing_behind;
+];
+
+fn main() -> ExitCode {
+    if let Some(task) = env::var_os(TASK) {
+        return wrong::task(&task.to_string_lossy());
+    }
+    let conclusion = libtest_mimic::run(&Arguments::from_args(), trials());
+    let code = conclusion.exit_code();
+    // In the VM, which is slow, it is about DMA-BUFs: they do not mind how buffers are mapped.
+    if is_fallback() || in_vm() || env::args().any(|arg| arg == "--list") {
+        return code;
+    }
+    println!("-- without persistent maps");
+    let mut again = Command::new(env::current_exe().unwrap());
+    let passed = again.args(env::args_os().skip(1)).env(OVERRIDE, WITHOUT).status().unwrap();
+    if passed.success() { code } else { ExitCode::FAILURE }
+}
+
+/// Whether this is the process whose driver has no persistent maps.
+fn is_fallback() -> bool {
+    env::var_os(OVERRIDE).is_some()
+}
+
+fn in_vm() -> bool {
+    env::var_os("CENOTE_TEST_VM").is_some()
+}
+
+fn trials() -> Vec<Trial> {
+    let mode = if is_fallback() { "pbo-fallback" } else { "pbo" };
+    let suite = suite::TABLE.iter().map(|&(name, test)| {
+        Trial::test(format!("{mode}::{name}"), move || {
+            suite::MAKER.set(Some(context().options()));
+            test(TensorMemory::Pbo);
+            Ok(())
+        })
+    });
+    let own = TABLE.iter().map(|&(name, test)| {
+        Trial::test(format!("{mode}::{name}"), move || {
+            test();
+            Ok(())
+        })
+    });
+    let vm = dmabuf::VM.iter().filter(|_| in_vm()).map(|&(name, test)| {
+        Trial::test(format!("{mode}::dmabuf::{name}"), move || {
+            test();
+            Ok(())
+        })
+    });
+    suite.chain(own).chain(vm).collect()
+}
+
+/// A context for all tests that do not need one of their own.
+fn context() -> &'static GlContext {
+    static CONTEXT: OnceLock<GlContext> = OnceLock::new();
+    CONTEXT.get_or_init(|| GlContext::headless().unwrap())
+}
+
+/// Whoever counts copies, or looks at what the process has open, does so alone.
+fn alone() -> MutexGuard<'static, ()> {
+    static ONE: Mutex<()> = Mutex::new(());
+    ONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn copied(reason: CopyReason) -> (u64, u64) {
+    let copies = cenote::copies().into_iter().find(|copies| copies.reason == reason).unwrap();
+    (copies.count, copies.bytes)
+}
+
+fn gone<T>(result: Result<T>) -> GlGone {
+    match result.map(drop) {
+        Err(Error::Gl(GlError::Gone { why })) => why,
+        other => panic!("not gone: {other:?}"),
+    }
+}
+
+/// Bytes that look like nothing in particular, the same every time.
+fn noise(len: usize) -> Vec<u8> {
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut next = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state.to_le_bytes()[3]
+    };
+    (0..len).map(|_| next()).collect()
+}
