@@ -5,8 +5,11 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// For how long somebody was waited for, if at all.
-pub(crate) fn waited(time: Duration) -> String {
+/// A shape or a list of axes inside an error.
+pub type Dims = Box<[usize]>;
+
+/// The time that was waited, as the end of a sentence; empty if it is zero.
+pub(crate) fn for_how_long(time: Duration) -> String {
     if time.is_zero() { String::new() } else { format!(" for {time:?}") }
 }
 
