@@ -1,15 +1,19 @@
-//! Tensors as files: images as PNG, point clouds as PLY, everything as NPY.
+//! Tensors as files, and as values to look at.
 
-mod atomic_write;
+mod layout;
 pub(crate) mod npy;
+pub(crate) mod picture;
 pub(crate) mod ply;
-pub(crate) mod png;
+pub(crate) mod values;
+mod whole;
 
 use cenote::{PointCloud, Tensor};
 
 use crate::failure::Outcome;
 
-/// The points of a cloud, without its spare capacity; `None` if it has no points.
+pub(crate) use whole::write;
+
+/// The points that a cloud has; `None` if it has none. There may be room for more, with anything in it.
 pub(crate) fn points(cloud: &PointCloud) -> Outcome<Option<Tensor>> {
     match cloud.len() {
         0 => Ok(None),

@@ -1,94 +1,90 @@
-//! The native part of the Python package `cenote`: one core call per function, and what Python needs
-//! around it.
+//! The native part of the Python package `cenote`: the classes and functions that Python code sees. Each of
+//! them makes one call of the core and adds only what Python needs.
+//!
+//! Imports point from right to left:
 //!
 //! ```text
-//!   wording, call  →  error  →  apart, copies, number, descriptor, dtype, shape, timeout, index
-//!     →  export  →  buffer_protocol, dlpack, array  →  library  →  tensor, door
-//!     →  scalar, transit  →  pool  →  listing, domain  →  image, cloud, depth  →  departure, carrier, attached  →  topic
-//!     →  unified_buffer  →  memory_pool
+//!   runtime ← args ← interop ← tensor ← outbox ← pool ← domain ←  topic, multiprocessing
+//!                                                 pool ← inspect ← topic
+//!                      interop ← host_pool
 //! ```
 //!
-//! Whatever Python sees of a tensor's memory goes through `export`: it keeps the memory alive, and
-//! has it counted while it may be written.
+//! | folder | what is in it |
+//! |---|---|
+//! | `runtime` | the interpreter: its lock, calls into Python code, exceptions, waiting |
+//! | `args` | arguments from Python: integers, seconds, shapes, dtypes, descriptors |
+//! | `interop` | memory that numpy, DLPack and the buffer protocol share with the core |
+//! | `tensor` | `Tensor`: indexing, conversion to a number |
+//! | `outbox` | tensors that are in a queue of `multiprocessing` |
+//! | `pool` | `TensorPool` |
+//! | `domain` | `Image`, `PointCloud`, `DepthImage` |
+//! | `inspect` | `topics()`, `pools()`, `copies()` |
+//! | `topic` | `Topic` |
+//! | `multiprocessing` | the functions that `_multiprocessing.py` calls |
+//! | `host_pool` | `MemoryPool`, `UnifiedBuffer` |
+//!
+//! Python gets a pointer to a tensor's memory only through `interop::export`, which keeps the memory alive
+//! and holds a loan while Python may write it.
 #![allow(clippy::needless_pass_by_value, reason = "arguments from Python are values")]
 
-mod apart;
-mod array;
-mod attached;
-mod buffer_protocol;
-mod call;
-mod carrier;
-mod cloud;
-mod copies;
-mod departure;
-mod depth;
-mod descriptor;
-mod dlpack;
+mod args;
 mod domain;
-mod door;
-mod dtype;
-mod error;
-mod export;
-mod image;
-mod index;
-mod library;
-mod listing;
-mod memory_pool;
-mod number;
+mod host_pool;
+mod inspect;
+mod interop;
+mod multiprocessing;
+mod outbox;
 mod pool;
-mod scalar;
-mod shape;
+mod runtime;
 mod tensor;
-mod timeout;
 mod topic;
-mod transit;
-mod unified_buffer;
-mod wording;
 
 use pyo3::exceptions::PyImportError;
 use pyo3::prelude::*;
 
-/// The native part of cenote. Some of it counts on the interpreter's lock, so a Python that can do without
-/// turns it on.
+/// The native part of cenote. It relies on the interpreter's lock (GIL), so a free-threaded Python turns the
+/// lock on when it imports this module.
 #[pymodule(gil_used = true)]
 mod _cenote {
     #[pymodule_export]
-    use crate::cloud::PointCloud;
+    use crate::domain::depth_image::DepthImage;
     #[pymodule_export]
-    use crate::copies::copies;
+    use crate::domain::image::Image;
     #[pymodule_export]
-    use crate::departure::_depart;
+    use crate::domain::point_cloud::PointCloud;
     #[pymodule_export]
-    use crate::depth::DepthImage;
+    use crate::host_pool::memory_pool::{MemoryPool, get_memory_pool};
     #[pymodule_export]
-    use crate::image::Image;
+    use crate::host_pool::unified_buffer::UnifiedBuffer;
     #[pymodule_export]
-    use crate::listing::{pools, topics};
+    use crate::inspect::copies::copies;
     #[pymodule_export]
-    use crate::memory_pool::{MemoryPool, get_memory_pool};
+    use crate::inspect::{pools, topics};
+    #[pymodule_export]
+    use crate::multiprocessing::_hold;
+    #[pymodule_export]
+    use crate::outbox::outbox::{
+        _acknowledge, _after_fork, _release, _wait_until_received, in_transit, recall,
+    };
     #[pymodule_export]
     use crate::pool::TensorPool;
     #[pymodule_export]
     use crate::tensor::Tensor;
     #[pymodule_export]
-    use crate::topic::Topic;
-    #[pymodule_export]
-    use crate::transit::{_arrived, _failed, _forked, _linger, in_transit, recall};
-    #[pymodule_export]
-    use crate::unified_buffer::UnifiedBuffer;
+    use crate::topic::topic::Topic;
 
     use super::*;
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
-        // Whoever forbids the interpreter's lock (`PYTHON_GIL=0`) is not asked whether the module needs it.
+        // With `PYTHON_GIL=0` a free-threaded Python ignores that the module needs the lock.
         if let Ok(is_locked) = module.py().import("sys")?.getattr("_is_gil_enabled")
             && !is_locked.call0()?.is_truthy()?
         {
             let why = "cenote needs the interpreter's lock: run Python without PYTHON_GIL=0";
             return Err(PyImportError::new_err(why));
         }
-        array::prepare(module.py())?;
+        interop::numpy_array::prepare(module.py())?;
         module.add("__version__", env!("CARGO_PKG_VERSION"))
     }
 }

@@ -8,15 +8,17 @@ use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
 
-use crate::apart;
-use crate::array;
-use crate::dtype::DTypeArg;
-use crate::error::{Raised, Result, bad_argument, raise};
-use crate::number::{is_whole, optional_group, optional_seconds, size, unsigned};
-use crate::shape::ShapeArg;
+use crate::args::dtype::DTypeArg;
+use crate::args::integer::{is_integer, optional_group, size, unsigned};
+use crate::args::seconds::duration;
+use crate::args::seconds::optional_seconds;
+use crate::args::shape::ShapeArg;
+use crate::interop::numpy_array;
+use crate::outbox::outbox;
+use crate::runtime::error::{Raised, Result, bad_argument, raise};
+use crate::runtime::gil;
+use crate::runtime::wait;
 use crate::tensor::Tensor;
-use crate::timeout::{self, duration};
-use crate::transit;
 
 /// The name of a pool: a string, or a number.
 struct NameArg(PoolName);
@@ -25,7 +27,7 @@ impl<'py> FromPyObject<'_, 'py> for NameArg {
     type Error = Raised;
 
     fn extract(given: Borrowed<'_, 'py, PyAny>) -> Result<Self> {
-        if is_whole(&given) {
+        if is_integer(&given) {
             return Ok(NameArg(unsigned::<u32>("pool_id", &given, u32::MAX.into())?.into()));
         }
         let wrong = |_| PyTypeError::new_err("a pool_id is a whole number or a string");
@@ -82,7 +84,7 @@ impl TensorPool {
         alloc: impl FnOnce(&cenote::TensorPool) -> cenote::Result<T> + Send,
     ) -> Result<T> {
         let pool = self.get()?;
-        Ok(apart::when(py, self.grows_slowly, || alloc(&pool))?)
+        Ok(gil::detach_if(py, self.grows_slowly, || alloc(&pool))?)
     }
 }
 
@@ -154,7 +156,7 @@ impl TensorPool {
         let pool = self.get()?;
         let source = match array.cast::<Tensor>() {
             Ok(tensor) => tensor.get().0.clone(),
-            Err(_) => array::adopt(&array::to_array(array)?)?,
+            Err(_) => numpy_array::adopt(&numpy_array::to_array(array)?)?,
         };
         Ok(py.detach(|| pool.stage(&source))?.into())
     }
@@ -172,7 +174,7 @@ impl TensorPool {
         let pool = self.get()?;
         let stats = pool.stats()?;
         let dict = stats_dict(py, &stats)?;
-        dict.set_item("in_transit", transit::count(Some(pool.uid())))?;
+        dict.set_item("in_transit", outbox::count(Some(pool.uid())))?;
         Ok(dict)
     }
 
@@ -283,7 +285,7 @@ fn alloc_waiting(
     loop {
         let left = timeout.saturating_sub(start.elapsed());
         // A signal's handler has its turn every now and then.
-        let pause = Instant::now() + timeout::SLICE;
+        let pause = Instant::now() + wait::SIGNAL_INTERVAL;
         let go_on = || Instant::now() < pause;
         if let Some(tensor) = py.detach(|| pool.alloc_while(shape, dtype, left, go_on))? {
             return Ok(tensor);

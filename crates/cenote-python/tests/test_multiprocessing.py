@@ -138,7 +138,7 @@ def test_what_a_killed_sender_held_is_gone_and_said_to_be(context):
     assert ready.wait(60)
     os.kill(process.pid, signal.SIGKILL)
     process.join(60)
-    with pytest.raises(cenote.NotFound, match="has ended") as raised:
+    with pytest.raises(cenote.NotFound, match="the process that made the tensor ended") as raised:
         queue.get(timeout=60)
     assert type(raised.value) is cenote.NotFound
 
@@ -319,11 +319,11 @@ def test_ctrl_c_ends_the_wait_of_a_process_that_is_done(pool):
     try:
         signal.setitimer(signal.ITIMER_REAL, 0.2)
         with pytest.raises(KeyboardInterrupt):
-            cenote._multiprocessing._linger(3600)
+            cenote._multiprocessing._wait_until_received(3600)
     finally:
         signal.signal(signal.SIGALRM, before)
     threading.Timer(0.2, pickle.loads, [message]).start()
-    cenote._multiprocessing._linger(3600)
+    cenote._multiprocessing._wait_until_received(3600)
     assert cenote.in_transit() == 0
 
 

@@ -1,42 +1,39 @@
-//! Tables for people: headings and rows, in columns that line up.
+//! Rows under heads, as wide as they need to be.
 
-use crate::sanitize::sanitize;
+use crate::output::clean;
 
-/// The space between two columns.
+/// What is between two columns.
 const GAP: &str = "  ";
 
-/// A table of text cells.
+/// A table for people.
 #[derive(Debug)]
 pub(crate) struct Table {
-    /// The headings, then the rows.
+    /// The heads first. A column whose head begins with `>` stands to the right, as numbers do.
     rows: Vec<Vec<String>>,
-    /// Which columns are aligned to the right.
     right: Vec<bool>,
 }
 
 impl Table {
-    /// A table with these headings. A heading that starts with `>` aligns its column to the right, for numbers.
-    pub(crate) fn new(headings: &[&str]) -> Table {
-        let right = headings.iter().map(|heading| heading.starts_with('>')).collect();
-        let headings =
-            headings.iter().map(|heading| heading.trim_start_matches('>').to_owned()).collect();
-        Table { rows: vec![headings], right }
+    pub(crate) fn new(heads: &[&str]) -> Table {
+        let right = heads.iter().map(|head| head.starts_with('>')).collect();
+        let heads = heads.iter().map(|head| head.trim_start_matches('>').to_owned()).collect();
+        Table { rows: vec![heads], right }
     }
 
-    /// Adds a row with one cell for each heading.
+    /// Adds a row with as many cells as there are heads.
     pub(crate) fn row<const N: usize>(&mut self, cells: [String; N]) {
         debug_assert_eq!(N, self.right.len());
-        // Sanitized here, because a `Screen` shows tables, too.
-        self.rows.push(cells.map(|cell| sanitize(&cell)).into());
+        // Cleaned here, for it may be a screen where it is shown.
+        self.rows.push(cells.map(|cell| clean(&cell)).into());
     }
 
-    /// Adds a column of numbers at the right end, one cell for each row.
-    pub(crate) fn column(&mut self, heading: &str, cells: impl IntoIterator<Item = String>) {
+    /// Adds a column to the right of numbers, one for each row.
+    pub(crate) fn column(&mut self, head: &str, cells: impl IntoIterator<Item = String>) {
         self.right.push(true);
-        let cells = std::iter::once(heading.to_owned()).chain(cells);
-        // Rows beyond the given cells get an empty one.
+        let cells = std::iter::once(head.to_owned()).chain(cells);
+        // A row without a cell of its own gets an empty one.
         for (row, cell) in self.rows.iter_mut().zip(cells.chain(std::iter::repeat(String::new()))) {
-            row.push(sanitize(&cell));
+            row.push(clean(&cell));
         }
     }
 
@@ -44,7 +41,7 @@ impl Table {
         self.rows.len() == 1
     }
 
-    /// The headings and the rows as lines.
+    /// Heads and rows as lines.
     pub(crate) fn lines(&self) -> impl Iterator<Item = String> {
         let widths = self.widths();
         self.rows.iter().map(move |row| {

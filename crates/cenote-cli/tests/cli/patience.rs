@@ -86,13 +86,13 @@ fn between() {
         let line = said.next().unwrap().unwrap();
         assert!(line.ends_with(words), "{words}: {line}");
     };
-    says("topic `camera.rgb` has no publisher yet; waiting");
+    says("nobody publishes `camera.rgb` yet; waiting");
     let camera = scene.publisher(CAMERA);
-    says("topic `camera.rgb` has a publisher");
+    says("somebody publishes `camera.rgb`");
     camera.kill();
-    says("topic `camera.rgb` has no publisher that answers any more; waiting");
+    says("nobody who answers publishes `camera.rgb` any more; waiting");
     let _successor = scene.publisher(CAMERA);
-    says("topic `camera.rgb` has a publisher again");
+    says("somebody publishes `camera.rgb` again");
 }
 
 fn waits() {

@@ -3,8 +3,6 @@
 use std::fmt;
 use std::time::Duration;
 
-use crate::error::reason::Dims;
-
 /// Any failure of OpenGL memory, or of what is done with it.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -90,7 +88,7 @@ pub enum GlError {
         /// Its dtype.
         dtype: &'static str,
         /// Its shape.
-        shape: Dims,
+        shape: crate::error::Dims,
         /// Its byte strides.
         strides: Box<[isize]>,
         /// The rule it breaks.

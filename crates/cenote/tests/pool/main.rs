@@ -51,10 +51,7 @@ const TESTS: &[Test] = &[
 
 fn main() -> ExitCode {
     TestProgram::new("pool")
-        .roles(&[
-            (POOL_USER, use_pools),
-            (meeting::FORK_WHILE_CONNECTING, meeting::fork_while_connecting),
-        ])
+        .roles(&[(POOL_USER, use_pools)])
         .unavailable(|name| {
             let parts = ["child", "cannot_be_made", "wishes"];
             let beyond = support::emulated() && parts.iter().any(|part| name.contains(part));

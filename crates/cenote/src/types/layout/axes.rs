@@ -3,8 +3,7 @@
 //! As many as images and batches of them have are kept in place, more on the heap: layouts are part of every
 //! tensor, and whatever is moved often had better be small.
 
-/// The most dimensions that a [`Layout`](crate::Layout) can have.
-pub const MAX_DIMS: usize = 8;
+use crate::types::layout::MAX_DIMS;
 
 /// How many are kept in place.
 const FEW: usize = 4;

@@ -1,0 +1,5 @@
+//! `cenote.Topic`.
+
+pub(crate) mod open_flag;
+pub(crate) mod topic;
+pub(crate) mod typed_topic;
