@@ -1,11 +1,10 @@
 # shellcheck shell=bash
-# What scripts/demo and scripts/test share: finding the checkout and cargo, and installing what is
-# missing. Nothing here may know a stage.
+# Functions for the other scripts: they find the checkout and cargo, and install missing packages.
 
 ROOT="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
 cd "$ROOT" || exit
 
-# A shell opened before rustup was installed does not have cargo on its PATH.
+# A shell that was opened before rustup was installed does not have cargo on its PATH.
 if ! command -v cargo >/dev/null && [[ -r "${CARGO_HOME:-$HOME/.cargo}/env" ]]; then
     # shellcheck source=/dev/null
     source "${CARGO_HOME:-$HOME/.cargo}/env"
@@ -22,24 +21,21 @@ require_cargo() {
 
 MISSING=()
 
-# need THING PACKAGE...: remember the Debian packages unless THING, a command or a path, is there.
-# Asking for the thing and not for the package leaves other distributions and hand-built tools alone.
+# need COMMAND PACKAGE...: adds the Debian packages to MISSING unless the command exists. It asks for
+# the command and not for the package, so other distributions and tools that were built by hand work.
 need() {
-    local thing=$1
-    shift
-    if [[ $thing == /* ]]; then
-        [[ -e $thing ]] && return
-    else
-        command -v "$thing" >/dev/null && return
-    fi
-    MISSING+=("$@")
+    command -v "$1" >/dev/null || MISSING+=("${@:2}")
 }
 
-# Installs what `need` found missing, in one go; silent when that is nothing or when all goes well.
-# Called in the foreground, so that sudo can ask for a password.
+# Installs the packages in MISSING.
 install_missing() {
-    ((${#MISSING[@]})) || return 0
-    echo "installing: ${MISSING[*]}"
+    ((${#MISSING[@]} == 0)) || install_packages "${MISSING[@]}"
+}
+
+# install_packages PACKAGE...: installs Debian packages in one call of apt-get, whose output is shown
+# only if it fails. Called in the foreground, so that sudo can ask for a password.
+install_packages() {
+    echo "installing: $*"
     if ! command -v apt-get >/dev/null; then
         echo "error: no apt-get here: install the equivalents of these by hand" >&2
         return 1
@@ -47,7 +43,7 @@ install_missing() {
     local as_root=()
     if ((EUID != 0)); then
         if ! command -v sudo >/dev/null; then
-            echo "error: neither root nor sudo: run 'apt-get install ${MISSING[*]}' as root" >&2
+            echo "error: neither root nor sudo: run 'apt-get install $*' as root" >&2
             return 1
         fi
         as_root=(sudo)
@@ -56,34 +52,12 @@ install_missing() {
     local apt=("${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=300 --yes)
     local log
     log="$(mktemp)"
-    # A stale list often still serves, so only the install decides.
+    # An old package list often still works, so only the result of the install counts.
     "${apt[@]}" update >"$log" 2>&1 </dev/null || true
-    if ! "${apt[@]}" install --no-install-recommends "${MISSING[@]}" >>"$log" 2>&1 </dev/null; then
+    if ! "${apt[@]}" install --no-install-recommends "$@" >>"$log" 2>&1 </dev/null; then
         cat "$log" >&2
         rm -f "$log"
         return 1
     fi
     rm -f "$log"
-    MISSING=()
-}
-
-# need_cargo_tool COMMAND COMPONENT PACKAGE: e.g. rustfmt, which neither a minimal rustup nor Debian's
-# cargo brings along.
-need_cargo_tool() {
-    cargo "$1" --version >/dev/null 2>&1 && return
-    if command -v rustup >/dev/null; then
-        rustup --quiet component add "$2"
-    else
-        MISSING+=("$3")
-    fi
-}
-
-# Succeeds when the standard library for a target is there or could be installed.
-have_target() {
-    [[ -d "$(rustc --print target-libdir --target "$1")" ]] && return
-    if ! command -v rustup >/dev/null; then
-        echo "no rustup here to install the target $1"
-        return 1
-    fi
-    rustup --quiet target add "$1"
 }
