@@ -1,4 +1,4 @@
-//! What went wrong: one line for people, and a code for programs.
+//! Why a command failed: one line for people, an exit code for programs.
 
 use std::fmt;
 use std::io::{self, Write};
@@ -7,75 +7,75 @@ use std::process::ExitCode;
 
 use cenote::Error;
 
-use crate::output::clean;
+use crate::sanitize::sanitize;
 
-/// Says something that is no part of the output, in one line, whatever is in it.
-pub(crate) fn say(text: &str) {
-    // Nobody may be there to read it.
-    let _ = writeln!(io::stderr(), "cenote: {}", clean(text));
+/// Prints one line to standard error.
+pub(crate) fn warn(text: &str) {
+    // Standard error may be closed.
+    let _ = writeln!(io::stderr(), "cenote: {}", sanitize(text));
 }
 
-/// What a command comes to.
+/// The result of a command, or of a part of it.
 pub(crate) type Outcome<T = ()> = Result<T, Failure>;
 
-/// Why a command did not do what it was asked to.
+/// Why a command failed. Each variant has an exit code.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// It failed.
+    /// Any failure that is not one of the others.
     Failed(String),
-    /// What was asked for makes no sense.
-    Nonsense(String),
+    /// An argument, a name, a file extension or an environment variable is invalid.
+    Invalid(String),
     /// There is no such topic, pool, namespace or file.
     NotFound(String),
-    /// Nothing came in time.
-    Silence(String),
-    /// The system does not let this user.
+    /// Nothing arrived in time.
+    TimedOut(String),
+    /// This user lacks the permission.
     NoPermission(String),
-    /// A signal of this number asked for the end.
+    /// A signal of this number ended the command.
     Interrupted(u8),
-    /// What was to be told is told already; only the code is left.
-    Told,
-    /// Whoever read the output has gone.
-    NobodyReads,
+    /// The failure is part of the output already; only the exit code is missing.
+    Reported,
+    /// The program that read the output has closed it.
+    OutputClosed,
 }
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Failure::Failed(text)
-            | Failure::Nonsense(text)
+            | Failure::Invalid(text)
             | Failure::NotFound(text)
-            | Failure::Silence(text)
+            | Failure::TimedOut(text)
             | Failure::NoPermission(text) => f.write_str(text),
             Failure::Interrupted(_) => f.write_str("interrupted"),
-            Failure::Told | Failure::NobodyReads => Ok(()),
+            Failure::Reported | Failure::OutputClosed => Ok(()),
         }
     }
 }
 
 impl Failure {
-    /// Says it.
+    /// Prints the failure to standard error, and returns its exit code.
     pub(crate) fn report(&self) -> ExitCode {
-        if !matches!(self, Failure::Told | Failure::NobodyReads) {
-            say(&self.to_string());
+        if !matches!(self, Failure::Reported | Failure::OutputClosed) {
+            warn(&self.to_string());
         }
         ExitCode::from(self.code())
     }
 
     fn code(&self) -> u8 {
         match self {
-            Failure::NobodyReads => 0,
-            Failure::Failed(_) | Failure::Told => 1,
-            Failure::Nonsense(_) => 2,
+            Failure::OutputClosed => 0,
+            Failure::Failed(_) | Failure::Reported => 1,
+            Failure::Invalid(_) => 2,
             Failure::NotFound(_) => 3,
-            Failure::Silence(_) => 4,
+            Failure::TimedOut(_) => 4,
             Failure::NoPermission(_) => 5,
-            // As shells have it.
+            // The convention of shells.
             Failure::Interrupted(signal) => 128 + signal % 128,
         }
     }
 
-    /// What the system says of a file.
+    /// An operation on a file failed with this error.
     pub(crate) fn of_file(op: &str, path: &Path, error: &io::Error) -> Failure {
         let text = format!("{op} {} failed: {error}", path.display());
         match error.kind() {
@@ -85,20 +85,20 @@ impl Failure {
         }
     }
 
-    /// The same, of a file.
+    /// The same failure, with the file name before its text.
     pub(crate) fn about(self, path: &Path) -> Failure {
         let about = |text: String| format!("{}: {text}", path.display());
         match self {
             Failure::Failed(text) => Failure::Failed(about(text)),
-            Failure::Nonsense(text) => Failure::Nonsense(about(text)),
+            Failure::Invalid(text) => Failure::Invalid(about(text)),
             Failure::NotFound(text) => Failure::NotFound(about(text)),
-            Failure::Silence(text) => Failure::Silence(about(text)),
+            Failure::TimedOut(text) => Failure::TimedOut(about(text)),
             Failure::NoPermission(text) => Failure::NoPermission(about(text)),
-            wordless => wordless,
+            textless => textless,
         }
     }
 
-    /// It failed, in the words of somebody else.
+    /// A failure with the text of another error.
     pub(crate) fn from_text(text: impl fmt::Display) -> Failure {
         Failure::Failed(text.to_string())
     }
@@ -108,9 +108,9 @@ impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         let text = error.to_string();
         match error {
-            Error::BadName { .. } | Error::BadEnv { .. } => Failure::Nonsense(text),
+            Error::BadName { .. } | Error::BadEnv { .. } => Failure::Invalid(text),
             Error::NoSuchPool { .. } | Error::PoolClosed { .. } => Failure::NotFound(text),
-            Error::NoAnswer { .. } => Failure::Silence(text),
+            Error::NoAnswer { .. } => Failure::TimedOut(text),
             Error::AttachRefused { .. } => Failure::NoPermission(text),
             Error::UntrustedDir { .. } | Error::ClosedDir { .. } => Failure::NoPermission(text),
             Error::Directory { source, .. } | Error::Connect { source, .. }
@@ -123,11 +123,11 @@ impl From<Error> for Failure {
     }
 }
 
-/// Of the output.
+/// Errors of standard output; the others use [`Failure::of_file`].
 impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Self {
         match error.kind() {
-            io::ErrorKind::BrokenPipe => Failure::NobodyReads,
+            io::ErrorKind::BrokenPipe => Failure::OutputClosed,
             _ => Failure::from_text(error),
         }
     }
@@ -138,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn codes_say_what_went_wrong() {
+    fn each_failure_has_its_exit_code() {
         let pool = || "camera".to_owned();
         let denied = || io::Error::from(io::ErrorKind::PermissionDenied);
         let codes = [
@@ -160,8 +160,8 @@ mod tests {
         assert_eq!(file(io::ErrorKind::PermissionDenied), 5);
         assert_eq!((file(io::ErrorKind::NotFound), file(io::ErrorKind::IsADirectory)), (3, 1));
         assert_eq!(Failure::Interrupted(15).code(), 143);
-        let about = Failure::Silence("nothing came".to_owned()).about(Path::new("x.npy"));
-        assert_eq!((about.code(), about.to_string()), (4, "x.npy: nothing came".to_owned()));
+        let about = Failure::TimedOut("nothing arrived".to_owned()).about(Path::new("x.npy"));
+        assert_eq!((about.code(), about.to_string()), (4, "x.npy: nothing arrived".to_owned()));
         assert_eq!(Failure::Interrupted(2).about(Path::new("x.npy")).code(), 130);
     }
 }

@@ -1,19 +1,15 @@
-//! Tensors as files, and as values to look at.
+//! Tensors as files: images as PNG, point clouds as PLY, everything as NPY.
 
-mod layout;
+mod atomic_write;
 pub(crate) mod npy;
-pub(crate) mod picture;
 pub(crate) mod ply;
-pub(crate) mod values;
-mod whole;
+pub(crate) mod png;
 
 use cenote::{PointCloud, Tensor};
 
 use crate::failure::Outcome;
 
-pub(crate) use whole::write;
-
-/// The points that a cloud has; `None` if it has none. There may be room for more, with anything in it.
+/// The points of a cloud, without its spare capacity; `None` if it has no points.
 pub(crate) fn points(cloud: &PointCloud) -> Outcome<Option<Tensor>> {
     match cloud.len() {
         0 => Ok(None),

@@ -1,99 +1,66 @@
-//! `cenote`: what is shared between the processes of this machine, and how it is doing.
+//! The command `cenote`: inspects the pools and topics of this machine, and tries them out.
 //!
 //! ```text
-//!   main.rs       the commands, and what becomes of a failure
-//!   failure.rs    what went wrong, in one line and a code
-//!   output.rs     text for people or JSON for programs, in one place
-//!   meter.rs      rate, bandwidth and latency of a topic, seen from outside
-//!   <command>.rs  one command each; topic/ and pool/ have those of `cenote topic` and `cenote pool`
+//!   main.rs        the arguments that all commands share
+//!   commands/      one file for each command; topic/ and pool/ contain those of `cenote topic` and `cenote pool`
+//!   files/         tensors as PNG, PLY and NPY files
+//!   measure/       rate, bandwidth and latency of a topic; percentiles; clocks
+//!   output/        text, tables and JSON on standard output, and the live view of a terminal
+//!   process/       child processes, their namespaces, and the signals that end or stop this program
+//!   test_pattern   an image whose every byte follows from the frame number
+//!   argument       numbers on the command line
+//!   failure        why a command failed: one line for people, an exit code for programs
+//!   sanitize       removes terminal control characters from the text of other processes
 //! ```
 //!
-//! Commands that look take no part: see `cenote::Observer`.
+//! A file imports from the lines below its own only.
+//!
+//! Commands that inspect a topic use [`cenote::Observer`], which no publisher waits for.
 
-mod bench;
-mod children;
-mod clock;
-mod completions;
-mod demo;
-mod doctor;
+mod argument;
+mod commands;
 mod failure;
 mod files;
-mod gc;
-mod interrupt;
-mod ls;
-mod man;
-mod meter;
-mod namespace;
+mod measure;
 mod output;
-mod pattern;
-mod pause;
-mod percentile;
-mod pool;
-mod screen;
-mod top;
-mod topic;
-mod unit;
-mod why;
+mod process;
+mod sanitize;
+mod test_pattern;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::Parser;
 
-use crate::failure::Outcome;
+use crate::commands::Command;
 use crate::output::Output;
 
-/// Memory for tensors: looks at pools and topics of this machine, and tries them out.
+/// Inspects the cenote pools and topics of this machine, and tries them out.
 ///
-/// What is there is found in $CENOTE_DIR/$CENOTE_NAMESPACE (by default /dev/shm/cenote-<uid>/default).
-/// Looking takes no part: no publisher waits for this program, or sends it anything.
+/// Processes find each other in $CENOTE_DIR/$CENOTE_NAMESPACE (by default /dev/shm/cenote-<uid>/default).
+/// Commands that only inspect are not subscribers: no publisher waits for them or sends them anything.
 #[derive(Debug, Parser)]
 #[command(name = "cenote", version, arg_required_else_help = true)]
-#[command(after_help = "Exit codes: 0 done, 1 failed, 2 not understood, 3 no such topic, pool, \
-namespace or file, 4 nothing came in time, 5 no permission, 128 + N interrupted by signal N.")]
+#[command(after_help = "Examples:
+  cenote demo                      a camera and three subscribers, live
+  cenote ls                        all topics and pools
+  cenote topic hz camera.rgb       rate and latency of a topic
+  cenote why camera.rgb            whether the topic copies frames, and why
+
+Exit codes:
+  0        success
+  1        failure
+  2        invalid argument, name, file extension or environment variable
+  3        no such topic, pool, namespace or file
+  4        nothing arrived in time
+  5        permission denied
+  128 + N  interrupted by signal N")]
 pub(crate) struct Cli {
     #[command(subcommand)]
     command: Command,
 
-    /// JSON instead of text; what goes on is one object a line
+    /// Print JSON instead of text; commands that keep running print one object per line
     #[arg(long, global = true)]
     json: bool,
-}
-
-#[derive(Debug, Subcommand)]
-enum Command {
-    Demo(demo::Args),
-    Ls(ls::Args),
-    Top(top::Args),
-    /// Topics: who sends what, how often, and what is in it
-    #[command(subcommand)]
-    Topic(topic::Command),
-    /// Pools: how full they are, and who holds what
-    #[command(subcommand)]
-    Pool(pool::Command),
-    Why(why::Args),
-    Doctor(doctor::Args),
-    Gc(gc::Args),
-    Bench(bench::Args),
-    Completions(completions::Args),
-    Man(man::Args),
-}
-
-impl Command {
-    fn run(self, output: &Output) -> Outcome {
-        match self {
-            Command::Demo(args) => args.run(output),
-            Command::Ls(args) => args.run(output),
-            Command::Top(args) => args.run(output),
-            Command::Topic(command) => command.run(output),
-            Command::Pool(command) => command.run(output),
-            Command::Why(args) => args.run(output),
-            Command::Doctor(args) => args.run(output),
-            Command::Gc(args) => args.run(output),
-            Command::Bench(args) => args.run(output),
-            Command::Completions(args) => args.run(output),
-            Command::Man(args) => args.run(output),
-        }
-    }
 }
 
 fn main() -> ExitCode {
@@ -111,7 +78,7 @@ mod tests {
 
     use super::Cli;
 
-    /// The names of a command's subcommands, and of theirs.
+    /// The paths of a command, its subcommands, and theirs.
     fn paths(command: &Command, path: &[String]) -> Vec<Vec<String>> {
         let path = [path, &[command.get_name().to_owned()]].concat();
         let below = command.get_subcommands().flat_map(|below| paths(below, &path));
@@ -119,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn the_commands_of_the_guide_are_understood() {
+    fn every_command_in_the_guide_parses() {
         let guide = include_str!("../../../guide/command.md");
         let commands = guide.lines().filter(|line| line.starts_with("cenote "));
         let commands: Vec<&str> =
@@ -131,13 +98,13 @@ mod tests {
     }
 
     #[test]
-    fn every_command_explains_itself() {
+    fn every_command_has_a_help_text() {
         Cli::command().debug_assert();
         let paths = paths(&Cli::command(), &[]);
         assert!(paths.len() > 20, "{paths:?}");
         for path in paths {
-            let asked = path.iter().map(String::as_str).chain(["--help"]);
-            let help = Cli::try_parse_from(asked).unwrap_err();
+            let args = path.iter().map(String::as_str).chain(["--help"]);
+            let help = Cli::try_parse_from(args).unwrap_err();
             assert_eq!(help.kind(), ErrorKind::DisplayHelp, "{path:?}");
             assert!(help.to_string().contains("--json"), "{path:?}");
         }

@@ -1,30 +1,31 @@
-//! What commands say: text for people, in colour on a terminal, or JSON for programs.
+//! Standard output: text for people, in colour on a terminal, or JSON for programs.
 
-mod clean;
 mod page;
+pub(crate) mod screen;
 mod table;
+pub(crate) mod unit;
 
 use std::io::{self, IsTerminal, Write};
 
 use serde::Serialize;
 
-pub(crate) use clean::clean;
 pub(crate) use page::Page;
 pub(crate) use table::Table;
 
 use crate::failure::{Failure, Outcome};
+use crate::sanitize;
 
-/// What is said of a process that does not answer: in a sentence, and in a table.
+/// Describes a process that does not reply: in a sentence, and in a table cell.
 pub(crate) const NO_ANSWER: &str = "does not answer: it may be stopped";
 pub(crate) const NO_ANSWER_CELL: &str = "(no answer)";
 
-/// Something that can be told either way.
+/// A result that can be printed as JSON or as text.
 pub(crate) trait Report: Serialize {
-    /// Tells it to people.
+    /// Writes the text form.
     fn write(&self, page: &mut Page);
 }
 
-/// Where a command tells what it found.
+/// How a command prints its results.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Output {
     json: bool,
@@ -39,12 +40,12 @@ impl Output {
         Output { json, terminal, colour: terminal && !plain && !is_dumb() }
     }
 
-    /// Whether somebody looks who can see things move.
+    /// Whether text goes to a terminal, which can show a live view.
     pub(crate) fn is_live(&self) -> bool {
         self.terminal && !self.json
     }
 
-    /// Whether it is a terminal which shows lines, and nothing else.
+    /// Whether text goes to a terminal that can only print lines.
     pub(crate) fn is_dumb(&self) -> bool {
         self.is_live() && is_dumb()
     }
@@ -53,55 +54,55 @@ impl Output {
         self.json
     }
 
-    /// For commands that have a form of their own.
+    /// Returns an error if `--json` is given. For commands whose output has a format already.
     pub(crate) fn refuse_json(&self, what: &str) -> Outcome {
         match self.json {
-            true => Err(Failure::Nonsense(format!("{what} is no JSON: leave out --json"))),
+            true => Err(Failure::Invalid(format!("{what} is not JSON: leave out --json"))),
             false => Ok(()),
         }
     }
 
-    /// Tells all there is to tell.
+    /// Prints the only result of a command. JSON is indented.
     pub(crate) fn report(&self, report: &impl Report) -> Outcome {
-        self.tell(report, serde_json::to_string_pretty)
+        self.print(report, serde_json::to_string_pretty)
     }
 
-    /// Tells one of many: JSON takes one line.
-    pub(crate) fn one_of_many(&self, report: &impl Report) -> Outcome {
-        self.tell(report, serde_json::to_string)
+    /// Prints one of many results. JSON takes one line.
+    pub(crate) fn report_line(&self, report: &impl Report) -> Outcome {
+        self.print(report, serde_json::to_string)
     }
 
-    fn tell<R: Report>(
+    fn print<R: Report>(
         &self,
         report: &R,
         json: impl Fn(&R) -> serde_json::Result<String>,
     ) -> Outcome {
         if self.json {
             let json = json(report).map_err(Failure::from_text)?;
-            return self.line(&clean::spelled_out(&json));
+            return self.line(&sanitize::escape_json(&json));
         }
         let mut page = Page::new(self.colour);
         report.write(&mut page);
         self.raw(page.as_str().as_bytes())
     }
 
-    /// A line as it is.
+    /// Prints a line unchanged.
     pub(crate) fn line(&self, line: &str) -> Outcome {
         self.raw(format!("{line}\n").as_bytes())
     }
 
-    /// Bytes as they are.
+    /// Prints bytes unchanged.
     pub(crate) fn raw(&self, bytes: &[u8]) -> Outcome {
         let mut out = io::stdout().lock();
         let written = out.write_all(bytes).and_then(|()| out.flush());
         written.map_err(|error| match error.kind() {
-            io::ErrorKind::BrokenPipe => Failure::NobodyReads,
+            io::ErrorKind::BrokenPipe => Failure::OutputClosed,
             _ => Failure::Failed(format!("writing the output failed: {error}")),
         })
     }
 }
 
-/// Whether the terminal says so of itself.
+/// Whether `TERM` names a terminal without cursor movement or colours.
 fn is_dumb() -> bool {
     std::env::var_os("TERM").is_some_and(|term| term == "dumb")
 }

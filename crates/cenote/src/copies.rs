@@ -1,7 +1,7 @@
 //! Counting copies. cenote copies tensor bytes only where a call says so, and every such copy is
 //! counted here with its reason.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::{Ordering, StaticU64};
 
 /// Why tensor bytes were copied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -48,8 +48,8 @@ pub(crate) const REASONS: [CopyReason; 7] = [
     CopyReason::Download,
 ];
 
-static COUNTS: [(AtomicU64, AtomicU64); REASONS.len()] =
-    [const { (AtomicU64::new(0), AtomicU64::new(0)) }; REASONS.len()];
+static COUNTS: [(StaticU64, StaticU64); REASONS.len()] =
+    [const { (StaticU64::new(0), StaticU64::new(0)) }; REASONS.len()];
 
 pub(crate) fn count(reason: CopyReason, bytes: usize) {
     let (count, total) = &COUNTS[reason as usize];
@@ -64,7 +64,7 @@ pub(crate) fn count(reason: CopyReason, bytes: usize) {
 /// println!("{copied} bytes were copied");
 /// ```
 pub fn copies() -> Vec<Copies> {
-    let counted = |(&reason, (count, bytes)): (&CopyReason, &(AtomicU64, AtomicU64))| Copies {
+    let counted = |(&reason, (count, bytes)): (&CopyReason, &(StaticU64, StaticU64))| Copies {
         reason,
         count: count.load(Ordering::Relaxed),
         bytes: bytes.load(Ordering::Relaxed),

@@ -118,10 +118,11 @@ pub use ipc::topic::plain::StructLayout;
 pub use ipc::topic::stats::{StagedBecause, StagedCopies, TopicStats};
 #[cfg(target_os = "linux")]
 pub use ipc::topic::subscriber::wait_set::WaitSet;
-pub use memory::choose::{FORCE_MEM_ENV, NotGranted, PassedOver, Selection, Wish};
+pub use memory::choose::FORCE_MEM_ENV;
 #[cfg(target_os = "linux")]
 pub use memory::dma_heaps::DMA_HEAP_ENV;
 pub use memory::kind::TensorMemory;
+pub use memory::selection::{NotGranted, PassedOver, Selection, Wish};
 pub use memory::storage::Protection;
 pub use num_complex::Complex;
 pub use tensor::Tensor;

@@ -7,13 +7,14 @@ use cenote::{DType, PointCloud, Tensor};
 
 use crate::failure::{Failure, Outcome};
 use crate::files;
+use crate::files::atomic_write;
 
 const MAGIC: &[u8] = b"\x93NUMPY";
 
-/// Everything before the elements is a multiple of this.
+/// The header is padded to a multiple of this.
 const ALIGN: usize = 64;
 
-/// An array that was read. Its elements are in the order of their indices, in this machine's byte order.
+/// An array that was read: its elements in C order and in the byte order of this machine.
 #[derive(Debug)]
 pub(crate) struct Array {
     pub(crate) dtype: DType,
@@ -27,10 +28,11 @@ pub(crate) fn save(tensor: &Tensor, path: &Path) -> Outcome {
     let mut file = header.map_err(|failure| failure.about(path))?;
     let map = tensor.map()?;
     map.runs().for_each(|run| file.extend_from_slice(run));
-    files::write(path, &file)
+    atomic_write::write(path, &file)
 }
 
-/// Writes a point cloud, a row for each point that it has. (There are arrays without any, but no such tensors.)
+/// Writes a point cloud, one row for each point. A cloud without points becomes an array of no rows, which a
+/// tensor cannot be.
 pub(crate) fn save_cloud(cloud: &PointCloud, path: &Path) -> Outcome {
     let tensor = cloud.tensor();
     if let Some(points) = files::points(cloud)? {
@@ -38,12 +40,12 @@ pub(crate) fn save_cloud(cloud: &PointCloud, path: &Path) -> Outcome {
     }
     let values = tensor.shape().get(1).copied().unwrap_or(0);
     let header = header(tensor.dtype(), &[0, values]);
-    files::write(path, &header.map_err(|failure| failure.about(path))?)
+    atomic_write::write(path, &header.map_err(|failure| failure.about(path))?)
 }
 
-/// Writes bytes.
+/// Writes bytes as an array of `uint8`.
 pub(crate) fn save_bytes(bytes: &[u8], path: &Path) -> Outcome {
-    files::write(path, &[&header(DType::U8, &[bytes.len()])?, bytes].concat())
+    atomic_write::write(path, &[&header(DType::U8, &[bytes.len()])?, bytes].concat())
 }
 
 /// Reads an array.
@@ -72,7 +74,7 @@ fn header(dtype: DType, shape: &[usize]) -> Outcome<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The letter that stands for a kind of element.
+/// The letter of an element type in `descr`; `None` if NumPy has no such type.
 fn kind(dtype: DType) -> Option<char> {
     Some(match dtype.numpy_name() {
         "bfloat16" => return None,
@@ -86,12 +88,12 @@ fn kind(dtype: DType) -> Option<char> {
 
 fn parse(file: &[u8]) -> Result<Array, &'static str> {
     let rest = file.strip_prefix(MAGIC).ok_or("it is not an NPY file")?;
-    let (version, rest) = rest.split_at_checked(2).ok_or("it is cut")?;
+    let (version, rest) = rest.split_at_checked(2).ok_or("it is truncated")?;
     let width = if version[0] == 1 { 2 } else { 4 };
-    let (len, rest) = rest.split_at_checked(width).ok_or("it is cut")?;
+    let (len, rest) = rest.split_at_checked(width).ok_or("it is truncated")?;
     let len = len.iter().rev().fold(0_usize, |len, byte| len << 8 | usize::from(*byte));
-    let (text, elements) = rest.split_at_checked(len).ok_or("it is cut")?;
-    let text = std::str::from_utf8(text).map_err(|_| "its header is no text")?;
+    let (text, elements) = rest.split_at_checked(len).ok_or("it is truncated")?;
+    let text = std::str::from_utf8(text).map_err(|_| "its header is not text")?;
     if !text.contains("'fortran_order': False") {
         return Err("its elements are in Fortran order: save it with numpy.ascontiguousarray");
     }
@@ -104,11 +106,11 @@ fn parse(file: &[u8]) -> Result<Array, &'static str> {
 }
 
 fn dtype(text: &str) -> Result<DType, &'static str> {
-    let unknown = "its elements are of a type that a tensor does not have";
+    let unknown = "its element type has no tensor equivalent";
     let (_, descr) = text.split_once("'descr': ").ok_or("its header has no descr")?;
     if descr.trim_start().starts_with('[') {
         return Err(
-            "it is a structured array, which no tensor is: save each of its fields as one of its own",
+            "it is a structured array, which a tensor cannot hold: save each field as its own file",
         );
     }
     let descr = descr.strip_prefix('\'').ok_or("its header has no descr")?;
@@ -136,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_saved_is_loaded() {
+    fn a_saved_array_loads_with_its_dtype_shape_and_elements() {
         for dtype in DType::all().filter(|dtype| *dtype != DType::Bf16) {
             for shape in [&[][..], &[3], &[2, 3, 4]] {
                 let header = header(dtype, shape).unwrap();
@@ -150,8 +152,8 @@ mod tests {
     }
 
     #[test]
-    fn numpy_reads_and_writes_the_same() {
-        // What numpy.save(file, numpy.array([1, 2], dtype="<u2")) writes.
+    fn a_file_written_by_numpy_loads() {
+        // The output of numpy.save(file, numpy.array([1, 2], dtype="<u2")).
         let mut file = b"\x93NUMPY\x01\x00\x76\x00".to_vec();
         let text = "{'descr': '<u2', 'fortran_order': False, 'shape': (2,), }";
         file.extend_from_slice(format!("{text:<117}\n\x01\x00\x02\x00").as_bytes());
@@ -163,10 +165,10 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_refused_in_words() {
+    fn an_invalid_file_is_refused() {
         let good = [header(DType::U8, &[4]).unwrap(), vec![0; 4]].concat();
         assert!(parse(&good).is_ok());
-        (0..good.len()).for_each(|len| assert!(parse(&good[..len]).is_err(), "cut at {len}"));
+        (0..good.len()).for_each(|len| assert!(parse(&good[..len]).is_err(), "truncated at {len}"));
         for (from, to) in [("(4, )", "(-4,)"), ("|u1", "<O8"), ("False", "True ")] {
             let text = String::from_utf8_lossy(&good[10..]).replace("<u1", "|u1");
             let changed = [&good[..10], text.replace(from, to).as_bytes()].concat();

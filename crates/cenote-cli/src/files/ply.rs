@@ -1,15 +1,15 @@
-//! PLY, the Stanford polygon format: points with coordinates, and colours if they have any.
+//! PLY, the Stanford polygon format: the coordinates of points, and their colours if they have any.
 
 use std::path::Path;
 
 use cenote::PointCloud;
 
 use crate::failure::Outcome;
-use crate::files;
+use crate::files::atomic_write;
 
 /// Writes a point cloud.
 pub(crate) fn save(cloud: &PointCloud, path: &Path) -> Outcome {
-    files::write(path, &encode(cloud)?)
+    atomic_write::write(path, &encode(cloud)?)
 }
 
 #[allow(clippy::cast_possible_truncation, reason = "coordinates are stored as f32")]

@@ -1,17 +1,18 @@
-//! Text that is being written, with colours if there is a terminal for them.
+//! A page of text, in colour if it goes to a terminal.
 
 use std::fmt::Display;
 
-use crate::output::{Table, clean};
+use crate::output::Table;
+use crate::sanitize::sanitize;
 
-/// Text for people. Whatever others have put into it, it says nothing to the terminal.
+/// Text for people, without control characters in any of its lines.
 #[derive(Debug)]
 pub(crate) struct Page {
     text: String,
     colour: bool,
 }
 
-/// How something is meant.
+/// The meaning of a line, which decides its colour.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Tone {
     Heading,
@@ -22,7 +23,7 @@ pub(crate) enum Tone {
 }
 
 impl Tone {
-    /// The parameters of "select graphic rendition" (ECMA-48).
+    /// The parameter of "select graphic rendition" (ECMA-48).
     fn code(self) -> &'static str {
         match self {
             Tone::Heading => "1",
@@ -44,7 +45,7 @@ impl Page {
     }
 
     pub(crate) fn line(&mut self, line: impl Display) {
-        self.push(&clean(&line.to_string()));
+        self.push(&sanitize(&line.to_string()));
     }
 
     pub(crate) fn heading(&mut self, heading: &str) {
@@ -67,7 +68,7 @@ impl Page {
         self.toned(Tone::Aside, text);
     }
 
-    /// A table; `empty` is said if it has no rows.
+    /// Adds a table, or the text `empty` if the table has no rows.
     pub(crate) fn table(&mut self, table: &Table, empty: &str) {
         if table.is_empty() {
             return self.aside(empty);
@@ -80,7 +81,7 @@ impl Page {
     }
 
     fn toned(&mut self, tone: Tone, text: &str) {
-        let text = clean(text);
+        let text = sanitize(text);
         match self.colour {
             true => self.push(&format!("\x1b[{}m{text}\x1b[0m", tone.code())),
             false => self.push(&text),
@@ -98,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn colours_are_for_terminals() {
+    fn a_page_has_colours_only_if_they_are_on() {
         let (mut plain, mut coloured) = (Page::new(false), Page::new(true));
         plain.bad("no");
         coloured.bad("no");
@@ -106,16 +107,16 @@ mod tests {
     }
 
     #[test]
-    fn what_others_say_is_no_command_to_the_terminal() {
-        let (mut page, said) = (Page::new(false), "\x1b[2J\n\x07\u{9b}2J");
-        page.line(said);
+    fn no_line_contains_control_characters() {
+        let (mut page, text) = (Page::new(false), "\x1b[2J\n\x07\u{9b}2J");
+        page.line(text);
         [Page::heading, Page::good, Page::warning, Page::bad, Page::aside]
             .iter()
-            .for_each(|tell| tell(&mut page, said));
+            .for_each(|add| add(&mut page, text));
         let mut table = Table::new(&["NAME"]);
-        table.row([said.to_owned()]);
-        page.table(&table, said);
-        page.table(&Table::new(&["NAME"]), said);
+        table.row([text.to_owned()]);
+        page.table(&table, text);
+        page.table(&Table::new(&["NAME"]), text);
         assert_eq!(page.as_str().lines().count(), 6 + 2 + 1);
         assert!(page.as_str().chars().all(|c| c == '\n' || !c.is_control()), "{page:?}");
     }

@@ -1,39 +1,42 @@
-//! Rows under heads, as wide as they need to be.
+//! Tables for people: headings and rows, in columns that line up.
 
-use crate::output::clean;
+use crate::sanitize::sanitize;
 
-/// What is between two columns.
+/// The space between two columns.
 const GAP: &str = "  ";
 
-/// A table for people.
+/// A table of text cells.
 #[derive(Debug)]
 pub(crate) struct Table {
-    /// The heads first. A column whose head begins with `>` stands to the right, as numbers do.
+    /// The headings, then the rows.
     rows: Vec<Vec<String>>,
+    /// Which columns are aligned to the right.
     right: Vec<bool>,
 }
 
 impl Table {
-    pub(crate) fn new(heads: &[&str]) -> Table {
-        let right = heads.iter().map(|head| head.starts_with('>')).collect();
-        let heads = heads.iter().map(|head| head.trim_start_matches('>').to_owned()).collect();
-        Table { rows: vec![heads], right }
+    /// A table with these headings. A heading that starts with `>` aligns its column to the right, for numbers.
+    pub(crate) fn new(headings: &[&str]) -> Table {
+        let right = headings.iter().map(|heading| heading.starts_with('>')).collect();
+        let headings =
+            headings.iter().map(|heading| heading.trim_start_matches('>').to_owned()).collect();
+        Table { rows: vec![headings], right }
     }
 
-    /// Adds a row with as many cells as there are heads.
+    /// Adds a row with one cell for each heading.
     pub(crate) fn row<const N: usize>(&mut self, cells: [String; N]) {
         debug_assert_eq!(N, self.right.len());
-        // Cleaned here, for it may be a screen where it is shown.
-        self.rows.push(cells.map(|cell| clean(&cell)).into());
+        // Sanitized here, because a `Screen` shows tables, too.
+        self.rows.push(cells.map(|cell| sanitize(&cell)).into());
     }
 
-    /// Adds a column to the right of numbers, one for each row.
-    pub(crate) fn column(&mut self, head: &str, cells: impl IntoIterator<Item = String>) {
+    /// Adds a column of numbers at the right end, one cell for each row.
+    pub(crate) fn column(&mut self, heading: &str, cells: impl IntoIterator<Item = String>) {
         self.right.push(true);
-        let cells = std::iter::once(head.to_owned()).chain(cells);
-        // A row without a cell of its own gets an empty one.
+        let cells = std::iter::once(heading.to_owned()).chain(cells);
+        // Rows beyond the given cells get an empty one.
         for (row, cell) in self.rows.iter_mut().zip(cells.chain(std::iter::repeat(String::new()))) {
-            row.push(clean(&cell));
+            row.push(sanitize(&cell));
         }
     }
 
@@ -41,7 +44,7 @@ impl Table {
         self.rows.len() == 1
     }
 
-    /// Heads and rows as lines.
+    /// The headings and the rows as lines.
     pub(crate) fn lines(&self) -> impl Iterator<Item = String> {
         let widths = self.widths();
         self.rows.iter().map(move |row| {

@@ -112,7 +112,7 @@ fn waiting() {
         assert_eq!(text.contains(&pid), args[1] == "info", "{text}");
     }
     let done = scene.cenote(&["topic", "hz", "camera.rgb"]);
-    assert!(done.code == 3 && done.stderr.contains("somebody waits"), "{done:?}");
+    assert!(done.code == 3 && done.stderr.contains("only waiting subscribers"), "{done:?}");
     waiter.kill();
     assert_eq!(scene.json(&["topic", "list"])["topics"], Value::Array(vec![]));
 }
@@ -199,7 +199,7 @@ fn stopped() {
     ] {
         let done = scene.cenote(args);
         assert_eq!((done.code, done.stderr.lines().count()), (4, 2), "{args:?}: {done:?}");
-        let told = "which does not answer: it may be stopped";
+        let told = "), does not answer: it may be stopped";
         assert!(done.stderr.contains(told), "{args:?}: {done:?}");
     }
     let top = &scene.json_lines(&["top", "-c", "2", "-i", "0.3"])[1];
@@ -553,7 +553,7 @@ fn doctor_locks() {
     let may = u64::from_str_radix(set.trim(), 16).unwrap() & 1 << 14 != 0
         && fs::read_to_string("/proc/self/uid_map").unwrap().contains("4294967295");
     let check = locked(&mut scene.command("bash"));
-    let expected = if may { ("works", "without limit") } else { ("limited", "65.5 kB") };
+    let expected = if may { ("works", "unlimited") } else { ("limited", "65.5 kB") };
     assert_eq!((&check["state"], &check["found"]), (&expected.0.into(), &expected.1.into()));
     if rustix::process::geteuid().is_root() {
         let check = locked(scene.command("bash").uid(65534).gid(65534));

@@ -86,13 +86,13 @@ fn between() {
         let line = said.next().unwrap().unwrap();
         assert!(line.ends_with(words), "{words}: {line}");
     };
-    says("nobody publishes `camera.rgb` yet; waiting");
+    says("topic `camera.rgb` has no publisher yet; waiting");
     let camera = scene.publisher(CAMERA);
-    says("somebody publishes `camera.rgb`");
+    says("topic `camera.rgb` has a publisher");
     camera.kill();
-    says("nobody who answers publishes `camera.rgb` any more; waiting");
+    says("topic `camera.rgb` has no publisher that answers any more; waiting");
     let _successor = scene.publisher(CAMERA);
-    says("somebody publishes `camera.rgb` again");
+    says("topic `camera.rgb` has a publisher again");
 }
 
 fn waits() {

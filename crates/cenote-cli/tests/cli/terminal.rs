@@ -177,20 +177,20 @@ fn top_stopped() {
         stop();
         terminal.shows(&["Stopped"]);
         terminal.is_taken(false);
-        assert!(!terminal.screen().contains("q ends it"), "{}", terminal.screen());
+        assert!(!terminal.screen().contains("q quits"), "{}", terminal.screen());
         // What is typed is echoed, and nothing is painted over it.
         terminal.line(&format!("echo said-$((1))-{word}"));
         terminal.shows(&[&format!("said-1-{word}")]);
         terminal.line("clear; fg");
         terminal.is_taken(true);
-        terminal.shows(&["cenote top   q ends it", "camera.rgb", "memory:"]);
+        terminal.shows(&["cenote top   q quits", "camera.rgb", "memory:"]);
     }
     // It cannot know before that it is stopped this way; the shell has the terminal then.
     rustix::process::kill_process(pid, Signal::STOP).unwrap();
     terminal.shows(&["Stopped"]);
     terminal.line("fg");
     terminal.is_taken(true);
-    terminal.shows(&["cenote top   q ends it", "camera.rgb"]);
+    terminal.shows(&["cenote top   q quits", "camera.rgb"]);
     eventually("nothing of the shell is left", || !terminal.screen().contains("Stopped"));
     terminal.tmux(&["send-keys", "q"]);
     terminal.is_taken(false);
@@ -215,7 +215,7 @@ fn top_left_alone() {
 fn demo_left_alone() {
     let scene = Scene::new();
     let terminal = Terminal::run(&scene, "demo --seconds 3600 --size 64x48");
-    terminal.shows(&["everybody is there"]);
+    terminal.shows(&["all processes are connected"]);
     close(&terminal);
     eventually("it leaves nothing", || !scene.names().iter().any(|name| name != "tmux"));
 }
@@ -235,20 +235,26 @@ fn growth() {
 fn demo() {
     let scene = Scene::new();
     let terminal = Terminal::run(&scene, "demo --seconds 4 --size 320x180");
-    terminal.shows(&["cenote demo", "camera", "projection", "what happened", "everybody is there"]);
+    terminal.shows(&[
+        "cenote demo",
+        "camera",
+        "projection",
+        "events",
+        "all processes are connected",
+    ]);
     terminal.shows(&["killed the slow process"]);
     terminal.shows(&["no frame was corrupt", "LIVES", "0 B copied"]);
     terminal.ended(0);
-    assert!(!terminal.screen().contains("what happened"));
+    assert!(!terminal.screen().contains("events"));
 }
 
 fn demo_quit() {
     let scene = Scene::new();
     let terminal = Terminal::run(&scene, "demo --seconds 3600 --size 64x48");
-    terminal.shows(&["everybody is there"]);
+    terminal.shows(&["all processes are connected"]);
     terminal.tmux(&["send-keys", "q"]);
     terminal.shows(&["no frame was corrupt", "LIVES"]);
-    assert!(!terminal.screen().contains("was killed"), "nobody was, so far");
+    assert!(!terminal.screen().contains("killed"), "no process was killed yet");
     terminal.ended(0);
     assert_eq!(scene.names(), ["tmux"], "it leaves nothing");
 }
@@ -256,10 +262,10 @@ fn demo_quit() {
 fn demo_interrupted() {
     let scene = Scene::new();
     let terminal = Terminal::run(&scene, "demo --seconds 3600 --size 64x48");
-    terminal.shows(&["everybody is there"]);
+    terminal.shows(&["all processes are connected"]);
     terminal.tmux(&["send-keys", "C-c"]);
     terminal.shows(&["cenote: interrupted"]);
     terminal.ended(130);
-    assert!(!terminal.screen().contains("what happened"));
+    assert!(!terminal.screen().contains("events"));
     assert_eq!(scene.names(), ["tmux"], "it leaves nothing");
 }

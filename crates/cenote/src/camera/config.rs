@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use crate::error::{Error, Result};
-use crate::memory::choose::ROW_ALIGN;
+use crate::memory::request::ROW_ALIGN;
 use crate::sys::v4l2::{Device, Extent, Filled, MAX_PLANES, Picture, Written};
 use crate::tensor::Tensor;
 use crate::types::pixel_format::PixelFormat;

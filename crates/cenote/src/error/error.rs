@@ -9,10 +9,7 @@ use std::time::Duration;
 
 #[cfg(all(target_os = "linux", feature = "gl"))]
 use crate::error::gl::GlError;
-use crate::error::why::{self, Holder, Limit, NotWritable, Shortage, Unavailable};
-
-/// A shape or a list of axes inside an error.
-pub type Dims = Box<[usize]>;
+use crate::error::reason::{Dims, Holder, Limit, NotWritable, Shortage, Unavailable, for_how_long};
 
 /// The result of every fallible call in this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -918,7 +915,7 @@ pub enum Error {
     /// A subscriber has not taken what the next message would push out.
     #[error(
         "topic `{topic}` is full: {program} (pid {pid}) has not taken its messages{}",
-        why::waited(*waited)
+        for_how_long(*waited)
     )]
     SlowSubscriber {
         /// The topic.

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
+use crate::error::reason::Dims;
+
 /// Any failure of OpenGL memory, or of what is done with it.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -88,7 +90,7 @@ pub enum GlError {
         /// Its dtype.
         dtype: &'static str,
         /// Its shape.
-        shape: crate::error::Dims,
+        shape: Dims,
         /// Its byte strides.
         strides: Box<[isize]>,
         /// The rule it breaks.

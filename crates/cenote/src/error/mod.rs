@@ -3,9 +3,9 @@
 pub(crate) mod error;
 #[cfg(all(target_os = "linux", feature = "gl"))]
 pub(crate) mod gl;
-pub(crate) mod why;
+pub(crate) mod reason;
 
-pub use error::{Dims, Error, Result};
+pub use error::{Error, Result};
 #[cfg(all(target_os = "linux", feature = "gl"))]
 pub use gl::{GlCode, GlError, GlGone};
-pub use why::{Holder, Limit, NotWritable, Shortage, Tried, Unavailable};
+pub use reason::{Dims, Holder, Limit, NotWritable, Shortage, Tried, Unavailable};

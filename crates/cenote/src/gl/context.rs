@@ -1,13 +1,13 @@
 //! The handle of a context.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use crate::error::Result;
 use crate::gl::core::Core;
 use crate::gl::fence::Fence;
 use crate::gl::objects::Object;
 use crate::gl::thread::GlThread;
+use crate::sync::Ordering;
 
 /// An OpenGL context: makes tensors in its buffers, and textures of tensors.
 ///

@@ -2,7 +2,6 @@
 
 use std::num::NonZeroU32;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::sync::{Arc, OnceLock};
 use std::thread;
@@ -18,6 +17,7 @@ use crate::gl::held::Held;
 use crate::gl::imports::Imports;
 use crate::gl::objects::{Object, Objects};
 use crate::gl::thread::{GlThread, Kind, Queue};
+use crate::sync::{AtomicBool, AtomicU64, Ordering, StaticU64};
 use crate::sys::fork;
 
 /// One wait for an answer. Patience is counted in these, so that a process that was stopped
@@ -111,7 +111,7 @@ impl Core {
             lost: AtomicBool::new(false),
         });
         let (gate, imports) = (Gate::default(), Imports::default());
-        static NEXT: AtomicU64 = AtomicU64::new(1);
+        static NEXT: StaticU64 = StaticU64::new(1);
         let id = NEXT.fetch_add(1, Ordering::Relaxed);
         Ok(Arc::new(Core { shared, place, queue, gate, imports, id, epoch }))
     }

@@ -3,7 +3,6 @@
 #![allow(unsafe_code, reason = "OpenGL is a C interface")]
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use glow::HasContext;
@@ -12,6 +11,7 @@ use crate::error::GlError;
 use crate::gl::core::{Core, Shared};
 use crate::gl::driver::Driver;
 use crate::gl::objects::{Object, Owned};
+use crate::sync::Ordering;
 
 /// One wait, in nanoseconds: what glow's argument can hold.
 const STEP: i32 = 1_000_000_000;

@@ -1,6 +1,6 @@
 //! Counts the maps of a context's memory, and keeps new ones out when it is closed.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use crate::sync::{AtomicUsize, Ordering};
 
 /// The bit that says closed; the others count.
 const CLOSED: usize = 1 << (usize::BITS - 1);

@@ -3,9 +3,10 @@
 use std::collections::VecDeque;
 use std::ffi::{CStr, c_void};
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+
+use crate::sync::{AtomicU64, Ordering};
 
 /// The thread that an OpenGL context is current on. Applications that have one implement this, and
 /// make a [`GlContext`](crate::GlContext) of it with [`GlContext::on`](crate::GlContext::on).
@@ -154,9 +155,8 @@ impl fmt::Debug for Queue {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::AtomicUsize;
-
     use super::*;
+    use crate::sync::AtomicUsize;
 
     #[test]
     fn jobs_run_in_order_and_a_dropped_one_takes_only_itself_along() {

@@ -50,7 +50,7 @@ impl SyncState {
 /// Elements on the host and on a device, copied between them when a side is used that is behind.
 ///
 /// ```
-/// use cenote::{DType, UnifiedBuffer, buffer::SyncState};
+/// use cenote::{DType, UnifiedBuffer, host_pool::SyncState};
 ///
 /// let mut buffer = UnifiedBuffer::new(&[2, 2], DType::F32)?;
 /// buffer.host_mut::<f32>()?.fill(1.0);

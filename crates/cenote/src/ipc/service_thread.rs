@@ -6,7 +6,6 @@
 
 use std::collections::HashMap;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 use std::{fmt, io};
@@ -14,7 +13,7 @@ use std::{fmt, io};
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::event::{EventfdFlags, eventfd};
 
-use crate::sync::prepare_barrier;
+use crate::sync::{AtomicBool, AtomicU64, Ordering, prepare_barrier};
 use crate::sys;
 use crate::sys::fork::PerProcess;
 use crate::sys::{fork, thread};

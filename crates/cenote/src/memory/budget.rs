@@ -34,10 +34,10 @@
 //! child copies on write was never asked for. In each of these the margin is all there is. Where the
 //! kernel does not tell (not Linux, or no `/proc`), every request is granted.
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::error::{Error, Limit, Result};
+use crate::sync::{Ordering, StaticU32, StaticU64};
 
 /// Requests below this do not look at the clock.
 const SMALL: u64 = 64 << 10;
@@ -57,13 +57,13 @@ const ATTEMPTS: u32 = 4;
 #[derive(Debug)]
 pub(crate) struct Budget {
     /// Bytes of all live reservations.
-    reserved: AtomicU64,
+    reserved: StaticU64,
     /// Up to where `reserved` may grow without a measurement; 0 while one is being made.
-    ceiling: AtomicU64,
+    ceiling: StaticU64,
     /// When the last measurement was made, in milliseconds of [`clock`].
-    measured_at: AtomicU64,
+    measured_at: StaticU64,
     /// Private memory of this process that was never reserved. Written by the holder of the turn.
-    own: AtomicU64,
+    own: StaticU64,
     turn: Turn,
     measure: fn() -> Measurement,
 }
@@ -108,10 +108,10 @@ static PROCESS: Budget = Budget::new(Measurement::take);
 impl Budget {
     const fn new(measure: fn() -> Measurement) -> Self {
         Budget {
-            reserved: AtomicU64::new(0),
-            ceiling: AtomicU64::new(0),
-            measured_at: AtomicU64::new(0),
-            own: AtomicU64::new(u64::MAX),
+            reserved: StaticU64::new(0),
+            ceiling: StaticU64::new(0),
+            measured_at: StaticU64::new(0),
+            own: StaticU64::new(u64::MAX),
             turn: Turn::new(),
             measure,
         }
@@ -265,14 +265,14 @@ impl Drop for Reservation {
 #[derive(Debug)]
 struct Turn {
     /// The process whose thread has the turn, or 0.
-    holder: AtomicU32,
+    holder: StaticU32,
 }
 
 impl Turn {
     const WAIT: Duration = Duration::from_micros(50);
 
     const fn new() -> Self {
-        Turn { holder: AtomicU32::new(0) }
+        Turn { holder: StaticU32::new(0) }
     }
 
     fn wait(&self) -> TurnGuard<'_> {

@@ -6,10 +6,20 @@ use std::marker::PhantomData;
 use crate::error::Result;
 #[cfg(all(target_os = "linux", feature = "gl"))]
 use crate::memory::pbo::Mapped;
-use crate::memory::storage::ByDevices;
+
+#[cfg(target_os = "linux")]
+use crate::sys::dmabuf::DmaBuf;
 
 #[cfg(target_os = "linux")]
 pub(crate) use crate::sys::dmabuf::Direction;
+
+/// What devices know the bytes by, where they do.
+#[cfg(target_os = "linux")]
+pub(crate) type ByDevices = Option<DmaBuf>;
+
+/// Nothing, on systems without DMA-BUFs.
+#[cfg(not(target_os = "linux"))]
+pub(crate) type ByDevices = ();
 
 /// An access by the CPU, which ends when it is dropped.
 #[derive(Debug, Default)]
@@ -26,7 +36,7 @@ pub(crate) struct CpuAccess<'a> {
 /// An access to a DMA-BUF, likewise.
 #[cfg(target_os = "linux")]
 #[derive(Debug)]
-struct DmaAccess(crate::sys::dmabuf::DmaBuf, Direction);
+struct DmaAccess(DmaBuf, Direction);
 
 #[cfg(target_os = "linux")]
 impl Drop for DmaAccess {
@@ -57,7 +67,7 @@ impl CpuAccess<'_> {
 
     #[cfg(target_os = "linux")]
     #[cold]
-    fn begin_dma(dma: &crate::sys::dmabuf::DmaBuf, direction: Direction) -> Result<Self> {
+    fn begin_dma(dma: &DmaBuf, direction: Direction) -> Result<Self> {
         use crate::error::Error;
 
         dma.begin(direction).map_err(|source| Error::os("DMA_BUF_IOCTL_SYNC", source))?;

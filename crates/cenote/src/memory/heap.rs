@@ -2,8 +2,9 @@
 
 use crate::error::{Error, Result};
 use crate::memory::budget::Budget;
-use crate::memory::choose::{Grants, Request};
 use crate::memory::region::Region;
+use crate::memory::request::Request;
+use crate::memory::selection::Grants;
 use crate::memory::storage::Storage;
 
 /// From this size on the bytes come straight from the kernel, which has zero pages at hand and

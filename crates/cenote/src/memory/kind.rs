@@ -1,12 +1,9 @@
-//! Where tensor bytes live: the kinds of memory, and how one of them is chosen.
+//! The kinds of memory that tensor bytes live in.
 
 use std::fmt;
 use std::str::FromStr;
 
-use crate::error::{Error, Result, Unavailable};
-use crate::memory::choose;
-#[cfg(target_os = "linux")]
-use crate::memory::{dma, shm};
+use crate::error::{Error, Result};
 
 /// A kind of memory.
 ///
@@ -62,49 +59,6 @@ impl TensorMemory {
     pub fn from_code(code: u8) -> Option<TensorMemory> {
         TensorMemory::ALL.get(usize::from(code)).copied()
     }
-
-    /// Whether tensors can be allocated in this memory, on this machine, now.
-    pub fn is_available(self) -> bool {
-        self.availability().is_ok()
-    }
-
-    /// Like [`is_available`](TensorMemory::is_available), with the reason if not.
-    ///
-    /// ```
-    /// use cenote::TensorMemory;
-    /// if let Err(why) = TensorMemory::Pbo.availability() {
-    ///     println!("pbo: not available: {why}");
-    /// }
-    /// ```
-    pub fn availability(self) -> Result<(), Unavailable> {
-        match self {
-            TensorMemory::Mem => Ok(()),
-            _ if choose::force_mem().unwrap_or(false) => Err(Unavailable::ForcedMem),
-            TensorMemory::Shm => shm_availability(),
-            TensorMemory::Dma => dma_availability(),
-            TensorMemory::Pbo => Err(Unavailable::NeedsContext),
-        }
-    }
-}
-
-#[cfg(target_os = "linux")]
-fn shm_availability() -> Result<(), Unavailable> {
-    shm::availability()
-}
-
-#[cfg(target_os = "linux")]
-fn dma_availability() -> Result<(), Unavailable> {
-    dma::availability()
-}
-
-#[cfg(not(target_os = "linux"))]
-fn shm_availability() -> Result<(), Unavailable> {
-    Err(Unavailable::Platform)
-}
-
-#[cfg(not(target_os = "linux"))]
-fn dma_availability() -> Result<(), Unavailable> {
-    Err(Unavailable::Platform)
 }
 
 impl fmt::Display for TensorMemory {

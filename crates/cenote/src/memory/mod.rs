@@ -15,6 +15,8 @@ pub(crate) mod kind;
 #[cfg(all(target_os = "linux", feature = "gl"))]
 pub(crate) mod pbo;
 pub(crate) mod region;
+pub(crate) mod request;
+pub(crate) mod selection;
 #[cfg(target_os = "linux")]
 pub(crate) mod shm;
 pub(crate) mod storage;

@@ -17,7 +17,6 @@
 use std::num::NonZeroU32;
 use std::ops::Range;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use glow::{HasContext, NativeBuffer};
@@ -30,9 +29,10 @@ use crate::gl::fence::Fence;
 use crate::gl::gate::Inside;
 use crate::gl::objects::{Object, Owned};
 use crate::gl::state::{PERSISTENT, Saved};
-use crate::memory::budget::Budget;
-use crate::memory::choose::{Grants, MIN_ALIGN, Request};
-use crate::memory::storage::Storage;
+use crate::memory::budget::{Budget, Reservation};
+use crate::memory::request::{MIN_ALIGN, Request};
+use crate::memory::selection::Grants;
+use crate::sync::{AtomicBool, AtomicU8, Ordering};
 
 /// Where buffers are bound while we map them.
 const TARGET: u32 = glow::PIXEL_UNPACK_BUFFER;
@@ -116,7 +116,7 @@ pub(crate) fn allocate(
     context: &GlContext,
     request: &Request<'_>,
     grants: &mut Grants,
-) -> Result<Storage> {
+) -> Result<(Pbo, Reservation)> {
     if request.align > MIN_ALIGN {
         return Err(Error::BadAlignment { given: request.align, max: MIN_ALIGN });
     }
@@ -124,7 +124,7 @@ pub(crate) fn allocate(
     let reservation = Budget::reserve(request.len)?;
     let mut pbo = Pbo::new(context.core(), request.len, Maps::Kept)?;
     pbo.write(0..request.len)?.clear();
-    Ok(Storage::pbo(pbo, reservation))
+    Ok((pbo, reservation))
 }
 
 impl Pbo {

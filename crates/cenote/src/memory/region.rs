@@ -222,9 +222,9 @@ impl Region {
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
-    use std::sync::atomic::{AtomicUsize, Ordering};
 
     use super::*;
+    use crate::sync::{AtomicUsize, Ordering};
 
     #[test]
     fn a_vector_is_adopted_where_it_stands() {

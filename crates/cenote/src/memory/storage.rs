@@ -7,13 +7,11 @@ use std::os::fd::OwnedFd;
 
 use crate::error::{NotWritable, Result};
 use crate::memory::budget::Reservation;
-use crate::memory::cpu_access::{CpuAccess, Direction};
+use crate::memory::cpu_access::{ByDevices, CpuAccess, Direction};
 use crate::memory::kind::TensorMemory;
 #[cfg(all(target_os = "linux", feature = "gl"))]
 use crate::memory::pbo::Pbo;
 use crate::memory::region::Region;
-#[cfg(target_os = "linux")]
-use crate::sys::dmabuf::DmaBuf;
 #[cfg(target_os = "linux")]
 use crate::sys::mapping::Kept;
 
@@ -37,14 +35,6 @@ impl fmt::Display for Protection {
         })
     }
 }
-
-/// What devices know the bytes by, where they do.
-#[cfg(target_os = "linux")]
-pub(crate) type ByDevices = Option<DmaBuf>;
-
-/// Nothing, on systems without DMA-BUFs.
-#[cfg(not(target_os = "linux"))]
-pub(crate) type ByDevices = ();
 
 /// The bytes of one buffer and where they live.
 #[derive(Debug)]

@@ -13,18 +13,20 @@ pub(crate) use shipped::{heavy, is_granted, light, prepare};
 
 #[cfg(not(all(test, loom)))]
 mod shipped {
-    use std::sync::atomic::{AtomicU32, Ordering, compiler_fence};
     use std::thread::sleep;
     use std::time::Duration;
 
     use rustix::thread::{MembarrierCommand, membarrier};
+
+    use crate::sync::atomic::{Ordering, compiler_fence};
+    use crate::sync::statics::StaticU32;
 
     const UNKNOWN: u32 = 0;
     const GRANTED: u32 = 1;
     const REFUSED: u32 = 2;
 
     /// Whether the kernel lets this process have heavy fences. A forked child inherits that.
-    static HEAVY: AtomicU32 = AtomicU32::new(UNKNOWN);
+    static HEAVY: StaticU32 = StaticU32::new(UNKNOWN);
 
     /// Far longer than a store takes to leave its processor.
     const LONG: Duration = Duration::from_millis(20);
@@ -62,7 +64,7 @@ mod shipped {
 /// What the two are together, they are as fences of both sides.
 #[cfg(all(test, loom))]
 mod modelled {
-    use crate::sync::{Ordering, fence};
+    use crate::sync::atomic::{Ordering, fence};
 
     pub(crate) fn prepare() {}
 

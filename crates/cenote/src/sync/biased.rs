@@ -37,10 +37,12 @@ pub(crate) use crate::sync::lock::{Lock as Biased, LockGuard as BiasedGuard};
 use std::cell::Cell;
 use std::sync::Arc;
 
+use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use crate::sync::barrier;
 #[cfg(not(all(test, loom)))]
 use crate::sync::guarded::{Guard, Guarded, Hold};
 use crate::sync::lock::{Latch, pause};
-use crate::sync::{AtomicU32, AtomicU64, Ordering, barrier};
+use crate::sync::statics::StaticU64;
 
 /// How often a thread must come in a row to be favoured, the first time.
 const PATIENCE: u64 = if cfg!(all(test, loom)) { 0 } else { 16 };
@@ -82,8 +84,7 @@ fn this_thread() -> u64 {
 
 #[cold]
 fn new_number() -> u64 {
-    use std::sync::atomic::{AtomicU64, Ordering};
-    static NEXT: AtomicU64 = AtomicU64::new(NOBODY + 1);
+    static NEXT: StaticU64 = StaticU64::new(NOBODY + 1);
     NEXT.fetch_add(1, Ordering::Relaxed)
 }
 

@@ -15,9 +15,9 @@ pub(crate) use modelled::{Lock, LockGuard};
 
 use std::time::Duration;
 
+use crate::sync::atomic::{AtomicU32, Ordering, spin_loop, yield_now};
 #[cfg(not(all(test, loom)))]
 use crate::sync::guarded::{Guard, Guarded, Hold};
-use crate::sync::{AtomicU32, Ordering, spin_loop, yield_now};
 
 const FREE: u32 = 0;
 const TAKEN: u32 = 1;

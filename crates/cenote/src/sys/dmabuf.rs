@@ -10,12 +10,13 @@
 use std::ffi::c_void;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::{io, ptr};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::ioctl::{Ioctl, IoctlOutput, Opcode, Setter, Updater, ioctl, opcode};
+
+use crate::sync::{AtomicBool, Ordering};
 
 /// See statfs(2): `DMA_BUF_MAGIC`.
 pub(crate) const DMA_BUF_MAGIC: rustix::fs::FsWord = 0x444d_4142;

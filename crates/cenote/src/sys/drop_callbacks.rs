@@ -41,8 +41,8 @@ impl fmt::Debug for Ends {
 #[cfg(test)]
 #[allow(unsafe_code, reason = "fork")]
 mod tests {
+    use crate::sync::{AtomicU64, Ordering};
     use std::sync::Arc;
-    use std::sync::atomic::{AtomicU64, Ordering};
 
     use super::*;
 

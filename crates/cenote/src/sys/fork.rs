@@ -21,10 +21,11 @@ use std::io;
 use std::mem::ManuallyDrop;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::ptr::{self, NonNull};
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-static EPOCH: AtomicU64 = AtomicU64::new(1);
+use crate::sync::{Ordering, StaticBool, StaticPtr, StaticU64};
+
+static EPOCH: StaticU64 = StaticU64::new(1);
 
 /// A number that is different in a forked child.
 #[inline]
@@ -131,7 +132,7 @@ pub(crate) struct Hooks {
     prepare: extern "C" fn(),
     parent: extern "C" fn(),
     child: extern "C" fn(),
-    installed: AtomicBool,
+    installed: StaticBool,
 }
 
 impl Hooks {
@@ -140,7 +141,7 @@ impl Hooks {
         parent: extern "C" fn(),
         child: extern "C" fn(),
     ) -> Hooks {
-        Hooks { prepare, parent, child, installed: AtomicBool::new(false) }
+        Hooks { prepare, parent, child, installed: StaticBool::new(false) }
     }
 
     /// Enters the functions, unless that has been done.
@@ -273,12 +274,12 @@ impl Drop for GuardedSocket {
 #[derive(Debug)]
 pub(crate) struct PerProcess<T> {
     /// Null, or a leaked value and the epoch it was made in.
-    current: AtomicPtr<(u64, T)>,
+    current: StaticPtr<(u64, T)>,
 }
 
 impl<T: Sync> PerProcess<T> {
     pub(crate) const fn new() -> Self {
-        PerProcess { current: AtomicPtr::new(ptr::null_mut()) }
+        PerProcess { current: StaticPtr::new(ptr::null_mut()) }
     }
 
     /// This process's value, made by `make` if need be. Two threads at once may both make one;

@@ -9,9 +9,9 @@
 use std::os::fd::OwnedFd;
 
 use crate::error::{Error, Result};
-use crate::memory::choose::{Origin, Selection};
 use crate::memory::import;
-use crate::memory::import::Import;
+use crate::memory::request::Import;
+use crate::memory::selection::{Origin, Selection};
 use crate::tensor::Tensor;
 use crate::tensor::buffer::handle::Handle;
 use crate::types::dtype::DType;

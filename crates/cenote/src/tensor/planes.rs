@@ -3,7 +3,7 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use crate::error::{Error, Result};
-use crate::memory::import::Import;
+use crate::memory::request::Import;
 use crate::sys::memfd;
 use crate::tensor::Tensor;
 use crate::tensor::image::{image_layout, plane_layout};

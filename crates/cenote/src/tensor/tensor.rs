@@ -13,9 +13,9 @@ use crate::tensor::map::{Shown, TensorMap, TensorMapMut};
 use crate::tensor::options::{TensorOptions, check_len};
 
 use crate::error::{Error, NotWritable, Result};
-use crate::memory::choose::{Origin, Selection};
 use crate::memory::kind::TensorMemory;
 use crate::memory::region::Region;
+use crate::memory::selection::{Origin, Selection};
 use crate::memory::storage::{Protection, Storage};
 use crate::tensor::buffer::handle::Handle;
 use crate::types::device::Device;

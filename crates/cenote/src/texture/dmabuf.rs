@@ -2,7 +2,6 @@
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use glow::{HasContext, NativeTexture};
 
@@ -14,6 +13,7 @@ use crate::gl::egl::DmaBufAttributes;
 use crate::gl::imports::{Key, Of};
 use crate::gl::objects::{Object, Owned, TextureName};
 use crate::gl::state::Saved;
+use crate::sync::Ordering;
 use crate::sys::dmabuf::DmaBuf;
 use crate::sys::memfd;
 use crate::tensor::Tensor;

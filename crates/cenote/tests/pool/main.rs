@@ -51,7 +51,10 @@ const TESTS: &[Test] = &[
 
 fn main() -> ExitCode {
     TestProgram::new("pool")
-        .roles(&[(POOL_USER, use_pools)])
+        .roles(&[
+            (POOL_USER, use_pools),
+            (meeting::FORK_WHILE_CONNECTING, meeting::fork_while_connecting),
+        ])
         .unavailable(|name| {
             let parts = ["child", "cannot_be_made", "wishes"];
             let beyond = support::emulated() && parts.iter().any(|part| name.contains(part));

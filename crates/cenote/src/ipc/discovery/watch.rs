@@ -6,7 +6,6 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
@@ -14,6 +13,7 @@ use rustix::io::Errno;
 
 use crate::ipc::service_thread;
 use crate::ipc::service_thread::{Served, Watch};
+use crate::sync::{AtomicU64, Ordering};
 use crate::sys::fork;
 use crate::sys::fork::PerProcess;
 

@@ -44,7 +44,7 @@ use std::marker::PhantomData;
 
 use crate::error::Error;
 use crate::ipc::lease::serial;
-use crate::sync::{AtomicU64, Ordering, fence_after_rmw, spin_loop};
+use crate::sync::{AtomicU64, Ordering, fence, spin_loop};
 
 /// The most leases that the threads of one process can have on one slot. Threads that try at the same
 /// moment overshoot it by one each before they undo, which is far from wrapping the word.
@@ -161,7 +161,7 @@ impl<'a, O: Orderings> Leases<'a, O> {
         let word = word(self.row, slot).ok_or(Refused::NoSuchSlot)?;
         let outcome = if word.fetch_add(1, Ordering::Relaxed) < MAX_LEASES {
             if O::READER_FENCE {
-                fence_after_rmw();
+                fence(Ordering::SeqCst);
             }
             validate()
         } else {

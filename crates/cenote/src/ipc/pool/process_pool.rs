@@ -77,9 +77,9 @@ fn cleared(mut tensor: Tensor) -> Result<Tensor> {
 
 #[cfg(target_os = "linux")]
 mod linux {
+    use crate::sync::{Ordering, StaticBool};
     use std::convert::Infallible;
     use std::path::Path;
-    use std::sync::atomic::{AtomicBool, Ordering};
     use std::sync::{Mutex, PoisonError};
 
     use rustix::process::getpid;
@@ -139,7 +139,7 @@ mod linux {
 
     fn make() -> Result<TensorPool> {
         // No lock: a child that is forked while somebody has it would wait for ever.
-        static AT_EXIT: AtomicBool = AtomicBool::new(false);
+        static AT_EXIT: StaticBool = StaticBool::new(false);
         if !AT_EXIT.swap(true, Ordering::Relaxed) {
             exit::at_exit(close);
         }

@@ -15,7 +15,7 @@ use crate::ipc::discovery::query::Inquiry;
 use crate::ipc::discovery::socket_dir::{Entry, Place};
 use crate::ipc::pool::stats::PoolStats;
 use crate::ipc::shared::wire::{Kind, Named, Packet};
-use crate::memory::choose::Wish;
+use crate::memory::selection::Wish;
 
 /// The most processes that are told of: what fits a packet.
 const MAX_TOLD: usize = 512;

@@ -1,6 +1,6 @@
 //! What a pool tells about itself.
 
-use crate::memory::choose::Wish;
+use crate::memory::selection::Wish;
 
 /// The state of a pool at one moment. Costs the same however large the pool is.
 #[derive(Debug, Clone, PartialEq, Eq)]

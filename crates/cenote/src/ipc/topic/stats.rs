@@ -1,6 +1,6 @@
 //! Counting what a topic does, and why it copied.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::{AtomicU64, Ordering};
 
 /// Why a tensor was copied before it was sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -1,19 +1,17 @@
 //! The buffer behind tensors: storage, its identity, and whether it has left this process.
 
-#[cfg(target_os = "linux")]
-use std::sync::atomic::AtomicBool;
-#[cfg(target_os = "linux")]
-use std::sync::atomic::fence;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
 use crate::error::{Error, NotWritable, Result};
-use crate::memory::choose::Selection;
 #[cfg(target_os = "linux")]
 use crate::memory::cpu_access::CpuAccess;
 #[cfg(target_os = "linux")]
 use crate::memory::cpu_access::Direction;
+use crate::memory::selection::Selection;
 use crate::memory::storage::{Protection, Storage};
+#[cfg(target_os = "linux")]
+use crate::sync::{AtomicBool, fence};
+use crate::sync::{AtomicU64, Ordering, StaticU64};
 #[cfg(target_os = "linux")]
 use crate::sys::dmabuf::DmaBuf;
 #[cfg(all(target_os = "linux", feature = "gl"))]
@@ -334,7 +332,7 @@ impl Buffer {
 impl Drop for Buffer {
     fn drop(&mut self) {
         // Two handles that were dropped at the same moment both left it to the other.
-        if let Some(home) = self.home.take().filter(|_| !*self.at_home.get_mut()) {
+        if let Some(home) = self.home.take().filter(|_| !self.at_home.load(Ordering::Relaxed)) {
             home.give_back(self.must_retire());
         }
     }
@@ -413,7 +411,7 @@ impl BufferIdentity {
 
     /// Relaxed throughout: only uniqueness matters.
     fn assign_id(&self) -> u64 {
-        static NEXT: AtomicU64 = AtomicU64::new(1);
+        static NEXT: StaticU64 = StaticU64::new(1);
         let id = NEXT.fetch_add(1, Ordering::Relaxed);
         let won = self.id.compare_exchange(0, id, Ordering::Relaxed, Ordering::Relaxed);
         won.map_or_else(|other| other, |_| id)

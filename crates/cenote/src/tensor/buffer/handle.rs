@@ -12,13 +12,13 @@
 use std::mem::ManuallyDrop;
 use std::ops::Deref;
 use std::sync::Arc;
-use std::sync::atomic::{Ordering, fence};
 
 use crate::error::NotWritable;
 #[cfg(target_os = "linux")]
 use crate::ipc::pool::owner::Owner;
-use crate::memory::choose::Selection;
+use crate::memory::selection::Selection;
 use crate::memory::storage::Storage;
+use crate::sync::{Ordering, fence};
 use crate::tensor::buffer::Buffer;
 #[cfg(target_os = "linux")]
 use crate::tensor::buffer::slot_ref::Home;

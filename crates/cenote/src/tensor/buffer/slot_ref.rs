@@ -1,7 +1,6 @@
 //! The way home of a pooled buffer: which slot of which pool it is, and who takes it back.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use crate::error::{Error, Result};
 use crate::ipc::pool::owner::Owner;
@@ -9,11 +8,12 @@ use crate::ipc::pool::owner::state::Granted;
 use crate::ipc::pool::owner::tlsf::allocator::{SegmentId, Slot};
 use crate::ipc::pool::reader::attachment::{Attachment, Leased};
 use crate::ipc::pool::spared::Spared;
-use crate::memory::choose::{Origin, Selection};
 use crate::memory::dma;
 use crate::memory::kind::TensorMemory;
 use crate::memory::region::Region;
+use crate::memory::selection::{Origin, Selection};
 use crate::memory::storage::Storage;
+use crate::sync::{AtomicU64, AtomicUsize, Ordering};
 use crate::sys::mapping::{Access, Map};
 use crate::tensor::buffer::Buffer;
 use crate::tensor::buffer::handle::Handle;

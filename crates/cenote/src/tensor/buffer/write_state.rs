@@ -1,6 +1,6 @@
 //! Who may write a buffer: its holder, those it was lent to, or nobody any more.
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use crate::sync::{AtomicU32, Ordering};
 
 /// Set once, when another process may have the bytes.
 const PUBLISHED: u32 = 1 << 31;

@@ -3,7 +3,8 @@
 //! As many as images and batches of them have are kept in place, more on the heap: layouts are part of every
 //! tensor, and whatever is moved often had better be small.
 
-use crate::types::layout::MAX_DIMS;
+/// The most dimensions that a [`Layout`](crate::Layout) can have.
+pub const MAX_DIMS: usize = 8;
 
 /// How many are kept in place.
 const FEW: usize = 4;

@@ -13,12 +13,7 @@ use std::iter::zip;
 use std::ops::Range;
 
 use crate::error::{Error, Result};
-use crate::types::layout::runs::Runs;
-
-use crate::types::layout::axes::Axes;
-
-/// The most dimensions that a [`Layout`] can have.
-pub const MAX_DIMS: usize = 8;
+use crate::types::layout::axes::{Axes, MAX_DIMS};
 
 /// Shape, byte strides and offset of a tensor inside its buffer.
 ///
@@ -331,24 +326,6 @@ impl Layout {
         zip(index, self.axes()).try_fold(self.offset, |offset, (&i, (len, stride))| {
             (i < len).then(|| moved(offset, i, stride))
         })
-    }
-
-    /// The bytes as runs without gaps, in row-major order of the elements: what to copy, piece by
-    /// piece, for a packed copy.
-    ///
-    /// Axes that lie side by side are merged, so all runs have the same length and a contiguous
-    /// layout is one run. (Runs that happen to touch across other axes stay apart.)
-    ///
-    /// ```
-    /// use cenote::Layout;
-    ///
-    /// let padded = Layout::strided(&[2, 3], &[8, 1], 0, 1)?;
-    /// assert!(padded.runs().eq([0..3, 8..11]));
-    /// assert!(Layout::contiguous(&[2, 3], 4)?.runs().eq([0..24]));
-    /// # Ok::<(), cenote::Error>(())
-    /// ```
-    pub fn runs(&self) -> Runs {
-        Runs::new(self)
     }
 
     #[inline]

@@ -5,5 +5,5 @@ pub(crate) mod layout;
 pub(crate) mod runs;
 pub(crate) mod view;
 
-pub use layout::{Layout, MAX_DIMS};
-pub(crate) use layout::{moved, signed};
+pub use axes::MAX_DIMS;
+pub use layout::Layout;

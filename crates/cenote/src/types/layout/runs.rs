@@ -3,7 +3,28 @@
 use std::iter::FusedIterator;
 use std::ops::Range;
 
-use crate::types::layout::{Layout, MAX_DIMS, moved, signed};
+use crate::types::layout::axes::MAX_DIMS;
+use crate::types::layout::layout::{Layout, moved, signed};
+
+impl Layout {
+    /// The bytes as runs without gaps, in row-major order of the elements: what to copy, piece by
+    /// piece, for a packed copy.
+    ///
+    /// Axes that lie side by side are merged, so all runs have the same length and a contiguous
+    /// layout is one run. (Runs that happen to touch across other axes stay apart.)
+    ///
+    /// ```
+    /// use cenote::Layout;
+    ///
+    /// let padded = Layout::strided(&[2, 3], &[8, 1], 0, 1)?;
+    /// assert!(padded.runs().eq([0..3, 8..11]));
+    /// assert!(Layout::contiguous(&[2, 3], 4)?.runs().eq([0..24]));
+    /// # Ok::<(), cenote::Error>(())
+    /// ```
+    pub fn runs(&self) -> Runs {
+        Runs::new(self)
+    }
+}
 
 /// The byte ranges of a layout, in row-major order of its elements. See [`Layout::runs`].
 #[derive(Debug, Clone)]

@@ -5,7 +5,8 @@
 use std::ops::Range;
 
 use crate::error::{Error, Result};
-use crate::types::layout::{Layout, MAX_DIMS, moved, signed};
+use crate::types::layout::axes::MAX_DIMS;
+use crate::types::layout::layout::{Layout, moved, signed};
 
 impl Layout {
     /// `len` elements of an axis, from `start` on.

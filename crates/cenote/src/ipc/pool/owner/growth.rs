@@ -15,7 +15,7 @@ use crate::ipc::pool::spared::Spared;
 use crate::ipc::service_thread::Waker;
 use crate::ipc::shared::wire::MAX_SEGMENTS;
 use crate::memory::budget::Budget;
-use crate::memory::choose::Wish;
+use crate::memory::selection::Wish;
 use crate::sync::Ordering;
 use crate::sys::thread;
 

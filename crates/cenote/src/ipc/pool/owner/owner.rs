@@ -10,7 +10,6 @@
 //! handle of a slot, so that it need not be allocated each time.
 
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use crate::error::{Error, Holder, Result};
@@ -28,7 +27,7 @@ use crate::ipc::pool::stats::PoolStats;
 use crate::ipc::shared::wire::{MAX_ADOPTED, header};
 use crate::ipc::shared::words::Words;
 use crate::memory::budget::{Budget, Reservation};
-use crate::sync::{AtomicU64, Ordering};
+use crate::sync::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use crate::sys::fork;
 use crate::sys::mapping::Map;
 use crate::sys::socket::peer;

@@ -10,7 +10,6 @@
 use std::collections::HashMap;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
@@ -29,7 +28,7 @@ use crate::ipc::shared::fd_checks;
 use crate::ipc::shared::wire::{Kind, MAX_SHARED, Packet, Refusal, Welcome, header, row};
 use crate::ipc::shared::words::Words;
 use crate::memory::budget::{Budget, Reservation};
-use crate::sync::{AtomicU64, Biased, Ordering, put_behind};
+use crate::sync::{AtomicBool, AtomicU64, Biased, Ordering, put_behind};
 use crate::sys::fork;
 use crate::sys::fork::GuardedSocket;
 use crate::sys::mapping::Map;

@@ -8,7 +8,6 @@
 //! not the pool's business.
 
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -34,7 +33,7 @@ use crate::ipc::topic::stats::Staged;
 use crate::ipc::topic::subscriber::cursor::Ring;
 use crate::ipc::topic::subscriber::wakeup::News;
 use crate::memory::budget::Budget;
-use crate::sync::{Biased, BiasedGuard};
+use crate::sync::{AtomicBool, Biased, BiasedGuard};
 use crate::sys::fork::GuardedSocket;
 use crate::sys::socket::{packet, peer};
 use crate::sys::{fork, memfd};

@@ -1,12 +1,11 @@
 //! Where a subscriber stands in a ring, and whether there is anything to take: without a lock, so that
 //! asking costs next to nothing.
 
-use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 
 use crate::ipc::ring::{Entry, Found, Reader, Shape};
 use crate::ipc::shared::words::Words;
-use crate::sync::{AtomicU64, AtomicUsize, Ordering};
+use crate::sync::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 /// A ring in mapped memory.
 #[derive(Debug)]

@@ -1,7 +1,6 @@
 //! One publisher, as a subscriber sees it: its ring, and how far it has been read.
 
 use std::os::fd::AsFd;
-use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use crate::error::{Error, Result};
@@ -21,7 +20,7 @@ use crate::ipc::topic::handshake::Subscribed;
 use crate::ipc::topic::publisher::Publisher;
 use crate::ipc::topic::subscriber::cursor::{Ring, Spot};
 use crate::ipc::topic::subscriber::wakeup::News;
-use crate::sync::Ordering;
+use crate::sync::{AtomicBool, Ordering};
 use crate::sys::fork::GuardedSocket;
 use crate::sys::socket::packet;
 use crate::sys::socket::peer::Peer;

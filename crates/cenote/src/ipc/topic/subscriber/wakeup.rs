@@ -3,12 +3,11 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 use rustix::event::{EventfdFlags, eventfd};
 
 use crate::ipc::service_thread::Served;
-use crate::sync::{AtomicU64, Ordering, fence};
+use crate::sync::{AtomicBool, AtomicU64, Ordering, fence};
 
 /// An eventfd that is written to only while somebody listens. It never leaves this process.
 #[derive(Debug)]
