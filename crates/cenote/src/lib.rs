@@ -47,6 +47,7 @@ mod error;
 #[cfg(all(target_os = "linux", feature = "gl"))]
 mod gl;
 pub mod host_pool;
+mod intervals;
 pub(crate) mod ipc;
 mod memory;
 mod sync;

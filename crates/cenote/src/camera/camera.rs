@@ -19,12 +19,10 @@ use crate::camera::given::Given;
 use crate::camera::lent::Lent;
 use crate::domain::image::Image;
 use crate::error::{Error, Result};
+use crate::intervals::CAMERA_POLL;
 use crate::sys::v4l2::{Device, Filled};
 use crate::tensor::Tensor;
 use crate::types::pixel_format::PixelFormat;
-
-/// How long a look at the device lasts while buffers are elsewhere: they may come back meanwhile.
-const LOOK: Duration = Duration::from_millis(5);
 
 /// A camera that captures.
 ///
@@ -160,7 +158,10 @@ impl Camera {
             if left.is_zero() {
                 return Err(self.starved());
             }
-            self.look(if queued < self.buffers.count() { left.min(LOOK) } else { left }, queued)?;
+            self.look(
+                if queued < self.buffers.count() { left.min(CAMERA_POLL) } else { left },
+                queued,
+            )?;
         }
     }
 

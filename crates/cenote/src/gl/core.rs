@@ -17,12 +17,9 @@ use crate::gl::held::Held;
 use crate::gl::imports::Imports;
 use crate::gl::objects::{Object, Objects};
 use crate::gl::thread::{GlThread, Kind, Queue};
+use crate::intervals::GL_THREAD_STEP;
 use crate::sync::{AtomicBool, AtomicU64, Ordering, StaticU64};
 use crate::sys::fork;
-
-/// One wait for an answer. Patience is counted in these, so that a process that was stopped
-/// meanwhile does not take its own absence for the other's.
-const STEP: Duration = Duration::from_millis(100);
 
 /// What holders of a context share. The last one ends the thread if it is ours.
 #[derive(Debug)]
@@ -319,10 +316,10 @@ fn wait<T>(told: &Receiver<T>, patience: Option<Duration>) -> Result<Option<T>, 
     let Some(patience) = patience else { return Ok(told.recv().ok()) };
     let mut waited = Duration::ZERO;
     loop {
-        match told.recv_timeout(STEP.min(patience)) {
+        match told.recv_timeout(GL_THREAD_STEP.min(patience)) {
             Ok(answer) => return Ok(Some(answer)),
             Err(RecvTimeoutError::Disconnected) => return Ok(None),
-            Err(RecvTimeoutError::Timeout) => waited += STEP.min(patience),
+            Err(RecvTimeoutError::Timeout) => waited += GL_THREAD_STEP.min(patience),
         }
         if waited >= patience {
             return Err(waited);

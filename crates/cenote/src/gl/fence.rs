@@ -11,13 +11,8 @@ use crate::error::GlError;
 use crate::gl::core::{Core, Shared};
 use crate::gl::driver::Driver;
 use crate::gl::objects::{Object, Owned};
+use crate::intervals::{GL_FENCE_STEP_NANOS, GL_FENCE_STEPS};
 use crate::sync::Ordering;
-
-/// One wait, in nanoseconds: what glow's argument can hold.
-const STEP: i32 = 1_000_000_000;
-
-/// So many steps, and the driver is taken for stuck.
-const STEPS: u32 = 30;
 
 /// Everything that the context was told to do until the fence was made.
 #[derive(Debug)]
@@ -66,11 +61,11 @@ impl Fence {
 
     /// Waits until it is all done. Called on the context's thread.
     pub(crate) fn wait(&self, core: &Shared) -> Result<(), GlError> {
-        for _ in 0..STEPS {
+        for _ in 0..GL_FENCE_STEPS {
             // SAFETY: called on the context's thread; the fence is alive until `self` is dropped.
             let done = unsafe {
                 let flush = glow::SYNC_FLUSH_COMMANDS_BIT;
-                core.driver.gl.client_wait_sync(sync(self.address), flush, STEP)
+                core.driver.gl.client_wait_sync(sync(self.address), flush, GL_FENCE_STEP_NANOS)
             };
             match done {
                 glow::ALREADY_SIGNALED | glow::CONDITION_SATISFIED => {
@@ -84,7 +79,7 @@ impl Fence {
                 }
             }
         }
-        let waited = Duration::from_secs(STEPS.into());
+        let waited = Duration::from_secs(GL_FENCE_STEPS.into());
         Err(GlError::NoAnswer { op: "finish what the GPU was told", waited })
     }
 }

@@ -6,6 +6,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use crate::intervals::GL_THREAD_TIMEOUT;
 use crate::sync::{AtomicU64, Ordering};
 
 /// The thread that an OpenGL context is current on. Applications that have one implement this, and
@@ -37,7 +38,7 @@ pub unsafe trait GlThread: Send + Sync {
     /// for ever. Work that it came to in time is waited for until it is done, and work that it did
     /// not come to is never done.
     fn patience(&self) -> Option<Duration> {
-        Some(Duration::from_secs(10))
+        Some(GL_THREAD_TIMEOUT)
     }
 }
 

@@ -34,22 +34,15 @@
 //! child copies on write was never asked for. In each of these the margin is all there is. Where the
 //! kernel does not tell (not Linux, or no `/proc`), every request is granted.
 
-use std::time::Duration;
-
 use crate::error::{Error, Limit, Result};
+use crate::intervals::{LOCK_POLL, MEASUREMENT_MILLIS, RESERVE_ATTEMPTS};
 use crate::sync::{Ordering, StaticU32, StaticU64};
 
 /// Requests below this do not look at the clock.
 const SMALL: u64 = 64 << 10;
 
-/// How long a measurement is good for, in milliseconds.
-const FRESH_MILLIS: u64 = 100;
-
 /// The part of the free memory that may be reserved before the next measurement.
 const UNMEASURED_PART: u64 = 16;
-
-/// How often a request that does not fit is looked at again while others are giving memory back.
-const ATTEMPTS: u32 = 4;
 
 /// The memory that this process may still take.
 ///
@@ -137,7 +130,7 @@ impl Budget {
     }
 
     fn is_fresh(&self) -> bool {
-        clock().saturating_sub(self.measured_at.load(Ordering::Relaxed)) < FRESH_MILLIS
+        clock().saturating_sub(self.measured_at.load(Ordering::Relaxed)) < MEASUREMENT_MILLIS
     }
 
     /// Adds to `reserved` unless that would pass the ceiling.
@@ -171,7 +164,7 @@ impl Budget {
     /// Measures what is free. Leaves the fast path closed.
     fn look(&self, wanted: u64) -> (u64, Limit) {
         self.ceiling.store(0, Ordering::Relaxed);
-        for _ in 1..ATTEMPTS {
+        for _ in 1..RESERVE_ATTEMPTS {
             let (free, limit, overtaken) = self.look_once();
             if wanted <= free || !overtaken {
                 return (free, limit);
@@ -269,8 +262,6 @@ struct Turn {
 }
 
 impl Turn {
-    const WAIT: Duration = Duration::from_micros(50);
-
     const fn new() -> Self {
         Turn { holder: StaticU32::new(0) }
     }
@@ -284,7 +275,7 @@ impl Turn {
             if abandoned && self.try_take(holder, me) {
                 break;
             }
-            std::thread::sleep(Self::WAIT);
+            std::thread::sleep(LOCK_POLL);
         }
         TurnGuard(self)
     }
@@ -464,7 +455,7 @@ mod tests {
         let _first = budget.grant(MIB).unwrap();
         LEFT.set(0);
         budget.measured_at.store(0, Ordering::Relaxed);
-        std::thread::sleep(Duration::from_millis(FRESH_MILLIS + 1));
+        std::thread::sleep(std::time::Duration::from_millis(MEASUREMENT_MILLIS + 1));
         refusal(budget, MIB);
     }
 

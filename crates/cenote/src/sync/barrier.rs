@@ -18,6 +18,7 @@ mod shipped {
 
     use rustix::thread::{MembarrierCommand, membarrier};
 
+    use crate::intervals::STORES_ARRIVE;
     use crate::sync::atomic::{Ordering, compiler_fence};
     use crate::sync::statics::StaticU32;
 
@@ -27,9 +28,6 @@ mod shipped {
 
     /// Whether the kernel lets this process have heavy fences. A forked child inherits that.
     static HEAVY: StaticU32 = StaticU32::new(UNKNOWN);
-
-    /// Far longer than a store takes to leave its processor.
-    const LONG: Duration = Duration::from_millis(20);
 
     /// Asks the kernel for heavy fences. In a process of several threads that takes many milliseconds.
     pub(crate) fn prepare() {
@@ -56,7 +54,7 @@ mod shipped {
         // memory. From here on nobody is favoured any more; what still is waits so long when favour is taken away.
         if membarrier(MembarrierCommand::PrivateExpedited).is_err() {
             HEAVY.store(REFUSED, Ordering::Relaxed);
-            sleep(LONG);
+            sleep(STORES_ARRIVE);
         }
     }
 }

@@ -37,19 +37,13 @@ pub(crate) use crate::sync::lock::{Lock as Biased, LockGuard as BiasedGuard};
 use std::cell::Cell;
 use std::sync::Arc;
 
+use crate::intervals::{BIAS_AFTER, BIAS_AFTER_AT_MOST};
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use crate::sync::barrier;
 #[cfg(not(all(test, loom)))]
 use crate::sync::guarded::{Guard, Guarded, Hold};
 use crate::sync::lock::{Latch, pause};
 use crate::sync::statics::StaticU64;
-
-/// How often a thread must come in a row to be favoured, the first time.
-const PATIENCE: u64 = if cfg!(all(test, loom)) { 0 } else { 16 };
-
-/// And after favour was taken from it again and again: as often as it costs more to come by the latch than to take
-/// favour away once, more or less.
-const MOST_PATIENCE: u64 = 1 << 10;
 
 /// No thread.
 const NOBODY: u64 = 0;
@@ -121,7 +115,7 @@ impl Bias {
             latch: Latch::new(),
             last: AtomicU64::new(NOBODY),
             row: AtomicU64::new(0),
-            patience: AtomicU64::new(PATIENCE),
+            patience: AtomicU64::new(BIAS_AFTER),
         }
     }
 
@@ -180,7 +174,7 @@ impl Bias {
             pause(looks);
         }
         let patience = 2 * self.patience.load(Ordering::Relaxed);
-        self.patience.store(patience.min(MOST_PATIENCE), Ordering::Relaxed);
+        self.patience.store(patience.min(BIAS_AFTER_AT_MOST), Ordering::Relaxed);
     }
 
     #[inline]
@@ -354,10 +348,10 @@ mod tests {
         }
         let bias = Bias::new();
         let come = |me, times: u64| (0..times).map(|_| take_and_leave(&bias, me)).last();
-        assert_eq!(come(1, PATIENCE + 1), Some(Way::Latch));
+        assert_eq!(come(1, BIAS_AFTER + 1), Some(Way::Latch));
         assert_eq!(come(1, 1), Some(Way::Favoured));
-        assert_eq!(come(2, 10 * PATIENCE), Some(Way::Latch));
-        assert_eq!(come(1, 2 * PATIENCE + 1), Some(Way::Latch), "it takes longer each time");
+        assert_eq!(come(2, 10 * BIAS_AFTER), Some(Way::Latch));
+        assert_eq!(come(1, 2 * BIAS_AFTER + 1), Some(Way::Latch), "it takes longer each time");
         assert_eq!(come(1, 1), Some(Way::Favoured));
     }
 

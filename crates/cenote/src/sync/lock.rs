@@ -15,17 +15,13 @@ pub(crate) use modelled::{Lock, LockGuard};
 
 use std::time::Duration;
 
+use crate::intervals::{LOCK_POLL, LOCK_SPINS, LOCK_YIELDS};
 use crate::sync::atomic::{AtomicU32, Ordering, spin_loop, yield_now};
 #[cfg(not(all(test, loom)))]
 use crate::sync::guarded::{Guard, Guarded, Hold};
 
 const FREE: u32 = 0;
 const TAKEN: u32 = 1;
-
-/// Looks at a latch before a waiter lets others run, and before it sleeps.
-const SPINS: u32 = 64;
-const YIELDS: u32 = 8;
-const NAP: Duration = Duration::from_micros(50);
 
 /// The bare lock.
 #[derive(Debug)]
@@ -74,12 +70,12 @@ impl Latch {
 
 /// Waits the longer, the more looks there were.
 pub(crate) fn pause(looks: u32) {
-    if cfg!(all(test, loom)) || (SPINS..SPINS + YIELDS).contains(&looks) {
+    if cfg!(all(test, loom)) || (LOCK_SPINS..LOCK_SPINS + LOCK_YIELDS).contains(&looks) {
         yield_now();
-    } else if looks < SPINS {
+    } else if looks < LOCK_SPINS {
         spin_loop();
     } else {
-        std::thread::sleep(NAP);
+        std::thread::sleep(LOCK_POLL);
     }
 }
 

@@ -16,6 +16,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::ioctl::{Ioctl, IoctlOutput, Opcode, Setter, Updater, ioctl, opcode};
 
+use crate::intervals::DMA_HEAP_ATTEMPTS;
 use crate::sync::{AtomicBool, Ordering};
 
 /// See statfs(2): `DMA_BUF_MAGIC`.
@@ -23,9 +24,6 @@ pub(crate) const DMA_BUF_MAGIC: rustix::fs::FsWord = 0x444d_4142;
 
 /// The longest name, without the zero at its end.
 const MAX_NAME: usize = 31;
-
-/// How often the kernel is asked that says `EAGAIN`: it may mean that it has nothing to give.
-const PATIENCE: u32 = 100;
 
 const SYNC: Opcode = opcode::write::<u64>(b'b', 0);
 const SET_NAME: Opcode = opcode::write::<u64>(b'b', 1);
@@ -192,7 +190,7 @@ impl AsFd for DmaBuf {
 
 /// Calls until no signal interrupts it; a heap may also say, so many times, that it was not a good moment.
 fn again<T>(mut call: impl FnMut() -> rustix::io::Result<T>) -> io::Result<T> {
-    let mut patience = PATIENCE;
+    let mut patience = DMA_HEAP_ATTEMPTS;
     loop {
         match call() {
             Err(Errno::INTR) => {}

@@ -12,10 +12,8 @@ use rustix::event::Timespec;
 use rustix::event::epoll::{self, Event};
 use rustix::io::Errno;
 
+use crate::intervals::LONGEST_EPOLL;
 use crate::sys::socket::seqpacket;
-
-/// As long as the call can wait, and more than anybody notices: whoever waits longer looks again.
-const MOST: Duration = Duration::from_secs(1 << 20);
 
 /// Waits until something is ready, for no longer than `timeout`, and adds it to `events`, as far as there
 /// is room. A signal ends it early.
@@ -24,7 +22,7 @@ pub(crate) fn wait(
     events: &mut Vec<Event>,
     timeout: Option<Duration>,
 ) -> io::Result<()> {
-    let timeout = timeout.map(|timeout| timeout.min(MOST));
+    let timeout = timeout.map(|timeout| timeout.min(LONGEST_EPOLL));
     let timeout = match timeout {
         Some(timeout) if !timeout.subsec_nanos().is_multiple_of(1_000_000) => {
             if !seqpacket::wait_readable(epoll, timeout)? {

@@ -15,6 +15,7 @@ use rustix::io::Errno;
 use rustix::process::geteuid;
 
 use crate::error::{Error, Result};
+use crate::intervals::DIR_ATTEMPTS;
 use crate::ipc::discovery::access::{LOOK, PoolAccess, SEARCH};
 
 /// The environment variable that names the directory everything is found under.
@@ -22,9 +23,6 @@ pub const DIR_ENV: &str = "CENOTE_DIR";
 
 /// The environment variable that names the namespace in it.
 pub const NAMESPACE_ENV: &str = "CENOTE_NAMESPACE";
-
-/// How often a directory is made that others remove. Nobody means to: they leave when this one comes.
-pub(crate) const ATTEMPTS: usize = 16;
 
 /// Leaves room in a file name for the uid and more.
 const MAX_NAME: usize = 128;
@@ -67,7 +65,7 @@ impl Directory {
         if self.ours && access != PoolAccess::SameUser {
             return Err(Error::GroupNeedsDir);
         }
-        for _ in 1..ATTEMPTS {
+        for _ in 1..DIR_ATTEMPTS {
             match self.try_make(access) {
                 Err(Error::Directory { source, .. }) if source.kind() == ErrorKind::NotFound => {}
                 made => return made,
@@ -207,7 +205,7 @@ impl Step {
 
     /// Whoever leaves it last may remove it between the two.
     fn mkdir_and_open(&self, parent: BorrowedFd<'_>, name: &OsStr) -> Result<OwnedFd> {
-        for _ in 1..ATTEMPTS {
+        for _ in 1..DIR_ATTEMPTS {
             self.mkdir(parent, name)?;
             match fs::openat(parent, name, open_flags(), Mode::empty()) {
                 Err(Errno::NOENT) => {}

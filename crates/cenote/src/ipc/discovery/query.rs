@@ -15,9 +15,6 @@ use crate::sys::fork::GuardedSocket;
 use crate::sys::socket::packet;
 use crate::sys::socket::peer::Peer;
 
-/// How long those who are asked may take to answer, all of them together.
-pub(crate) const ANSWER: Duration = Duration::from_millis(200);
-
 /// The most that are asked at once: each takes a file descriptor or two.
 pub(crate) const AT_ONCE: usize = 128;
 

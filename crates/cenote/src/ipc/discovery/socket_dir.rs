@@ -10,21 +10,19 @@ use std::io;
 use std::iter;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use rustix::fs::{self, AtFlags, FileType, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 
 use crate::error::{Error, Result};
+use crate::intervals::{DIR_ATTEMPTS, DIR_LOCK_POLL, DIR_LOCK_TIMEOUT};
 use crate::ipc::discovery::access::PoolAccess;
-use crate::ipc::discovery::layout::{ATTEMPTS, Directory, check_name};
+use crate::ipc::discovery::layout::{Directory, check_name};
 use crate::ipc::discovery::query;
 use crate::sys::fork::GuardedSocket;
 use crate::sys::socket::peer::Peer;
 use crate::sys::socket::seqpacket;
-
-/// How long somebody may hold the lock of a directory.
-const LOCK: Duration = Duration::from_secs(5);
 
 /// One directory of sockets, held open.
 #[derive(Debug)]
@@ -144,10 +142,10 @@ impl Place {
         let start = Instant::now();
         while let Err(source) = fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
             let busy = matches!(source, Errno::WOULDBLOCK | Errno::INTR);
-            if !busy || start.elapsed() > LOCK {
+            if !busy || start.elapsed() > DIR_LOCK_TIMEOUT {
                 return Err(self.error("locking", source));
             }
-            std::thread::sleep(Duration::from_millis(1));
+            std::thread::sleep(DIR_LOCK_POLL);
         }
         Ok(Locked(file))
     }
@@ -156,7 +154,7 @@ impl Place {
     /// has the lock.
     pub(crate) fn locked(self, access: PoolAccess) -> Result<(Place, Locked)> {
         let mut place = self;
-        for _ in 1..ATTEMPTS {
+        for _ in 1..DIR_ATTEMPTS {
             let locked = place.lock();
             if !place.is_removed() {
                 return Ok((place, locked?));
@@ -180,7 +178,7 @@ impl Place {
     /// there.
     pub(crate) fn remove_if_empty(&self) {
         // Whoever leaves meanwhile finds it locked, and leaves it to this one, which has to look again.
-        for _ in 0..ATTEMPTS {
+        for _ in 0..DIR_ATTEMPTS {
             let left = self.try_remove();
             if left != Err(Errno::NOTEMPTY) || !self.is_empty() {
                 return;

@@ -43,16 +43,13 @@
 use std::marker::PhantomData;
 
 use crate::error::Error;
+use crate::intervals::CLAIM_LOOKS;
 use crate::ipc::lease::serial;
 use crate::sync::{AtomicU64, Ordering, fence, spin_loop};
 
 /// The most leases that the threads of one process can have on one slot. Threads that try at the same
 /// moment overshoot it by one each before they undo, which is far from wrapping the word.
 pub(crate) const MAX_LEASES: u64 = 1 << 32;
-
-/// How often a reader looks at a serial that is being claimed. A claim is a few stores and a scan, so
-/// only an owner that was preempted, stopped or killed in the midst of one outlasts this.
-const LOOKS: u32 = if cfg!(all(test, loom)) { 2 } else { 128 };
 
 /// The parts of the protocol that a model can take away to show that they are needed.
 pub(crate) trait Orderings {
@@ -178,7 +175,7 @@ pub(crate) fn word(words: &[AtomicU64], slot: u32) -> Option<&AtomicU64> {
 }
 
 fn validate(serial: &AtomicU64, expected: u64) -> Result<(), Refused> {
-    for _ in 0..LOOKS {
+    for _ in 0..CLAIM_LOOKS {
         match serial.load(Ordering::Relaxed) {
             found if found == expected => return Ok(()),
             found if found == serial::claiming(expected) => spin_loop(),

@@ -10,6 +10,7 @@ use bytemuck::{Pod, Zeroable};
 
 use crate::copies::{self, Copies};
 use crate::error::{Holder, Result};
+use crate::intervals::QUERY_TIMEOUT;
 use crate::ipc::discovery::query;
 use crate::ipc::discovery::query::Inquiry;
 use crate::ipc::discovery::socket_dir::{Entry, Place};
@@ -91,7 +92,7 @@ fn look_at(entries: &[(&Place, Entry)]) -> Result<Vec<PoolInfo>> {
     let ask = |(place, entry): &(&Place, Entry)| Inquiry::begin(place, entry, Kind::Ask);
     let asked = entries.iter().map(ask).collect::<Result<Vec<_>>>()?;
     let answering = asked.iter().filter_map(|asked| asked.as_ref().ok()?.as_ref());
-    query::await_answers(answering, query::ANSWER);
+    query::await_answers(answering, QUERY_TIMEOUT);
     let room = size_of::<Head>() + MAX_TOLD * size_of::<Line>();
     let info = |((place, entry), asked): (&(&Place, Entry), &io::Result<Option<Inquiry>>)| {
         let (pid, program, answer) = match asked {

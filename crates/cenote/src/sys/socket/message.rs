@@ -3,9 +3,10 @@
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{BorrowedFd, OwnedFd};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use crate::error::{Error, Result};
+use crate::intervals::MESSAGE_REST_TIMEOUT;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{
@@ -19,9 +20,6 @@ pub(crate) const MAX_FDS: usize = 4;
 /// Room for more than we send, so that a peer that sends too many is noticed and its descriptors
 /// are closed rather than lost in truncation.
 const CONTROL_LEN: usize = rustix::cmsg_space!(ScmRights(2 * MAX_FDS));
-
-/// How long the rest of a message that has begun may take altogether, on a non-blocking socket.
-const MID_MESSAGE: Duration = Duration::from_secs(5);
 
 /// Descriptors travel over Unix sockets only: on any other they would be lost without a word.
 pub(crate) fn check_unix(socket: BorrowedFd<'_>) -> Result<()> {
@@ -134,7 +132,7 @@ fn recv_part(
 /// Waits until the deadline, which begins with the first wait: a peer that sends byte by byte gets no
 /// more time than one that sends nothing.
 fn wait(socket: BorrowedFd<'_>, what: PollFlags, deadline: &mut Option<Instant>) -> io::Result<()> {
-    let deadline = *deadline.get_or_insert_with(|| Instant::now() + MID_MESSAGE);
+    let deadline = *deadline.get_or_insert_with(|| Instant::now() + MESSAGE_REST_TIMEOUT);
     let left = deadline.saturating_duration_since(Instant::now());
     let left = Timespec::try_from(left).map_err(io::Error::other)?;
     match poll(&mut [PollFd::from_borrowed_fd(socket, what)], Some(&left)) {

@@ -12,6 +12,7 @@ use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::net::{self, AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 
+use crate::intervals::LONGEST_POLL;
 use crate::sys::fork::GuardedSocket;
 
 /// How many connections may wait to be accepted.
@@ -80,13 +81,10 @@ pub(crate) fn wait_readable(fd: impl AsFd, timeout: Duration) -> io::Result<bool
     wait_any(&mut [PollFd::new(&fd, PollFlags::IN)], Some(timeout))
 }
 
-/// As long as anybody waits in one go.
-const MOST: Duration = Duration::from_secs(1 << 30);
-
 /// Waits until something can be read from one of them, or its other end is gone; `false` if time ran out, or a
 /// signal came.
 pub(crate) fn wait_any(fds: &mut [PollFd<'_>], timeout: Option<Duration>) -> io::Result<bool> {
-    let timeout = timeout.map(|timeout| timeout.min(MOST));
+    let timeout = timeout.map(|timeout| timeout.min(LONGEST_POLL));
     let timeout = timeout.map(Timespec::try_from).transpose().map_err(io::Error::other)?;
     match poll(fds, timeout.as_ref()) {
         Err(Errno::INTR) => Ok(false),

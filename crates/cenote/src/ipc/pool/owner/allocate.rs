@@ -9,6 +9,7 @@ use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::error::{Error, Result, Shortage};
+use crate::intervals::{ALLOC_GROW_RETRY, ALLOC_POLL};
 use crate::ipc::pool::owner::free_cache::Ready;
 use crate::ipc::pool::owner::growth::Grown;
 use crate::ipc::pool::owner::state::{Granted, State, named};
@@ -21,13 +22,6 @@ const SWEEP: usize = 4;
 
 /// How many of them one does that waits.
 const SWEEP_WAITING: usize = 1024;
-
-/// How often a waiting allocation looks again by itself.
-const LOOK_AGAIN: Duration = Duration::from_millis(1);
-
-/// How often it tries everything: asking for memory takes long, and what was refused just now will
-/// be refused again.
-const TRY_AGAIN: Duration = Duration::from_millis(100);
 
 /// Why there is no slot.
 #[derive(Debug)]
@@ -111,14 +105,14 @@ impl<S: Spared> Owner<S> {
         mut go_on: impl FnMut() -> ControlFlow<B>,
     ) -> Result<ControlFlow<B, Granted<S>>> {
         let _waiting = Waiting::new(self);
-        let mut try_all_at = Instant::now() + TRY_AGAIN;
+        let mut try_all_at = Instant::now() + ALLOC_GROW_RETRY;
         loop {
             let now = Instant::now();
             let over = deadline.is_some_and(|deadline| now >= deadline);
             let found = self.alloc_locked(len, SWEEP_WAITING);
             let found = match found {
                 Err(full) if over || now >= try_all_at => {
-                    try_all_at = now + TRY_AGAIN;
+                    try_all_at = now + ALLOC_GROW_RETRY;
                     self.alloc_hard(len, full)
                 }
                 found => found.map_err(Lack::Room),
@@ -131,8 +125,8 @@ impl<S: Spared> Owner<S> {
             if let ControlFlow::Break(why) = go_on() {
                 return Ok(ControlFlow::Break(why));
             }
-            let left = deadline.map_or(LOOK_AGAIN, |deadline| deadline - now);
-            self.wait_for_return(left.min(LOOK_AGAIN));
+            let left = deadline.map_or(ALLOC_POLL, |deadline| deadline - now);
+            self.wait_for_return(left.min(ALLOC_POLL));
         }
     }
 

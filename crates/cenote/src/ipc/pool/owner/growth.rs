@@ -6,6 +6,7 @@
 use std::sync::{Arc, MutexGuard, PoisonError};
 
 use crate::error::Result;
+use crate::intervals::GROW_AHEAD_BACKOFF;
 use crate::ipc::pool::config::Step;
 use crate::ipc::pool::owner::Owner;
 use crate::ipc::pool::owner::segment::Segment;
@@ -18,9 +19,6 @@ use crate::memory::budget::Budget;
 use crate::memory::selection::Wish;
 use crate::sync::Ordering;
 use crate::sys::thread;
-
-/// The most allocations that pass over growing ahead after it was refused.
-const MOST_PATIENCE: u32 = 1 << 14;
 
 /// What the last segments leave of the memory there is.
 const FOR_OTHERS: usize = 1 << 20;
@@ -50,7 +48,7 @@ impl Ahead {
 
     /// Waits twice as long as the last time.
     fn refused(&mut self) {
-        self.patience = (2 * self.patience).clamp(16, MOST_PATIENCE);
+        self.patience = (2 * self.patience).clamp(16, GROW_AHEAD_BACKOFF);
         self.left = self.patience;
     }
 }
@@ -194,7 +192,7 @@ mod tests {
         };
         let pauses: Vec<usize> = (0..20).map(|_| pause()).collect();
         assert_eq!(pauses[..3], [16, 32, 64]);
-        assert_eq!(pauses[19], MOST_PATIENCE as usize);
+        assert_eq!(pauses[19], GROW_AHEAD_BACKOFF as usize);
         ahead.granted();
         assert!(ahead.is_due());
     }

@@ -4,13 +4,13 @@ use std::convert::Infallible;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::time::Duration;
 
 use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
 use rustix::rand::{GetRandomFlags, getrandom};
 
 use crate::error::{Error, Result};
+use crate::intervals::{ACCEPT_RETRY, SOCKET_ATTEMPTS};
 use crate::ipc::discovery::socket_dir::{Entry, Place};
 use crate::ipc::discovery::watch;
 use crate::ipc::discovery::watch::DirectoryWatch;
@@ -39,12 +39,6 @@ const AT_ONCE: usize = 32;
 
 /// How many are let in by somebody who is in a hurry himself, and keeps the service thread waiting.
 const FEW: usize = 4;
-
-/// How often a socket is made anew that is removed again at once.
-const ATTEMPTS: usize = 4;
-
-/// How long the service thread rests when nobody can be let in, nor turned away.
-const REST: Duration = Duration::from_millis(10);
 
 /// Tokens of what is watched: the listener, the directory, and two for each connection.
 const LISTENER: u64 = 0;
@@ -252,7 +246,7 @@ impl<S: Spared> Owner<S> {
             Ok(Some(connection)) => refuse(connection.as_fd(), Refusal::Descriptors),
             Ok(None) => {}
             // Not even that: it would be asked for again and again without a pause.
-            Err(_) => std::thread::sleep(REST),
+            Err(_) => std::thread::sleep(ACCEPT_RETRY),
         }
         *reserve = place.open_again().ok();
     }
@@ -453,7 +447,7 @@ impl<S: Spared> Owner<S> {
         // Without the directory's lock, which others may keep, somebody may take the socket for a dead
         // one's while it is made, and it may be removed before it is watched: hence more than once.
         // Should that fail, the pool goes on for those who are attached.
-        for _ in 0..ATTEMPTS {
+        for _ in 0..SOCKET_ATTEMPTS {
             let Some(place) = self.lost_place() else { return };
             match place.and_then(|place| Server::start(place, self)) {
                 Ok(server) => self.serve_anew(server),

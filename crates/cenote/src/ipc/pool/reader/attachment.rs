@@ -14,6 +14,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use crate::error::{Error, Result};
+use crate::intervals::{EXIT_TIME, SEGMENT_RETRY, SEGMENT_TIMEOUT};
 use crate::ipc::discovery::handshake::{Answer, Begun};
 use crate::ipc::discovery::socket_dir::{Entry, Place};
 use crate::ipc::discovery::{handshake, query};
@@ -35,19 +36,9 @@ use crate::sys::mapping::Map;
 use crate::sys::socket::packet;
 use crate::sys::socket::peer::Peer;
 
-/// How long a segment that a descriptor names may take to arrive.
-const SEGMENT: Duration = Duration::from_secs(1);
-
-/// After how long it is asked for again, and then after twice as long each time: an owner sends
-/// nothing to somebody with much unread, or when the system has no room for more descriptors.
-const ASK_AGAIN: Duration = Duration::from_millis(2);
-
 /// The most segments that an owner can make this process map: more than it has at a time, because
 /// word of one that is gone may be late, or lost.
 const MAX_MAPPED: usize = 4 * MAX_SHARED;
-
-/// How long a process may take to die after its sockets were closed.
-const DYING: Duration = Duration::from_secs(1);
 
 /// How many packets are read before others have their turn.
 pub(crate) const PACKETS_AT_ONCE: usize = 64;
@@ -228,7 +219,7 @@ impl<S: Spared> Attachment<S> {
     }
 
     fn has_just_gone(&self) -> bool {
-        self.gone_since.get().is_some_and(|since| since.elapsed() < DYING)
+        self.gone_since.get().is_some_and(|since| since.elapsed() < EXIT_TIME)
     }
 
     #[inline]
@@ -270,7 +261,7 @@ impl<S: Spared> Attachment<S> {
 
     /// Leases a slot that a descriptor names. Waits a moment for a segment that is not here yet.
     pub(crate) fn lease(&self, slot: u32, serial: u64) -> Result<Leased<S>> {
-        self.lease_by(slot, SEGMENT, |leases| leases.by_serial(slot, serial))
+        self.lease_by(slot, SEGMENT_TIMEOUT, |leases| leases.by_serial(slot, serial))
     }
 
     /// As [`Attachment::lease`], but does not wait.
@@ -386,14 +377,14 @@ impl<S: Spared> Attachment<S> {
         let none = Error::NoSuchSegment { pool: self.entry.name.clone(), segment: number };
         if patience.is_zero() {
             // It is on its way, most likely, and whoever does not wait may look very often.
-            if state.asked.is_none_or(|asked| asked.elapsed() >= ASK_AGAIN) {
+            if state.asked.is_none_or(|asked| asked.elapsed() >= SEGMENT_RETRY) {
                 state.asked = Some(Instant::now());
                 self.ask_for(number);
             }
             return Err(none);
         }
         let start = Instant::now();
-        let mut pause = ASK_AGAIN;
+        let mut pause = SEGMENT_RETRY;
         while start.elapsed() < patience && !self.is_gone() {
             self.ask_for(number);
             let waited = self.arrived.wait_timeout(state, pause);

@@ -1,18 +1,16 @@
 //! Attaching to the pool of a descriptor without waiting for its owner.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use crate::error::{Error, Result};
+use crate::intervals::HANDSHAKE_TIMEOUT;
 use crate::ipc::discovery::handshake::{Begun, Greeting};
 use crate::ipc::pool::reader::attachment::Attachment;
 use crate::ipc::pool::reader::connect;
 use crate::ipc::pool::registry;
 use crate::ipc::pool::registry::Known;
 use crate::tensor::buffer::Buffer;
-
-/// How long an owner may take to answer.
-const ANSWER: Duration = Duration::from_secs(5);
 
 /// What has come of it, once something has.
 type Outcome = Option<Result<Arc<Attachment<Buffer>>>>;
@@ -71,10 +69,10 @@ impl Attaching {
                 Progress::Attached(Known::Attached(attachment))
             }
             Some(Err(error)) => Progress::Failed(error),
-            None if self.since.elapsed() < ANSWER => Progress::Waiting,
+            None if self.since.elapsed() < HANDSHAKE_TIMEOUT => Progress::Waiting,
             None => {
                 let pool = format!("uid {:016x}", self.uid);
-                Progress::Failed(Error::NoAnswer { pool, pid: 0, waited: ANSWER })
+                Progress::Failed(Error::NoAnswer { pool, pid: 0, waited: HANDSHAKE_TIMEOUT })
             }
         }
     }

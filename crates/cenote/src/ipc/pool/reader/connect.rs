@@ -2,10 +2,11 @@
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use std::{io, iter};
 
 use crate::error::{Error, Result};
+use crate::intervals::{ATTACH_ATTEMPTS, CONNECT_RETRY, HANDSHAKE_TIMEOUT};
 use crate::ipc::discovery::handshake::{Answer, Begun};
 use crate::ipc::discovery::socket_dir::{Entry, Place};
 use crate::ipc::pool::reader::attachment;
@@ -15,12 +16,6 @@ use crate::ipc::shared::wire::{Kind, Packet, Welcome};
 use crate::sys::fork::GuardedSocket;
 use crate::sys::socket::peer::Peer;
 use crate::sys::socket::{packet, seqpacket};
-
-/// How long an owner may take to answer. One that is alive does so in microseconds.
-const ANSWER: Duration = Duration::from_secs(5);
-
-/// How often attaching is tried when the owner hangs up without an answer.
-const ATTEMPTS: u32 = 4;
 
 /// Where something that was looked for is.
 type Found = (Arc<Place>, Entry);
@@ -93,7 +88,7 @@ fn attach<S: Spared>(
             }
             match greet(entry.clone(), owner, connection) {
                 // Pushed out by a crowd of others, perhaps.
-                Err(Error::Disconnected { .. }) if attempt < ATTEMPTS => {}
+                Err(Error::Disconnected { .. }) if attempt < ATTACH_ATTEMPTS => {}
                 done => return done,
             }
         }
@@ -123,12 +118,12 @@ fn connect(place: &Place, entry: &Entry) -> Result<Option<(Peer, GuardedSocket)>
                 return Ok(None);
             }
             io::ErrorKind::NotFound => return Ok(None), // it just went
-            io::ErrorKind::WouldBlock if start.elapsed() < ANSWER => {
-                std::thread::sleep(Duration::from_millis(1));
+            io::ErrorKind::WouldBlock if start.elapsed() < HANDSHAKE_TIMEOUT => {
+                std::thread::sleep(CONNECT_RETRY);
             }
             io::ErrorKind::WouldBlock => {
                 let pool = entry.name.clone();
-                return Err(Error::NoAnswer { pool, pid: 0, waited: ANSWER });
+                return Err(Error::NoAnswer { pool, pid: 0, waited: HANDSHAKE_TIMEOUT });
             }
             _ => return Err(error(source)),
         }
@@ -165,7 +160,7 @@ fn await_answer(
 ) -> Result<(usize, Vec<OwnedFd>)> {
     let error = |source| Error::Connect { pool: entry.name.clone(), source };
     let start = Instant::now();
-    while let Some(left) = ANSWER.checked_sub(start.elapsed()) {
+    while let Some(left) = HANDSHAKE_TIMEOUT.checked_sub(start.elapsed()) {
         if !seqpacket::wait_readable(connection, left).map_err(error)? {
             continue;
         }
@@ -177,7 +172,7 @@ fn await_answer(
             answer => return answer.map_err(error),
         }
     }
-    Err(Error::NoAnswer { pool: entry.name.clone(), pid: owner.pid, waited: ANSWER })
+    Err(Error::NoAnswer { pool: entry.name.clone(), pid: owner.pid, waited: HANDSHAKE_TIMEOUT })
 }
 
 fn is_hang_up(error: &io::Error) -> bool {

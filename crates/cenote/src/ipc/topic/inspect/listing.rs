@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use bytemuck::{Pod, Zeroable};
 
 use crate::error::{Error, Result};
+use crate::intervals::{QUERY_TIMEOUT, WITHDRAW_POLL, WITHDRAW_TIMEOUT};
 use crate::ipc::discovery::query;
 use crate::ipc::discovery::query::Inquiry;
 use crate::ipc::discovery::socket_dir::{Entry, Place, is_denied};
@@ -137,7 +138,7 @@ fn look_at(names: &[String], closed: &mut Vec<TopicInfo>) -> Result<Vec<(TopicIn
         let asked = entries.iter().map(|(at, entry)| ask(&found[*at].1, entry));
         let asked = asked.collect::<Result<Vec<_>>>()?;
         let answering = asked.iter().filter_map(|asked| asked.as_ref().ok()?.as_ref());
-        await_answers(answering, query::ANSWER);
+        await_answers(answering, QUERY_TIMEOUT);
         for ((at, entry), asked) in entries.iter().zip(&asked) {
             found[*at].0.publishers.extend(match asked {
                 Ok(asked) => asked.as_ref().map(info),
@@ -191,7 +192,7 @@ pub(crate) fn check_type(
         // Of those that cannot be asked, nobody can tell.
         let asked = entries.iter().map(|entry| ask(place, entry)).collect::<Result<Vec<_>>>()?;
         let asked: Vec<Asked> = asked.into_iter().filter_map(|asked| asked.ok()?).collect();
-        await_answers(asked.iter(), query::ANSWER);
+        await_answers(asked.iter(), QUERY_TIMEOUT);
         for asked in asked {
             if let Some(Some(told)) = asked.told()
                 && told.head.signature != *ours
@@ -202,12 +203,6 @@ pub(crate) fn check_type(
     }
     Ok(())
 }
-
-/// How long one that began to publish at the same time may take to give way.
-const GIVE_WAY: Duration = Duration::from_millis(500);
-
-/// How often that is looked at.
-const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
 /// The same of those who began to publish while this one did: of two that send different things, that with the
 /// higher uid gives way. But it may have looked before this one was there, and then it stays.
@@ -223,7 +218,9 @@ pub(crate) fn check_newcomers(
     let start = Instant::now();
     loop {
         match check_type(place, &higher, topic, ours) {
-            Err(Error::TypeMismatch { .. }) if start.elapsed() < GIVE_WAY => sleep(LOOK_AGAIN),
+            Err(Error::TypeMismatch { .. }) if start.elapsed() < WITHDRAW_TIMEOUT => {
+                sleep(WITHDRAW_POLL);
+            }
             done => return done,
         }
     }

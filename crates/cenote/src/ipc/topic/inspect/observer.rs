@@ -14,6 +14,10 @@ use crate::domain::cloud::PointCloud;
 use crate::domain::depth::DepthImage;
 use crate::domain::image::Image;
 use crate::error::{Error, Result};
+use crate::intervals::{
+    OBSERVER_CONNECT_TIMEOUT, OBSERVER_IGNORES, OBSERVER_POLL, OBSERVER_SEGMENT_TIMEOUT,
+    QUERY_TIMEOUT, SKIPPED_MESSAGES,
+};
 use crate::ipc::discovery::query;
 use crate::ipc::discovery::socket_dir::Place;
 use crate::ipc::pool::registry;
@@ -34,21 +38,6 @@ use crate::types::dtype::DType;
 use crate::types::metadata::Words;
 use crate::types::metadata::header::Header;
 use crate::types::pixel_format::PixelFormat;
-
-/// How often the directory is looked at for publishers that came or went.
-const LOOK_AGAIN: Duration = Duration::from_millis(50);
-
-/// How long a look waits for publishers that have just come. Who takes longer is heard later.
-const NEWCOMERS: Duration = Duration::from_millis(10);
-
-/// How long one whose answer made no sense is not asked again.
-const STRANGE: Duration = Duration::from_secs(1);
-
-/// How long a segment may be on its way.
-const SEGMENT: Duration = Duration::from_millis(200);
-
-/// How often a message that is overwritten meanwhile is followed by a look at another.
-const TRIES: usize = 64;
 
 /// Looks at what is sent under a name, and is not seen: no publisher waits for it or sends it anything,
 /// whatever its policy.
@@ -170,7 +159,7 @@ impl Observer {
     ///
     /// One that makes no sense is an [`Error::BadMessage`], and is passed.
     pub fn look(&mut self) -> Result<Option<Sighting>> {
-        if self.looked.is_none_or(|looked| looked.elapsed() >= LOOK_AGAIN) {
+        if self.looked.is_none_or(|looked| looked.elapsed() >= OBSERVER_POLL) {
             self.find_publishers()?;
         }
         for _ in 0..self.watched.len() {
@@ -224,14 +213,14 @@ impl Observer {
         self.asked.retain(|(asked, _)| !asked.peer().has_ended());
         let Some(place) = Place::find(&self.topic.directory())? else { return Ok(()) };
         let entries = place.entries()?;
-        self.strangers.retain(|(_, met)| met.elapsed() < STRANGE);
+        self.strangers.retain(|(_, met)| met.elapsed() < OBSERVER_IGNORES);
         let new = entries.iter().filter(|entry| !self.knows(entry.uid));
         let new =
             new.filter_map(|entry| listing::ask(&place, entry).map(|it| it.ok()?).transpose());
         // However many there are that do not answer, they take so many descriptors and no more.
         let new = new.take(query::AT_ONCE.saturating_sub(self.asked.len()));
         let new = new.map(|asked| Ok((asked?, first_look))).collect::<Result<Vec<_>>>()?;
-        let patience = if first_look { query::ANSWER } else { NEWCOMERS };
+        let patience = if first_look { QUERY_TIMEOUT } else { OBSERVER_CONNECT_TIMEOUT };
         listing::await_answers(new.iter().map(|(asked, _)| asked), patience);
         self.asked.extend(new);
         self.hear();
@@ -295,7 +284,7 @@ impl Watched {
 
     /// The next message. A publisher that is quicker than this does not keep it for ever.
     fn next(&mut self, missed: &mut u64) -> Result<Option<Sighting>> {
-        for _ in 0..TRIES {
+        for _ in 0..SKIPPED_MESSAGES {
             if self.ring.reader().entry(self.cursor).peek() == Found::Nothing {
                 return Ok(None);
             }
@@ -457,7 +446,9 @@ fn lease(packed: &Packed<'_>) -> Result<Handle> {
         // Asked first: what its owner sent last may come in while this looks for it.
         let alive = known.is_alive();
         match registry::lease_packed(&known, packed, None, || true) {
-            Err(Error::NoSuchSegment { .. }) if start.elapsed() < SEGMENT && alive => {
+            Err(Error::NoSuchSegment { .. })
+                if start.elapsed() < OBSERVER_SEGMENT_TIMEOUT && alive =>
+            {
                 thread::sleep(Duration::from_millis(1));
             }
             done => return done,

@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::error::{Error, Result};
+use crate::intervals::BACKPRESSURE_POLL;
 use crate::ipc::discovery::socket_dir::Place;
 use crate::ipc::pool::owner::host::{Description, Guest, Host};
 use crate::ipc::pool::owner::server;
@@ -39,9 +40,6 @@ use crate::sys::socket::{packet, peer};
 use crate::sys::{fork, memfd};
 use crate::tensor::Tensor;
 use crate::tensor::buffer::handle::Handle;
-
-/// How often a publisher that waits looks by itself.
-const LOOK_AGAIN: Duration = Duration::from_millis(1);
 
 /// The most subscribers of one publisher.
 const MAX_SUBSCRIBERS: usize = 1024;
@@ -317,7 +315,7 @@ impl Publisher {
         self.writer().wait::<Shipped>();
         if self.slowest(&state).is_some() {
             drop(state);
-            self.changed.wait(seen, LOOK_AGAIN);
+            self.changed.wait(seen, BACKPRESSURE_POLL);
             state = self.state();
         }
         state.waiters -= 1;

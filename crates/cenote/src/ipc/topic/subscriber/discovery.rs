@@ -10,11 +10,14 @@ use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
 
 use crate::error::{Error, Result};
+use crate::intervals::{
+    DIR_ATTEMPTS, DISCOVERY_POLL, FIRST_CONNECT_TIMEOUT, SUBSCRIBE_ATTEMPTS, SUBSCRIBE_RETRY,
+};
 use crate::ipc::discovery::access::PoolAccess;
 use crate::ipc::discovery::handshake::{Answer, Begun, Greeting};
 use crate::ipc::discovery::socket_dir::{Entry, Place};
 use crate::ipc::discovery::watch::DirectoryWatch;
-use crate::ipc::discovery::{handshake, layout, query, watch};
+use crate::ipc::discovery::{handshake, query, watch};
 use crate::ipc::pool::reader::attachment;
 use crate::ipc::pool::reader::attachment::Attachment;
 use crate::ipc::pool::registry;
@@ -26,18 +29,6 @@ use crate::ipc::topic::signature::Signature;
 use crate::ipc::topic::subscriber::publisher_link::{Gone, Source};
 use crate::ipc::topic::subscriber::wakeup::News;
 use crate::sys::fork;
-
-/// How long the first look waits for answers. Those who take longer come later.
-const FIRST_LOOK: Duration = Duration::from_millis(200);
-
-/// How often a publisher is greeted that hangs up without an answer.
-const ATTEMPTS: u32 = 4;
-
-/// When to try again where too many wait at a publisher's door.
-const RETRY: Duration = Duration::from_millis(10);
-
-/// When to look again where the directory cannot be watched, or somebody lacks what it takes to meet.
-const BLIND: Duration = Duration::from_millis(50);
 
 /// The most publishers of something else that are kept until somebody asks.
 const MAX_MISMATCHES: usize = 64;
@@ -146,7 +137,7 @@ impl State {
     fn note_hang_up(&mut self, uid: u64) -> bool {
         let Some(Met::Greeted { wish, .. }) = self.met.get(&uid) else { return false };
         let wish = Wish { hung_up: wish.hung_up + 1, ..*wish };
-        let again = wish.hung_up < ATTEMPTS;
+        let again = wish.hung_up < SUBSCRIBE_ATTEMPTS;
         if again {
             self.met.insert(uid, Met::Crowd(wish));
         }
@@ -179,7 +170,7 @@ impl Arrivals {
 
     /// Begins to look, and waits a moment for those who are there already.
     pub(crate) fn start(self: &Arc<Self>) -> Result<()> {
-        let until = Instant::now() + FIRST_LOOK;
+        let until = Instant::now() + FIRST_CONNECT_TIMEOUT;
         // Now, for when there is a shortage.
         let waker = Waker::new(self.served(), LOOK);
         self.state().waker = Some(waker.map_err(|source| Error::os("starting a thread", source))?);
@@ -219,7 +210,7 @@ impl Arrivals {
         failed.iter().for_each(|(uid, _)| drop(state.met.remove(uid)));
         drop(state);
         if !failed.is_empty() {
-            self.look_after(BLIND);
+            self.look_after(DISCOVERY_POLL);
         }
     }
 
@@ -250,7 +241,7 @@ impl Arrivals {
     /// ours to do, somebody else may, and it is looked for by the clock.
     fn follow(self: &Arc<Self>) {
         // Looked at again once it is watched: it may have been removed before that.
-        for _ in 0..layout::ATTEMPTS {
+        for _ in 0..DIR_ATTEMPTS {
             // Held all the while: after `leave` nothing is made.
             let mut place = self.held_place();
             let Some(held) = place.as_ref().filter(|place| place.is_removed()) else { return };
@@ -377,7 +368,7 @@ impl Arrivals {
             Ok(Begun::Crowd) => {
                 *met = Met::Crowd(wish);
                 drop(state);
-                self.look_after(RETRY);
+                self.look_after(SUBSCRIBE_RETRY);
             }
             failed @ (Ok(Begun::Nobody) | Err(_)) => {
                 state.met.remove(&uid);
@@ -400,7 +391,7 @@ impl Arrivals {
         // Pushed out by a crowd of others, perhaps.
         if matches!(source, Err(Error::Disconnected { .. })) && state.note_hang_up(uid) {
             drop(state);
-            return self.look_after(RETRY);
+            return self.look_after(SUBSCRIBE_RETRY);
         }
         let gone = source.as_ref().ok().and_then(Source::gone);
         state.met.insert(uid, Met::Answered(gone.as_ref().map_or_else(Weak::new, Arc::downgrade)));
@@ -451,7 +442,7 @@ impl Arrivals {
     /// Looks by the clock where nobody tells of changes.
     fn look_again_if_blind(self: &Arc<Self>) {
         if self.place().is_some() && self.state().directory.is_none() {
-            self.look_after(BLIND);
+            self.look_after(DISCOVERY_POLL);
         }
     }
 
@@ -468,7 +459,7 @@ impl Arrivals {
         }
         drop(state);
         if shortage {
-            self.look_after(BLIND);
+            self.look_after(DISCOVERY_POLL);
         }
     }
 
@@ -516,7 +507,7 @@ impl Served for Arrivals {
             // It cannot be read: no descriptor was left, perhaps.
             Err(error) => {
                 self.note_failure(ANYBODY, Some(error));
-                self.look_after(BLIND);
+                self.look_after(DISCOVERY_POLL);
             }
         }
     }

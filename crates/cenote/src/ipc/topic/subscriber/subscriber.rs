@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 
 use crate::error::{Error, Result};
+use crate::intervals::{SKIPPED_MESSAGES, UNRESOLVED_POLL};
 use crate::ipc::discovery::socket_dir::Place;
 use crate::ipc::ring::{Found, ring, subscriber_words};
 use crate::ipc::service_thread::{Served, Waker};
@@ -29,13 +30,6 @@ use crate::ipc::topic::subscriber::wakeup::{Bell, News};
 use crate::sync::{Biased, BiasedGuard};
 use crate::sys;
 use crate::sys::fork;
-
-/// How many messages that cannot be had are passed over before others have their turn.
-const TRIES: usize = 64;
-
-/// When to look again for a message whose segment is on its way, whose pool does not answer, or whose
-/// publisher is dying.
-const LOOK_AGAIN: Duration = Duration::from_millis(1);
 
 /// What receives.
 #[derive(Debug)]
@@ -234,7 +228,7 @@ impl Subscriber {
         self.ignore_gone(&receiving);
         let few = Few::of(receiving.others().filter(|other| !other.gone.is_true()));
         let left = if receiving.is_stuck() {
-            Some(left.map_or(LOOK_AGAIN, |left| left.min(LOOK_AGAIN)))
+            Some(left.map_or(UNRESOLVED_POLL, |left| left.min(UNRESOLVED_POLL)))
         } else {
             left
         };
@@ -408,7 +402,7 @@ impl Receiving {
             self.waker = Waker::new(served, 0).ok();
         }
         match &self.waker {
-            Some(waker) => waker.wake_after(LOOK_AGAIN),
+            Some(waker) => waker.wake_after(UNRESOLVED_POLL),
             None => news.bell.ring_anyway(),
         }
     }
@@ -476,7 +470,7 @@ impl Receiving {
         let Receiving { sources, words, pools, missed, last_loss, .. } = self;
         let source = &mut sources[at];
         source.stuck = false;
-        for _ in 0..TRIES {
+        for _ in 0..SKIPPED_MESSAGES {
             let len = match source.next(words) {
                 Next::Message(len) => len,
                 Next::Nothing => return Took::Nothing,
