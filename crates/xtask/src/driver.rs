@@ -21,7 +21,17 @@ use arguments::{Order, Selection};
 const UNAVAILABLE: u8 = 77;
 
 pub(crate) fn main(arguments: &[String]) -> ExitCode {
-    match try_main(arguments) {
+    or_report(try_main(arguments))
+}
+
+/// Lowers the lists of exceptions of `tidy` to what there is.
+pub(crate) fn shrink() -> ExitCode {
+    let done = Checkout::here().and_then(|checkout| crate::tidy::shrink(&checkout));
+    or_report(done.map(|()| ExitCode::SUCCESS))
+}
+
+fn or_report(result: Result<ExitCode, Failure>) -> ExitCode {
+    match result {
         Ok(code) => code,
         Err(error) => {
             eprintln!("error: {error}");

@@ -29,8 +29,9 @@ fn main() -> std::process::ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     match arguments.split_first() {
         Some((command, rest)) if command == "test" => driver::main(rest),
+        Some((command, [])) if command == "shrink" => driver::shrink(),
         _ => {
-            eprintln!("usage: scripts/test, which starts `xtask test`");
+            eprintln!("usage: xtask test ... (scripts/test --help), or xtask shrink");
             std::process::ExitCode::from(2)
         }
     }

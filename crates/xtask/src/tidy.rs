@@ -6,12 +6,14 @@
 mod book;
 mod ci_file;
 mod dependencies;
+mod exceptions;
 mod finding;
 mod forbidden_text;
 mod links;
 mod markdown;
 mod miri_modules;
 mod pages;
+mod plain_words;
 mod shell;
 
 use std::collections::BTreeMap;
@@ -19,6 +21,7 @@ use std::collections::BTreeMap;
 use crate::checkout::Checkout;
 use crate::failure::Failure;
 use crate::stage::StageContext;
+use exceptions::Measured;
 use finding::Finding;
 
 /// The text files of the checkout, by path.
@@ -77,6 +80,7 @@ pub(crate) fn check(context: &StageContext) -> Result<(), Failure> {
         ("book", book::check(&files)),
         ("CI file", ci_file::check(&files)),
         ("modules of the miri stage", miri_modules::check(&files)),
+        ("plain words", plain_words::check(&files)),
     ];
     let broken = checks.iter().filter(|(name, findings)| !report(name, findings)).count();
     for finding in pages::long_files(&files) {
@@ -86,6 +90,17 @@ pub(crate) fn check(context: &StageContext) -> Result<(), Failure> {
         0 => Ok(()),
         count => Err(Failure::new(format!("{count} rules of the repository are broken"))),
     }
+}
+
+/// Lowers every list of exceptions to what there is.
+pub(crate) fn shrink(checkout: &Checkout) -> Result<(), Failure> {
+    let files = Files::of(checkout)?;
+    measured(&files).iter().try_for_each(|measured| measured.shrink(checkout))
+}
+
+/// What is counted for each list of exceptions.
+fn measured(files: &Files) -> Vec<Measured> {
+    vec![plain_words::measure(files)]
 }
 
 /// Prints the findings of a check. Returns whether there are none.
