@@ -3,6 +3,7 @@
 //! A check is a function from texts to findings, so its unit tests show it failing on bad input.
 //! Rules that the code does not keep everywhere yet have a list of exceptions, which may only shrink.
 
+mod architecture;
 mod book;
 mod ci_file;
 mod dependencies;
@@ -82,6 +83,9 @@ pub(crate) fn check(context: &StageContext) -> Result<(), Failure> {
         ("modules of the miri stage", miri_modules::check(&files)),
         ("plain words", plain_words::check(&files)),
     ];
+    let lists = architecture::measured(&files);
+    let lists = lists.iter().map(|measured| (measured.list, measured.compare(&files)));
+    let checks: Vec<_> = checks.into_iter().chain(lists).collect();
     let broken = checks.iter().filter(|(name, findings)| !report(name, findings)).count();
     for finding in pages::long_files(&files) {
         context.note(&format!("warning: {finding}"));
@@ -100,7 +104,9 @@ pub(crate) fn shrink(checkout: &Checkout) -> Result<(), Failure> {
 
 /// What is counted for each list of exceptions.
 fn measured(files: &Files) -> Vec<Measured> {
-    vec![plain_words::measure(files)]
+    let mut measured = architecture::measured(files);
+    measured.push(plain_words::measure(files));
+    measured
 }
 
 /// Prints the findings of a check. Returns whether there are none.
