@@ -38,7 +38,8 @@ pub(crate) enum Command {
 }
 
 impl Command {
-    pub(crate) fn run(self, output: &Output) -> Outcome {
+    /// Runs the command. `cli` returns the whole command line, which two commands describe.
+    pub(crate) fn run(self, cli: fn() -> clap::Command, output: &Output) -> Outcome {
         match self {
             Command::Demo(args) => args.run(output),
             Command::Ls(args) => args.run(output),
@@ -49,8 +50,8 @@ impl Command {
             Command::Doctor(args) => args.run(output),
             Command::Gc(args) => args.run(output),
             Command::Bench(args) => args.run(output),
-            Command::Completions(args) => args.run(output),
-            Command::Man(args) => args.run(output),
+            Command::Completions(args) => args.run(cli(), output),
+            Command::Man(args) => args.run(cli(), output),
         }
     }
 }

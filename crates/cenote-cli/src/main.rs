@@ -29,7 +29,7 @@ mod test_pattern;
 
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::{CommandFactory, Parser};
 
 use crate::commands::Command;
 use crate::output::Output;
@@ -54,7 +54,7 @@ Exit codes:
   4        nothing arrived in time
   5        permission denied
   128 + N  interrupted by signal N")]
-pub(crate) struct Cli {
+struct Cli {
     #[command(subcommand)]
     command: Command,
 
@@ -65,7 +65,7 @@ pub(crate) struct Cli {
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    match cli.command.run(&Output::new(cli.json)) {
+    match cli.command.run(Cli::command, &Output::new(cli.json)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => failure.report(),
     }

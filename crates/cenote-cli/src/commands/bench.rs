@@ -1,21 +1,20 @@
 //! `cenote bench`
 
 mod measure;
+mod measurement;
 mod mirror;
 
-use serde::{Deserialize, Serialize};
+use clap::ValueEnum;
 
 use crate::argument;
 use crate::failure::{Failure, Outcome};
-use crate::measure::percentiles::Percentiles;
-use crate::output::unit;
-use crate::output::{Output, Page, Report, Table};
+use crate::output::Output;
 use crate::process::child::{Child, Parent};
 use crate::process::interrupt::Interrupt;
 use crate::process::temporary_namespace::TemporaryNamespace;
 use crate::test_pattern::Size;
 
-use clap::ValueEnum;
+use measurement::Measured;
 
 /// Measure what sharing a frame costs on this machine
 ///
@@ -90,32 +89,5 @@ impl Args {
     fn args(&self, role: Role) -> [String; 7] {
         let (seconds, size) = (self.seconds.to_string(), self.size.to_string());
         ["bench", "--role", role.name(), "--seconds", &seconds, "--size", &size].map(str::to_owned)
-    }
-}
-
-/// All measurements.
-#[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct Measured {
-    size: String,
-    frame_bytes: u64,
-    results: Vec<Measurement>,
-}
-
-/// The duration of one operation.
-#[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct Measurement {
-    what: String,
-    times: u64,
-    time: Percentiles,
-}
-
-impl Report for Measured {
-    fn write(&self, page: &mut Page) {
-        page.line(format!("a frame of {} RGB, {}", self.size, unit::bytes(self.frame_bytes)));
-        let mut table = Table::new(&["WHAT", ">TIMES", ">p50 / p99"]);
-        for Measurement { what, times, time } in &self.results {
-            table.row([what.clone(), times.to_string(), Percentiles::show(Some(time))]);
-        }
-        page.table(&table, "nothing was measured");
     }
 }

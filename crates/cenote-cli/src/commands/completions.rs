@@ -1,9 +1,7 @@
 //! `cenote completions`
 
-use clap::CommandFactory;
 use clap_complete::Shell;
 
-use crate::Cli;
 use crate::failure::Outcome;
 use crate::output::Output;
 
@@ -17,10 +15,11 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    pub(crate) fn run(&self, output: &Output) -> Outcome {
+    /// `cli` is the whole command line.
+    pub(crate) fn run(&self, mut cli: clap::Command, output: &Output) -> Outcome {
         output.refuse_json("a completion script")?;
         let mut text = Vec::new();
-        clap_complete::generate(self.shell, &mut Cli::command(), "cenote", &mut text);
+        clap_complete::generate(self.shell, &mut cli, "cenote", &mut text);
         output.raw(&text)
     }
 }

@@ -67,7 +67,10 @@ impl Args {
     pub(crate) fn run(&self, output: &Output) -> Outcome {
         match self.role {
             Some(role) => role.run(self.size, self.spoil),
-            None => supervisor::run(Duration::from_secs_f64(self.seconds), self, output),
+            None => {
+                let time = Duration::from_secs_f64(self.seconds);
+                supervisor::run(time, self.size, self.spoil, output)
+            }
         }
     }
 }

@@ -1,6 +1,7 @@
 //! `cenote doctor`
 
 mod attach;
+mod check;
 mod device;
 mod memory;
 mod system;
@@ -9,6 +10,8 @@ use serde::Serialize;
 
 use crate::failure::{Failure, Outcome};
 use crate::output::{Output, Page, Report};
+
+use check::{Check, CheckState};
 
 /// Check what works on this machine, and advise on what does not
 ///
@@ -33,50 +36,6 @@ impl Args {
 struct Findings {
     healthy: bool,
     checks: Vec<Check>,
-}
-
-/// The result of one check.
-#[derive(Debug, Serialize)]
-struct Check {
-    name: &'static str,
-    state: CheckState,
-    found: String,
-    /// What to do about it; `None` if it works.
-    advice: Option<&'static str>,
-}
-
-/// How well something works.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-enum CheckState {
-    /// It works.
-    Works,
-    /// It works with restrictions.
-    Limited,
-    /// It is not available; features that need it do not work.
-    Missing,
-    /// It does not work, and nothing works without it.
-    Broken,
-}
-
-impl Check {
-    fn new(name: &'static str, state: CheckState, found: impl Into<String>) -> Check {
-        Check { name, state, found: found.into(), advice: None }
-    }
-
-    fn works(name: &'static str, found: impl Into<String>) -> Check {
-        Check::new(name, CheckState::Works, found)
-    }
-
-    fn advise(self, advice: &'static str) -> Check {
-        let advice = (self.state != CheckState::Works).then_some(advice);
-        Check { advice, ..self }
-    }
-}
-
-/// Reads a number from a file of /proc.
-fn number(path: &str) -> Option<u64> {
-    std::fs::read_to_string(path).ok()?.trim().parse().ok()
 }
 
 impl Report for Findings {

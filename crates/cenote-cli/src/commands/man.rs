@@ -2,9 +2,6 @@
 
 use std::path::PathBuf;
 
-use clap::CommandFactory;
-
-use crate::Cli;
 use crate::failure::{Failure, Outcome};
 use crate::output::Output;
 
@@ -19,15 +16,16 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    pub(crate) fn run(&self, output: &Output) -> Outcome {
+    /// `cli` is the whole command line.
+    pub(crate) fn run(&self, cli: clap::Command, output: &Output) -> Outcome {
         output.refuse_json("a manual page")?;
         let Some(dir) = &self.out else {
             let mut text = Vec::new();
-            clap_mangen::Man::new(Cli::command()).render(&mut text)?;
+            clap_mangen::Man::new(cli).render(&mut text)?;
             return output.raw(&text);
         };
         let failed = |error| Failure::of_file("writing to", dir, &error);
         std::fs::create_dir_all(dir).map_err(failed)?;
-        clap_mangen::generate_to(Cli::command(), dir).map_err(failed)
+        clap_mangen::generate_to(cli, dir).map_err(failed)
     }
 }

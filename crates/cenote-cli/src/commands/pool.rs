@@ -1,13 +1,12 @@
 //! `cenote pool`
 
+mod find;
 mod holders;
 mod stat;
 
-use cenote::{PoolInfo, namespace_dir, pools};
 use clap::Subcommand;
 
-use crate::commands::socket_dir;
-use crate::failure::{Failure, Outcome};
+use crate::failure::Outcome;
 use crate::output::Output;
 
 pub(crate) use holders::HolderLine;
@@ -26,20 +25,4 @@ impl Command {
             Command::Holders(args) => args.run(output),
         }
     }
-}
-
-/// Finds pools by name. The name of a topic stands for the pools of its publishers, and may be spelled with
-/// slashes. Returns all pools if no name is given, and an error if none has the name.
-pub(crate) fn find(given: Option<&str>) -> Outcome<Vec<PoolInfo>> {
-    let mut found = pools()?;
-    socket_dir::warn_of_closed_dirs()?;
-    let Some(given) = given else { return Ok(found) };
-    let name = given.strip_prefix('/').unwrap_or(given).replace('/', ".");
-    found.retain(|pool| pool.name == name);
-    if found.is_empty() {
-        let dir = namespace_dir()?;
-        let text = format!("there is no pool `{name}` in {}: see `cenote ls`", dir.display());
-        return Err(Failure::NotFound(text));
-    }
-    Ok(found)
 }

@@ -9,7 +9,7 @@ use serde::Serialize;
 use crate::argument;
 use crate::commands::pool::{PoolLine, pool_table};
 use crate::commands::socket_dir;
-use crate::commands::topic::{TopicLine, count, type_name};
+use crate::commands::topic::{TopicLine, type_name};
 use crate::failure::{Failure, Outcome};
 use crate::measure::meter::{Meter, POLL_INTERVAL, Reading};
 use crate::measure::percentiles::Percentiles;
@@ -233,7 +233,7 @@ impl Top {
                 Percentiles::show(topic.reading.latency.as_ref()),
                 topic.line.show_publishers(),
                 topic.line.show_subscribers(),
-                count(topic.behind),
+                unit::or_dash(topic.behind),
             ]);
         }
         table

@@ -4,7 +4,7 @@ use cenote::{CopyReason, PoolInfo, PublisherInfo, StagedBecause, StagedCopies, p
 use serde::Serialize;
 
 use crate::commands::pool::HolderLine;
-use crate::commands::topic;
+use crate::commands::topic::find;
 use crate::failure::Outcome;
 use crate::output::unit;
 use crate::output::{NO_ANSWER, Output, Page, Report};
@@ -20,7 +20,7 @@ pub(crate) struct Args {
 
 impl Args {
     pub(crate) fn run(&self, output: &Output) -> Outcome {
-        let found = topic::find(&self.topic)?;
+        let found = find::published_topic(&self.topic)?;
         let pools = pools()?;
         let pool_of = |uid: u64| pools.iter().find(|pool| pool.uid == uid);
         let publishers: Vec<Publisher> = found

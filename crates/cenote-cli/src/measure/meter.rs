@@ -95,7 +95,7 @@ pub(crate) struct Reading {
     pub(crate) hz: f64,
     /// The bytes of the messages that were read.
     pub(crate) bytes: u64,
-    /// Assumes that missed messages have the mean size of those that were read.
+    /// Assumes that missed messages have the mean size of the messages that were read.
     pub(crate) bytes_per_second: f64,
     /// The time between two messages; `None` if there were fewer than two.
     pub(crate) period_ms: Option<Period>,

@@ -37,6 +37,11 @@ fn scaled(mut value: f64, units: &[&str]) -> String {
     }
 }
 
+/// A number, or `-` if it is unknown.
+pub(crate) fn or_dash<T: ToString>(number: Option<T>) -> String {
+    number.map_or_else(|| "-".to_owned(), |number| number.to_string())
+}
+
 /// A sum that saturates: other processes report the numbers, and they may report anything.
 pub(crate) fn sum(numbers: impl Iterator<Item = u64>) -> u64 {
     numbers.fold(0, u64::saturating_add)

@@ -1,4 +1,4 @@
-//! The demo, from beginning to end.
+//! `cenote demo`, and how it and `bench` end.
 
 use std::path::Path;
 use std::process::Stdio;
@@ -6,20 +6,20 @@ use std::process::Stdio;
 use rustix::process::Signal;
 use serde_json::Value;
 
-use super::Test;
-use crate::scene::{Background, CENOTE, Done, Scene, eventually};
+use crate::Test;
+use crate::sandbox::{CENOTE, Finished, Process, Sandbox, eventually};
 
-pub(crate) const TESTS: &[Test] = &[
-    ("the_demo_survives_its_kills_and_copies_nothing", demo),
-    ("the_demo_notices_a_wrong_byte", spoiled),
-    ("the_processes_of_a_demo_that_is_killed_end_and_gc_removes_the_rest", killed),
-    ("a_demo_that_is_interrupted_leaves_nothing", interrupted),
-    ("a_bench_that_is_ended_leaves_nothing", bench_ended),
+pub(crate) const TESTS: &[Test] = tests![
+    the_demo_survives_its_kills_and_copies_nothing,
+    the_processes_of_a_killed_demo_end_and_gc_removes_its_namespace,
+    an_interrupted_demo_leaves_nothing,
+    an_interrupted_bench_leaves_nothing,
+    the_demo_detects_wrong_bytes,
 ];
 
-fn demo() {
-    let scene = Scene::new();
-    let summary = scene.json(&["demo", "--seconds", "4", "--size", "480x270"]);
+fn the_demo_survives_its_kills_and_copies_nothing() {
+    let sandbox = Sandbox::new();
+    let summary = sandbox.json(&["demo", "--seconds", "4", "--size", "480x270"]);
     assert_eq!(
         (&summary["corrupt"], &summary["bytes_copied"]),
         (&0.into(), &0.into()),
@@ -38,24 +38,24 @@ fn demo() {
     assert!(of("slow")["missed"].as_u64().unwrap() > 0, "it is slow: {summary}");
     assert_eq!(of("projection")["sent"], of("projection")["received"]);
     assert!(summary["after_the_kills"]["frames_held"].as_u64().unwrap() > 0, "{summary}");
-    assert_eq!(std::fs::read_dir(&scene.0).unwrap().count(), 0, "it leaves nothing");
+    assert_eq!(std::fs::read_dir(&sandbox.0).unwrap().count(), 0, "it leaves no files");
 }
 
-/// A demo that has begun, and its namespace.
-fn running(scene: &Scene) -> (Background, String) {
-    let mut command = scene.command(CENOTE);
+/// Starts a demo, waits until its four processes are connected, and returns it with its namespace.
+fn start_demo(sandbox: &Sandbox) -> (Process, String) {
+    let mut command = sandbox.command(CENOTE);
     command.args(["demo", "--size", "64x48", "--json"]).stdout(Stdio::null());
-    let demo = Background(command.stderr(Stdio::piped()).spawn().unwrap());
-    eventually("it has a namespace", || scene.names().len() == 1);
-    let namespace = scene.names().remove(0);
-    eventually("all are there", || processes(scene, &namespace).len() == 4);
+    let demo = Process(command.stderr(Stdio::piped()).spawn().unwrap());
+    eventually("it has a namespace", || sandbox.names().len() == 1);
+    let namespace = sandbox.names().remove(0);
+    eventually("all processes are connected", || processes(sandbox, &namespace).len() == 4);
     (demo, namespace)
 }
 
-/// Who publishes or subscribes in a namespace.
-fn processes(scene: &Scene, namespace: &str) -> Vec<u64> {
-    let mut ls = scene.command(CENOTE);
-    let ls = Done::of(ls.args(["ls", "--json"]).env("CENOTE_NAMESPACE", namespace));
+/// The process ids of the publishers and subscribers in a namespace.
+fn processes(sandbox: &Sandbox, namespace: &str) -> Vec<u64> {
+    let mut ls = sandbox.command(CENOTE);
+    let ls = Finished::of(ls.args(["ls", "--json"]).env("CENOTE_NAMESPACE", namespace));
     let Ok(listing) = serde_json::from_str::<Value>(&ls.stdout) else { return Vec::new() };
     let topics = listing["topics"].as_array().unwrap();
     let publishers = topics.iter().flat_map(|topic| topic["published_by"].as_array().unwrap());
@@ -67,51 +67,51 @@ fn processes(scene: &Scene, namespace: &str) -> Vec<u64> {
     pids
 }
 
-fn is_there(pid: &u64) -> bool {
+fn exists(pid: &u64) -> bool {
     Path::new("/proc").join(pid.to_string()).exists()
 }
 
-fn killed() {
-    let scene = Scene::new();
-    let (demo, namespace) = running(&scene);
-    let pids = processes(&scene, &namespace);
-    assert_eq!(scene.json(&["gc"])["removed"], Value::Array(vec![]), "they live");
+fn the_processes_of_a_killed_demo_end_and_gc_removes_its_namespace() {
+    let sandbox = Sandbox::new();
+    let (demo, namespace) = start_demo(&sandbox);
+    let pids = processes(&sandbox, &namespace);
+    assert_eq!(sandbox.json(&["gc"])["removed"], Value::Array(vec![]), "they are alive");
     demo.kill();
-    eventually("nobody is left", || !pids.iter().any(is_there));
-    let removed = scene.json(&["gc"]);
+    eventually("all processes have ended", || !pids.iter().any(exists));
+    let removed = sandbox.json(&["gc"]);
     let removed = removed["removed"][0].as_str().unwrap();
     assert!(removed.ends_with(&namespace), "{removed}");
-    assert_eq!(scene.names(), [""; 0]);
+    assert_eq!(sandbox.names(), [""; 0]);
 }
 
-fn interrupted() {
+fn an_interrupted_demo_leaves_nothing() {
     for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143), (Signal::HUP, 129)] {
-        let scene = Scene::new();
-        let (mut demo, namespace) = running(&scene);
-        let pids = processes(&scene, &namespace);
+        let sandbox = Sandbox::new();
+        let (mut demo, namespace) = start_demo(&sandbox);
+        let pids = processes(&sandbox, &namespace);
         demo.signal(signal);
-        assert_eq!(demo.ends().code(), Some(code));
-        assert!(!pids.iter().any(is_there), "all of them have ended");
-        assert_eq!(scene.names(), [""; 0], "it leaves nothing");
-        let said = std::io::read_to_string(demo.0.stderr.take().unwrap()).unwrap();
-        assert_eq!(said, "cenote: interrupted\n");
+        assert_eq!(demo.wait().code(), Some(code));
+        assert!(!pids.iter().any(exists), "all of them have ended");
+        assert_eq!(sandbox.names(), [""; 0], "it leaves no files");
+        let text = std::io::read_to_string(demo.0.stderr.take().unwrap()).unwrap();
+        assert_eq!(text, "cenote: interrupted\n");
     }
 }
 
-fn bench_ended() {
-    let scene = Scene::new();
-    let mut command = scene.command(CENOTE);
+fn an_interrupted_bench_leaves_nothing() {
+    let sandbox = Sandbox::new();
+    let mut command = sandbox.command(CENOTE);
     command.args(["bench", "--seconds", "600"]).stdout(Stdio::null()).stderr(Stdio::null());
-    let mut bench = Background(command.spawn().unwrap());
-    eventually("it has a namespace", || scene.names().len() == 1);
+    let mut bench = Process(command.spawn().unwrap());
+    eventually("it has a namespace", || sandbox.names().len() == 1);
     bench.signal(Signal::TERM);
-    assert_eq!((bench.ends().code(), scene.names().len()), (Some(143), 0));
+    assert_eq!((bench.wait().code(), sandbox.names().len()), (Some(143), 0));
 }
 
-fn spoiled() {
-    let scene = Scene::new();
+fn the_demo_detects_wrong_bytes() {
+    let sandbox = Sandbox::new();
     let args = ["demo", "--seconds", "3", "--size", "64x48", "--spoil", "--json"];
-    let done = scene.cenote(&args);
+    let done = sandbox.cenote(&args);
     let summary: Value = serde_json::from_str(&done.stdout).unwrap();
     assert_eq!(done.code, 1, "{done:?}");
     let count = |role: &str, kind: &str| {

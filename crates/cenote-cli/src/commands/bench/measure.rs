@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use cenote::{DType, Image, PixelFormat, TensorPool, TensorPoolConfig, Topic};
 
-use super::{Measured, Measurement};
+use super::measurement::{Measured, Measurement};
 use crate::failure::{Failure, Outcome};
 use crate::measure::percentiles::Percentiles;
 use crate::test_pattern::Size;

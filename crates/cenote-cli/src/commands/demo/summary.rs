@@ -12,7 +12,7 @@ use crate::output::unit;
 use crate::output::{Page, Report, Table};
 use crate::test_pattern::Size;
 
-/// How the demo recovered from the kills; `None` for those that it did not reach.
+/// How the demo recovered from the kills; `None` for a kill that it did not reach.
 #[derive(Debug, Clone, Copy, Default, Serialize)]
 pub(crate) struct Recovery {
     /// The frames that the killed subscriber held.

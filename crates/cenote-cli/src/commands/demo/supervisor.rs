@@ -3,7 +3,6 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::Args;
 use super::process::DemoProcess;
 use super::report::Report;
 use super::role::Role;
@@ -26,11 +25,11 @@ const STEP_TIMEOUT: Duration = Duration::from_secs(15);
 const CAMERA_OUTAGE: Duration = Duration::from_millis(300);
 
 /// Runs the demo. Returns [`Failure::Reported`] if a message was corrupt.
-pub(crate) fn run(time: Duration, args: &Args, output: &Output) -> Outcome {
+pub(crate) fn run(time: Duration, size: Size, spoil: bool, output: &Output) -> Outcome {
     let interrupt = Interrupt::register()?;
     let namespace = TemporaryNamespace::new("demo")?;
     let view = View::new(output, &namespace.name)?;
-    let mut supervisor = Supervisor::new(namespace, args, view, interrupt.clone())?;
+    let mut supervisor = Supervisor::new(namespace, size, spoil, view, interrupt.clone())?;
     let result = supervisor.run(time);
     // Restores the terminal before anything is printed.
     supervisor.view.close();
@@ -61,14 +60,15 @@ struct Supervisor {
 impl Supervisor {
     fn new(
         namespace: TemporaryNamespace,
-        args: &Args,
+        size: Size,
+        spoil: bool,
         view: View,
         interrupt: Interrupt,
     ) -> Outcome<Supervisor> {
         let mut supervisor = Supervisor {
             namespace,
-            size: args.size,
-            spoil: args.spoil,
+            size,
+            spoil,
             start: Instant::now(),
             processes: Vec::new(),
             events: Vec::new(),

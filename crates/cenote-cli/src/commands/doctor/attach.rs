@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use cenote::{DIR_ENV, DType, TensorPool, TensorPoolConfig, namespace_dir};
 use rustix::fs::statvfs;
 
-use super::{Check, CheckState};
+use super::check::{Check, CheckState};
 use crate::output::unit;
 use crate::process::temporary_namespace;
 

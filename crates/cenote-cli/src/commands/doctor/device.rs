@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use cenote::cuda_device_count;
 
-use super::{Check, CheckState};
+use super::check::{Check, CheckState};
 
 /// The usual directories of libraries.
 const LIBRARIES: [&str; 6] = [

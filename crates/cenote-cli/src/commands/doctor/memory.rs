@@ -5,7 +5,7 @@ use std::fs;
 use cenote::{DType, Tensor, TensorMemory};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
 
-use super::{Check, CheckState};
+use super::check::{Check, CheckState};
 use crate::output::unit;
 
 pub(super) fn checks() -> Vec<Check> {

@@ -5,7 +5,7 @@ use std::fs;
 use rustix::process::{PidfdFlags, Resource, getpid, getrlimit, pidfd_open};
 use rustix::system::uname;
 
-use super::{Check, CheckState, number};
+use super::check::{Check, CheckState};
 use crate::output::unit;
 
 pub(super) fn checks() -> Vec<Check> {
@@ -57,6 +57,11 @@ fn inotify() -> Check {
     Check::new("inotify", state, format!("{instances} instances and {watches} watches per user")).advise(
         "new publishers are found by polling 20 times a second: sysctl fs.inotify.max_user_instances=128",
     )
+}
+
+/// Reads a number from a file of /proc.
+fn number(path: &str) -> Option<u64> {
+    fs::read_to_string(path).ok()?.trim().parse().ok()
 }
 
 fn locked() -> Check {

@@ -3,9 +3,8 @@
 use cenote::Holder;
 use serde::Serialize;
 
-use crate::commands::pool;
+use crate::commands::pool::find;
 use crate::commands::socket_dir;
-use crate::commands::topic;
 use crate::failure::Outcome;
 use crate::output::unit;
 use crate::output::{NO_ANSWER, Output, Page, Report, Table};
@@ -25,7 +24,7 @@ pub(crate) struct Args {
 impl Args {
     pub(crate) fn run(&self, output: &Output) -> Outcome {
         socket_dir::check_namespace()?;
-        let found = pool::find(self.pool.as_deref())?;
+        let found = find::pools(self.pool.as_deref())?;
         let pools = found.iter().map(|pool| PoolHolders {
             name: pool.name.clone(),
             uid: format!("{:016x}", pool.uid),
@@ -96,7 +95,7 @@ impl Report for Holders {
                     format!("{}{owner}", process.program),
                     process.slots.to_string(),
                     process.retired_slots.to_string(),
-                    topic::count(process.longest_ms.map(|ms| unit::nanos(ms * 1e6))),
+                    unit::or_dash(process.longest_ms.map(|ms| unit::nanos(ms * 1e6))),
                 ]);
             }
         }

@@ -3,9 +3,8 @@
 use cenote::{PoolAccount, PoolInfo, Wish};
 use serde::Serialize;
 
-use crate::commands::pool;
+use crate::commands::pool::find;
 use crate::commands::socket_dir;
-use crate::commands::topic;
 use crate::failure::Outcome;
 use crate::output::unit;
 use crate::output::{NO_ANSWER_CELL, Output, Page, Report, Table};
@@ -22,7 +21,7 @@ pub(crate) struct Args {
 impl Args {
     pub(crate) fn run(&self, output: &Output) -> Outcome {
         socket_dir::check_namespace()?;
-        let pools = pool::find(self.pool.as_deref())?.iter().map(PoolLine::new).collect();
+        let pools = find::pools(self.pool.as_deref())?.iter().map(PoolLine::new).collect();
         output.report(&Stat { pools })
     }
 }
@@ -144,7 +143,7 @@ pub(crate) fn pool_table<'a>(pools: impl IntoIterator<Item = &'a PoolLine>) -> T
                 bytes(stats.bytes_reserved),
                 bytes(stats.peak_bytes),
                 stats.attachers.to_string(),
-                topic::count(pool.leases),
+                unit::or_dash(pool.leases),
             ],
         };
         let [slots, retired, in_use, reserved, peak, attached, leases] = numbers;

@@ -1,6 +1,7 @@
 //! `cenote topic echo`
 
 mod layout;
+mod shown_value;
 mod values;
 
 use std::thread;
@@ -14,7 +15,7 @@ use crate::output::{Output, Page, Report};
 
 use crate::argument;
 use crate::commands::topic::{presence, type_name};
-use values::ShownValue;
+use shown_value::ShownValue;
 
 /// Up to this many values are read while the message is leased. More are read from a copy.
 const MAX_LEASED_VALUES: usize = 4096;

@@ -3,8 +3,9 @@
 use cenote::{PublisherInfo, SubscriberInfo};
 use serde::Serialize;
 
-use crate::commands::topic;
+use crate::commands::topic::find;
 use crate::failure::Outcome;
+use crate::output::unit;
 use crate::output::{NO_ANSWER, Output, Page, Report, Table};
 
 /// Show the publishers and subscribers of a topic
@@ -16,7 +17,7 @@ pub(crate) struct Args {
 
 impl Args {
     pub(crate) fn run(&self, output: &Output) -> Outcome {
-        let found = topic::find_any(&self.topic)?;
+        let found = find::topic(&self.topic)?;
         let publishers = found.publishers.iter().map(Publisher::new).collect();
         let waiting = found.waiting.iter().map(Subscriber::new).collect();
         output.report(&Info { name: found.name, publishers, waiting })
@@ -99,8 +100,8 @@ impl Report for Info {
                 continue;
             };
             page.line(format!("type: {carries}"));
-            page.line(format!("sent: {}", topic::count(publisher.sent)));
-            let depth = topic::count(publisher.depth);
+            page.line(format!("sent: {}", unit::or_dash(publisher.sent)));
+            let depth = unit::or_dash(publisher.depth);
             page.line(format!("keeps {depth} messages, and {}", publisher.policy()));
             let subscribers = publisher.subscribers.as_deref().unwrap_or_default();
             page.table(&table(subscribers), "no subscribers");

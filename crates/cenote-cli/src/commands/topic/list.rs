@@ -78,11 +78,11 @@ impl TopicLine {
     }
 
     pub(crate) fn show_publishers(&self) -> String {
-        count(self.publishers)
+        unit::or_dash(self.publishers)
     }
 
     pub(crate) fn show_subscribers(&self) -> String {
-        count(self.subscribers)
+        unit::or_dash(self.subscribers)
     }
 }
 
@@ -92,17 +92,12 @@ pub(crate) fn is_closed(topic: &TopicInfo) -> bool {
     topic.closed || (!topic.publishers.is_empty() && publishers.all(|publisher| publisher.closed))
 }
 
-/// A number, or `-` if it is unknown.
-pub(crate) fn count<T: ToString>(count: Option<T>) -> String {
-    count.map_or_else(|| "-".to_owned(), |count| count.to_string())
-}
-
 /// Topics as a table.
 pub(crate) fn topic_table<'a>(topics: impl IntoIterator<Item = &'a TopicLine>) -> Table {
     let mut table = Table::new(&["TOPIC", "TYPE", ">PUBLISHERS", ">SUBSCRIBERS", ">SENT"]);
     for topic in topics {
         let (publishers, subscribers) = (topic.show_publishers(), topic.show_subscribers());
-        let (name, sent) = (topic.name.clone(), count(topic.sent));
+        let (name, sent) = (topic.name.clone(), unit::or_dash(topic.sent));
         table.row([name, topic.show_type(), publishers, subscribers, sent]);
     }
     table

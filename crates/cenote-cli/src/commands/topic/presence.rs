@@ -2,7 +2,7 @@
 
 use cenote::{PublisherInfo, Tensor, Topic};
 
-use crate::commands::topic;
+use crate::commands::topic::find;
 use crate::failure::{self, Failure, Outcome};
 use crate::output::NO_ANSWER;
 
@@ -19,7 +19,7 @@ pub(crate) struct Presence {
 ///
 /// With a timeout a missing topic is no error, because a publisher may still come.
 pub(crate) fn find(given: &str, timeout: Option<f64>) -> Outcome<Presence> {
-    let found = match topic::find(given) {
+    let found = match find::published_topic(given) {
         Err(Failure::NotFound(_)) if timeout.is_some() => {
             let topic: Topic<Tensor> = Topic::new(given)?;
             let name = topic.name().to_owned();

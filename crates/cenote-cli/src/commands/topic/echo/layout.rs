@@ -4,7 +4,7 @@
 use cenote::DType;
 use serde_json::Value;
 
-use super::values::{ShownValue, value};
+use super::shown_value::{ShownValue, value};
 
 /// The layout of a type.
 #[derive(Debug, PartialEq, Eq)]
@@ -49,7 +49,7 @@ impl Layout {
     }
 
     /// Decodes the bytes, of which there must be at least [`Layout::size`]. Stops after `left` numbers, and subtracts
-    /// those that it decoded.
+    /// the decoded ones from `left`.
     pub(super) fn show(&self, bytes: &[u8], left: &mut usize) -> ShownValue {
         match self {
             Layout::Number(dtype) => {

@@ -1,4 +1,4 @@
-//! What this program does when it is started with a role: it is a process to be looked at.
+//! The roles of this program when a test starts it as a child process.
 
 use std::io::{Read, Write};
 use std::time::Duration;
@@ -11,58 +11,66 @@ use cenote::{
 /// The environment variable that names the role.
 pub(crate) const ROLE: &str = "CENOTE_TEST_ROLE";
 
-/// Plays the role, if there is one, until killed.
-pub(crate) fn play() -> bool {
+/// Runs the role that the environment names, until the process is killed. Returns false if it names none.
+pub(crate) fn run_role() -> bool {
     let Ok(role) = std::env::var(ROLE) else { return false };
     match role.as_str() {
         "heap publisher" => heap_publisher(),
         "bf16 publisher" => bf16_publisher(),
         "cloud publisher" => cloud_publisher(),
         "pose publisher" => pose_publisher(),
-        "holder" => holder(),
-        "owner" => owner(),
-        "waiter" => waiter(),
-        "grower" => grower(),
-        "speaker" => speaker(),
+        "image holder" => image_holder(),
+        "pool owner" => pool_owner(),
+        "subscriber" => subscriber(),
+        "growing pool owner" => growing_pool_owner(),
+        "batch publisher" => batch_publisher(),
         _ => panic!("no such role: {role}"),
     }
     true
 }
 
+/// Waits until a child has called [`ready`].
 pub(crate) fn await_ready(output: &mut impl Read) {
     let mut byte = [0];
-    output.read_exact(&mut byte).expect("it says that it is ready");
+    output.read_exact(&mut byte).expect("the child is ready");
 }
 
+/// Reports to the test that this child is ready, or has made its step.
 fn ready() {
     std::io::stdout().write_all(b"!").unwrap();
     std::io::stdout().flush().unwrap();
 }
 
-fn for_ever() -> ! {
+/// Waits for the next step. Returns false once the test has closed the pipe.
+fn next_step() -> bool {
+    std::io::stdin().read_exact(&mut [0]).is_ok()
+}
+
+/// Waits until the test kills this process.
+fn wait_forever() -> ! {
     loop {
         std::thread::sleep(Duration::from_secs(60));
     }
 }
 
-/// Sends what no other process can see: three tensors of 100 bytes.
+/// Sends three tensors of 100 bytes on the heap, which no other process can map.
 fn heap_publisher() {
     let topic: Topic<Tensor> = Topic::new("heap").unwrap();
     let heap = Tensor::options().memory(TensorMemory::Mem).create(&[100], DType::U8).unwrap();
     (0..3).for_each(|_| topic.send(&heap).unwrap());
     ready();
-    for_ever();
+    wait_forever();
 }
 
-/// Sends a tensor of a type that NPY does not have.
+/// Sends a tensor of an element type that NPY does not have.
 fn bf16_publisher() {
     let topic: Topic<Tensor> = Topic::new("bf16").unwrap();
     topic.send(&topic.alloc_tensor(&[4], DType::Bf16).unwrap()).unwrap();
     ready();
-    for_ever();
+    wait_forever();
 }
 
-/// Sends clouds that have room for more points than they have, whenever it is told to.
+/// Sends clouds with spare capacity, on each step.
 fn cloud_publisher() {
     let topic = |name: &str| -> Topic<PointCloud> {
         let topic = Topic::new(name).unwrap();
@@ -71,7 +79,7 @@ fn cloud_publisher() {
     };
     let (two, none, mixed) = (topic("cloud.two"), topic("cloud.none"), topic("cloud.mixed"));
     ready();
-    while std::io::stdin().read_exact(&mut [0]).is_ok() {
+    while next_step() {
         let mut cloud = PointCloud::new(5, 3, DType::F32).unwrap();
         let numbers: Vec<f32> = (1_u16..16).map(f32::from).collect();
         for (point, numbers) in numbers.chunks_exact(3).enumerate() {
@@ -113,63 +121,63 @@ struct Pose {
 }
 cenote::plain!(Pose { position, rotation });
 
-/// Sends where something is, whenever it is told to.
+/// Sends a struct, on each step.
 fn pose_publisher() {
     let topic: Topic<Pose> = Topic::new("robot.pose").unwrap();
     topic.advertise().unwrap();
     ready();
-    while std::io::stdin().read_exact(&mut [0]).is_ok() {
+    while next_step() {
         let pose = Pose { position: [1.0, -2.5, f64::NAN], rotation: [0.0, 0.0, 0.0, 1.0] };
         topic.send(&pose).unwrap();
         ready();
     }
 }
 
-/// Receives a picture of `camera.rgb`, and keeps it.
-fn holder() {
+/// Receives an image of `camera.rgb`, and holds it.
+fn image_holder() {
     let topic: Topic<Image> = Topic::new("camera.rgb").unwrap();
     let image = topic.wait().unwrap();
     ready();
     std::mem::forget(image);
-    for_ever();
+    wait_forever();
 }
 
-/// Has a pool that grows by more than a megabyte with every byte that it is sent.
-fn grower() {
+/// Owns a pool that grows by at least 5 MiB on each step.
+fn growing_pool_owner() {
     let config = TensorPoolConfig { pool_size: 64 << 20, ..TensorPoolConfig::small() };
-    let pool = TensorPool::new("grower", config).unwrap();
+    let pool = TensorPool::new("growing", config).unwrap();
     let mut tensors = vec![pool.alloc(&[1000], DType::U8).unwrap()];
     ready();
-    while std::io::stdin().read_exact(&mut [0]).is_ok() {
+    while next_step() {
         tensors.push(pool.alloc(&[5 << 20], DType::U8).unwrap());
         ready();
     }
 }
 
-/// Sends 40 messages of 100 bytes with every byte that it is sent.
-fn speaker() {
-    let topic: Topic<Tensor> = Topic::new("speech").unwrap();
+/// Sends 40 messages of 100 bytes on each step.
+fn batch_publisher() {
+    let topic: Topic<Tensor> = Topic::new("batch").unwrap();
     topic.advertise().unwrap();
     ready();
-    while std::io::stdin().read_exact(&mut [0]).is_ok() {
+    while next_step() {
         (0..40).for_each(|_| topic.send(&topic.alloc_tensor(&[100], DType::U8).unwrap()).unwrap());
         ready();
     }
 }
 
-/// Waits for a picture of `camera.rgb` that nobody sends.
-fn waiter() {
+/// Subscribes to `camera.rgb`, and receives nothing.
+fn subscriber() {
     let topic: Topic<Image> = Topic::new("camera.rgb").unwrap();
     topic.subscribe().unwrap();
     ready();
-    for_ever();
+    wait_forever();
 }
 
-/// Has a pool with one tensor in use.
-fn owner() {
+/// Owns a pool with one tensor in use.
+fn pool_owner() {
     let pool = TensorPool::new("maps", TensorPoolConfig::small()).unwrap();
     let tensor = pool.alloc(&[1000], DType::U8).unwrap();
     ready();
     std::mem::forget(tensor);
-    for_ever();
+    wait_forever();
 }
