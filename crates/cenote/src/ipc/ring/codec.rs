@@ -26,9 +26,6 @@ pub(crate) const START: u8 = 4;
 /// A tensor for the CPU, and nothing beside it.
 pub(crate) const PLAIN: u8 = 8;
 
-/// Nothing but shape and strides follow.
-const USUAL: u8 = OWN | START | PLAIN;
-
 /// The most words of a packed tensor with `meta` words beside it.
 pub(crate) const fn max_words(meta: usize) -> usize {
     HEAD + 2 * MAX_DIMS + meta
@@ -68,13 +65,6 @@ pub(crate) fn pack(
         | u64::from(tensor.format.map_or(0, PixelFormat::code)) << 48
         | u64::from(flags) << 56;
     let serial = home.publish();
-    if flags == USUAL | PACKED
-        && let Some(&[first, second, third]) = layout.few_axes()
-        && let Some(line) = words.first_chunk_mut()
-    {
-        *line = [serial, codes, first as u64, second as u64, third as u64];
-        return Ok(2 + layout.ndim());
-    }
     Ok(Room::fill(words, |room| {
         room.push(serial);
         room.push(codes);

@@ -2,6 +2,7 @@
 //! subscriber reports its progress.
 
 pub(crate) mod codec;
+pub(crate) mod cursor;
 pub(crate) mod layout_cache;
 #[cfg(all(test, loom))]
 pub(crate) mod loom_tests;

@@ -37,7 +37,7 @@
 
 use std::iter::zip;
 
-use crate::sync::{AtomicU64, Ordering, fence, fetch_to_write};
+use crate::sync::{AtomicU64, Ordering, fence};
 
 /// The sequence of the next message. Readers need it to find where to begin.
 const HEAD: usize = 0;
@@ -188,9 +188,9 @@ impl<'a> Writer<'a> {
     }
 
     /// Publishes message `sequence`: that after the last one. Its payload are the first `len` of `words`; beyond them there
-    /// may be anything. Tells whether more than the first line was written. Look afterwards who sleeps.
+    /// may be anything. Look afterwards who sleeps.
     #[inline(always)]
-    pub(crate) fn publish<O: Orderings>(&self, sequence: u64, words: &[u64], len: usize) -> bool {
+    pub(crate) fn publish<O: Orderings>(&self, sequence: u64, words: &[u64], len: usize) {
         let entry = self.shape.entry(self.words, sequence);
         let (head, place) = entry.split_first_chunk::<PAYLOAD>().expect("an entry has two lines");
         debug_assert!(len <= words.len().min(place.len()), "a payload that is too long");
@@ -199,43 +199,18 @@ impl<'a> Writer<'a> {
             fence(Ordering::Release);
         }
         // First what is beyond the line that readers spin on, unless it is there already, from an earlier message: then
-        // readers still have that. Then the line, in one go, and whole, so that there is nothing to count.
+        // readers still have that. Then the line, in one go.
         let store = |(to, from): (&AtomicU64, &u64)| to.store(*from, Ordering::Relaxed);
-        let mut more = false;
-        if len > FIRST {
-            let differs = |(to, from): &(&AtomicU64, &u64)| to.load(Ordering::Relaxed) != **from;
-            let other = zip(&place[FIRST..], &words[FIRST..len]).filter(differs);
-            other.for_each(|word| {
-                more = true;
-                store(word);
-            });
-        }
-        match (place.first_chunk::<FIRST>(), words.first_chunk::<FIRST>()) {
-            (Some(place), Some(first)) => zip(place, first).for_each(store),
-            _ => zip(place, words).for_each(store),
-        }
+        let differs = |(to, from): &(&AtomicU64, &u64)| to.load(Ordering::Relaxed) != **from;
+        let (first, rest) = words[..len].split_at(len.min(FIRST));
+        zip(&place[FIRST..], rest).filter(differs).for_each(store);
+        zip(place, first).for_each(store);
         head[LEN].store(len as u64, Ordering::Relaxed);
         head[END].store(sequence, O::PUBLISH);
         if O::WAKE_FENCE {
             fence(Ordering::SeqCst);
         }
         self.words[HEAD].store(sequence.wrapping_add(1), Ordering::Release);
-        more
-    }
-
-    /// Asks for the line that message `sequence` begins in, which readers have, while the message is still being made. It
-    /// is written as soon as it is here: they look again later than that.
-    #[inline(always)]
-    pub(crate) fn ask_for(&self, sequence: u64) {
-        fetch_to_write(self.shape.entry(self.words, sequence).as_ptr().cast());
-    }
-
-    /// Has at hand what the next message is written to, but for the line that readers look at meanwhile. Not if it will
-    /// be there already: they would have to fetch it again.
-    #[inline]
-    pub(crate) fn prepare(&self, sequence: u64) {
-        let entry = self.shape.entry(self.words, sequence);
-        fetch_to_write((&raw const entry[LINE]).cast());
     }
 
     /// Says that nothing more will come. Look afterwards who sleeps.
@@ -336,14 +311,7 @@ impl Entry<'_> {
         let len = usize::try_from(self.head[LEN].load(Ordering::Relaxed)).unwrap_or(usize::MAX);
         let len = len.min(payload.len()).min(self.payload.len());
         let load = |(to, from): (&mut u64, &AtomicU64)| *to = from.load(Ordering::Relaxed);
-        // The line that is here already, whole: so there is nothing to count.
-        match (payload.first_chunk_mut::<FIRST>(), self.payload.first_chunk::<FIRST>()) {
-            (Some(payload), Some(first)) => zip(payload, first).for_each(load),
-            _ => zip(&mut *payload, self.payload).for_each(load),
-        }
-        if len > FIRST {
-            zip(&mut payload[FIRST..len], &self.payload[FIRST..]).for_each(load);
-        }
+        zip(&mut payload[..len], self.payload).for_each(load);
         if O::READ_FENCE {
             fence(Ordering::Acquire);
         }

@@ -94,16 +94,6 @@ impl Axes {
         }
     }
 
-    /// The lengths of at most `N` axes, where they are kept in place, and whatever is beyond them.
-    #[cfg(target_os = "linux")]
-    #[inline]
-    pub(crate) fn few<const N: usize>(&self) -> Option<&[usize; N]> {
-        match self.count <= N && self.many.is_none() {
-            true => self.shape.first_chunk(),
-            false => None,
-        }
-    }
-
     #[inline]
     pub(crate) fn strides(&self) -> &[isize] {
         match &self.many {

@@ -182,14 +182,6 @@ impl Layout {
         self.axes.strides()
     }
 
-    /// The shape, if it has at most `N` axes, which are few; what is beyond them may be anything. `None` is no more than
-    /// that it must be had otherwise.
-    #[cfg(target_os = "linux")]
-    #[inline]
-    pub(crate) fn few_axes<const N: usize>(&self) -> Option<&[usize; N]> {
-        self.axes.few()
-    }
-
     /// Number of axes.
     #[inline]
     pub fn ndim(&self) -> usize {

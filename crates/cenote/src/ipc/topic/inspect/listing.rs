@@ -16,6 +16,7 @@ use crate::ipc::discovery::query;
 use crate::ipc::discovery::query::Inquiry;
 use crate::ipc::discovery::socket_dir::{Entry, Place, is_denied};
 use crate::ipc::pool::registry;
+use crate::ipc::ring::cursor::MappedRing;
 use crate::ipc::shared::wire::{Kind, Named, Packet};
 use crate::ipc::topic::inspect::waiting;
 use crate::ipc::topic::inspect::waiting::Mark;
@@ -23,7 +24,6 @@ use crate::ipc::topic::name::TopicName;
 use crate::ipc::topic::signature::Signature;
 use crate::ipc::topic::stats;
 use crate::ipc::topic::stats::{REASONS, StagedCopies};
-use crate::ipc::topic::subscriber::cursor::Ring;
 use crate::sys::socket::peer::Peer;
 
 /// The most subscribers that are told of: what fits a packet.
@@ -323,7 +323,7 @@ impl Line {
 }
 
 impl Head {
-    pub(crate) fn new(signature: Signature, sent: u64, ring: &Ring, waits: bool) -> Head {
+    pub(crate) fn new(signature: Signature, sent: u64, ring: &MappedRing, waits: bool) -> Head {
         Head {
             packet: Packet::new(Kind::Told),
             sent,

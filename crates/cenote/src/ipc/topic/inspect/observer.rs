@@ -6,6 +6,7 @@
 //! a lease, as anybody who has a descriptor may.
 
 use std::fmt;
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -22,6 +23,7 @@ use crate::ipc::discovery::query;
 use crate::ipc::discovery::socket_dir::Place;
 use crate::ipc::pool::registry;
 use crate::ipc::ring::codec::Packed;
+use crate::ipc::ring::cursor::{Cursor, MappedRing};
 use crate::ipc::ring::layout_cache::Mould;
 use crate::ipc::ring::{Found, Shape, Shipped};
 use crate::ipc::shared::fd_checks;
@@ -29,7 +31,6 @@ use crate::ipc::topic::inspect::listing;
 use crate::ipc::topic::inspect::listing::{Asked, Told};
 use crate::ipc::topic::name::TopicName;
 use crate::ipc::topic::signature::Signature;
-use crate::ipc::topic::subscriber::cursor::Ring;
 use crate::memory::kind::TensorMemory;
 use crate::sys::socket::peer::Peer;
 use crate::tensor::Tensor;
@@ -79,9 +80,7 @@ struct Watched {
     uid: u64,
     peer: Peer,
     signature: Signature,
-    ring: Ring,
-    /// The sequence of the message to look at next.
-    cursor: u64,
+    cursor: Cursor,
 }
 
 /// What the ring says of a message. Its tensor may be gone by now.
@@ -262,22 +261,24 @@ impl Watched {
         let size = |size| usize::try_from(size).unwrap_or(usize::MAX);
         let shape = Shape::new(size(told.head.depth), size(told.head.payload))?;
         let words = fd_checks::open_header(&told.ring?, shape.words()).ok()?;
-        let ring = Ring { words, shape, first: told.head.first };
+        let ring = MappedRing { words, shape, first: told.head.first };
         let reader = ring.reader();
-        let cursor = if from_now_on { reader.head() } else { reader.oldest(ring.first) };
+        let next = if from_now_on { reader.head() } else { reader.oldest(ring.first) };
+        let cursor = Cursor::new(Arc::new(ring), next);
         let (uid, peer) = (asked.uid, asked.peer().clone());
-        Some(Watched { uid, peer, signature: told.head.signature, ring, cursor })
+        Some(Watched { uid, peer, signature: told.head.signature, cursor })
     }
 
     /// The newest message, if it is there; those before it are passed over.
     fn newest(&mut self) -> Result<Option<Sighting>> {
-        let head = self.ring.reader().head();
-        if head == self.ring.first {
+        let ring = &self.cursor.ring;
+        let head = ring.reader().head();
+        if head == ring.first {
             return Ok(None);
         }
         let found = self.read(head.wrapping_sub(1))?;
         if found.is_some() {
-            self.cursor = head;
+            self.cursor.next = head;
         }
         Ok(found)
     }
@@ -285,14 +286,18 @@ impl Watched {
     /// The next message. A publisher that is quicker than this does not keep it for ever.
     fn next(&mut self, missed: &mut u64) -> Result<Option<Sighting>> {
         for _ in 0..SKIPPED_MESSAGES {
-            if self.ring.reader().entry(self.cursor).peek() == Found::Nothing {
+            if self.cursor.entry().peek() == Found::Nothing {
                 return Ok(None);
             }
-            let sequence = self.cursor;
+            let sequence = self.cursor.next;
             match self.read(sequence) {
-                Ok(None) => self.catch_up(missed),
+                Ok(None) => {
+                    let lost = self.cursor.overwritten();
+                    self.cursor.advance(lost);
+                    *missed = missed.saturating_add(lost);
+                }
                 found => {
-                    self.cursor = sequence.wrapping_add(1);
+                    self.cursor.advance(1);
                     return found;
                 }
             }
@@ -300,23 +305,15 @@ impl Watched {
         Ok(None)
     }
 
-    /// Goes on to the oldest message that may still be there. A head that says nonsense is not believed.
-    fn catch_up(&mut self, missed: &mut u64) {
-        let behind = self.ring.reader().oldest(self.ring.first).wrapping_sub(self.cursor);
-        let lost = if behind > 1 && behind < u64::MAX / 2 { behind } else { 1 };
-        self.cursor = self.cursor.wrapping_add(lost);
-        *missed = missed.saturating_add(lost);
-    }
-
     /// Message `sequence`, if it is there.
     fn read(&self, sequence: u64) -> Result<Option<Sighting>> {
-        let mut words = vec![0; self.ring.shape.payload()];
-        let Found::Message(len) = self.ring.reader().entry(sequence).read::<Shipped>(&mut words)
-        else {
+        let ring = &self.cursor.ring;
+        let mut words = vec![0; ring.shape.payload()];
+        let Found::Message(len) = ring.reader().entry(sequence).read::<Shipped>(&mut words) else {
             return Ok(None);
         };
         words.truncate(len);
-        self.sight(sequence.wrapping_sub(self.ring.first), words).map(Some)
+        self.sight(sequence.wrapping_sub(ring.first), words).map(Some)
     }
 
     fn sight(&self, sequence: u64, words: Vec<u64>) -> Result<Sighting> {
@@ -342,9 +339,8 @@ impl Watched {
 
     /// Whether nothing will come that is not there yet.
     fn has_ended(&self) -> bool {
-        let reader = self.ring.reader();
-        let ended = self.peer.has_ended() || reader.is_closed();
-        ended && reader.entry(self.cursor).peek() == Found::Nothing
+        let ended = self.peer.has_ended() || self.cursor.ring.reader().is_closed();
+        ended && self.cursor.entry().peek() == Found::Nothing
     }
 }
 

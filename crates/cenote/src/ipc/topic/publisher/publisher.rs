@@ -17,6 +17,7 @@ use crate::ipc::discovery::socket_dir::Place;
 use crate::ipc::pool::owner::host::{Description, Guest, Host};
 use crate::ipc::pool::owner::server;
 use crate::ipc::pool::tensor_pool::TensorPool;
+use crate::ipc::ring::cursor::MappedRing;
 use crate::ipc::ring::subscriber_words::Row;
 use crate::ipc::ring::{Shipped, Writer, subscriber_words};
 use crate::ipc::shared::wire::{Kind, Packet, Refusal};
@@ -31,7 +32,6 @@ use crate::ipc::topic::publisher::signal::Signal;
 use crate::ipc::topic::publisher::stage::AdoptedTensors;
 use crate::ipc::topic::signature::Signature;
 use crate::ipc::topic::stats::Staged;
-use crate::ipc::topic::subscriber::cursor::Ring;
 use crate::ipc::topic::subscriber::wakeup::News;
 use crate::memory::budget::Budget;
 use crate::sync::{AtomicBool, Biased, BiasedGuard};
@@ -51,7 +51,7 @@ pub(crate) struct Publisher {
     pub(crate) pool: TensorPool,
     policy: Policy,
     signature: Signature,
-    ring: Arc<Ring>,
+    ring: Arc<MappedRing>,
     ring_fd: Arc<OwnedFd>,
     epoch: u64,
     state: Biased<State>,
@@ -142,7 +142,7 @@ impl Publisher {
             pool,
             policy: config.policy,
             signature: T::signature(),
-            ring: Arc::new(Ring { words, shape, first }),
+            ring: Arc::new(MappedRing { words, shape, first }),
             ring_fd,
             epoch: fork::epoch(),
             state: Biased::new(state),
@@ -226,10 +226,9 @@ impl Publisher {
     ) -> Result<Option<Handle>> {
         let State { next, held, words, subscribers, .. } = &mut *state;
         let (sequence, writer, shape) = (*next, self.writer(), self.ring.shape);
-        writer.ask_for(sequence);
         let len = message.write(tensor, self.pool.uid(), words)?;
         writer.make_way(sequence);
-        let more = writer.publish::<Shipped>(sequence, words, len);
+        writer.publish::<Shipped>(sequence, words, len);
         *next = sequence.wrapping_add(1);
         let old = held[shape.place(sequence.wrapping_sub(shape.depth))].take();
         held[shape.place(sequence)] = tensor.map(Tensor::handle);
@@ -237,9 +236,6 @@ impl Publisher {
         drop(state);
         if let Some(own) = self.own.get() {
             own.bell.ring();
-        }
-        if more {
-            writer.prepare(sequence.wrapping_add(1));
         }
         Ok(old)
     }
@@ -375,7 +371,7 @@ impl Publisher {
         let _ = self.own.set(news.clone());
     }
 
-    pub(crate) fn ring(&self) -> &Arc<Ring> {
+    pub(crate) fn ring(&self) -> &Arc<MappedRing> {
         &self.ring
     }
 

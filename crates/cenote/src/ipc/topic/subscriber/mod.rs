@@ -1,8 +1,6 @@
 //! The part of a topic that receives.
 
-pub(crate) mod cursor;
 pub(crate) mod discovery;
-pub(crate) mod poll_set;
 pub(crate) mod pools;
 pub(crate) mod publisher_link;
 #[cfg(feature = "tokio")]

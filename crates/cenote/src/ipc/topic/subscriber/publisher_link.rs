@@ -7,6 +7,7 @@ use crate::error::{Error, Result};
 use crate::ipc::discovery::handshake::Answer;
 use crate::ipc::pool::reader::attachment::Attachment;
 use crate::ipc::pool::registry::Known;
+use crate::ipc::ring::cursor::{Cursor, MappedRing};
 use crate::ipc::ring::layout_cache::Mould;
 use crate::ipc::ring::subscriber_words::Row;
 use crate::ipc::ring::{Found, Reader, Shipped, subscriber_words};
@@ -18,7 +19,6 @@ use crate::ipc::shared::words::Words;
 use crate::ipc::topic::handshake;
 use crate::ipc::topic::handshake::Subscribed;
 use crate::ipc::topic::publisher::Publisher;
-use crate::ipc::topic::subscriber::cursor::{Ring, Spot};
 use crate::ipc::topic::subscriber::wakeup::News;
 use crate::sync::{AtomicBool, Ordering};
 use crate::sys::fork::GuardedSocket;
@@ -34,7 +34,7 @@ const AT_ONCE: usize = 16;
 #[derive(Debug)]
 pub(crate) struct Source {
     pub(crate) from: From,
-    pub(crate) spot: Arc<Spot>,
+    pub(crate) cursor: Cursor,
     /// What its tensors are like.
     pub(crate) mould: Mould,
     /// How many were passed, taken or missed.
@@ -85,9 +85,9 @@ impl Source {
     /// What the same object sends, from the beginning.
     pub(crate) fn own(publisher: Arc<Publisher>) -> Source {
         let ring = publisher.ring().clone();
-        let spot = Arc::new(Spot::new(ring.clone(), ring.first));
+        let cursor = Cursor::new(ring.clone(), ring.first);
         let mould = Mould::new(publisher.pool.uid());
-        Source { from: From::Own(publisher), spot, mould, passed: 0, stuck: false }
+        Source { from: From::Own(publisher), cursor, mould, passed: 0, stuck: false }
     }
 
     /// A publisher that has answered. Everything it says is checked.
@@ -117,10 +117,10 @@ impl Source {
             peer: answer.peer,
         };
         let words = fd_checks::open_header(&ring, shape.words())?;
-        let ring = Ring { words, shape, first: subscribed.first };
-        let spot = Arc::new(Spot::new(Arc::new(ring), subscribed.start));
+        let ring = MappedRing { words, shape, first: subscribed.first };
+        let cursor = Cursor::new(Arc::new(ring), subscribed.start);
         let from = From::Other(other);
-        Ok(Source { from, spot, mould: Mould::new(uid), passed: 0, stuck: false })
+        Ok(Source { from, cursor, mould: Mould::new(uid), passed: 0, stuck: false })
     }
 
     pub(crate) fn is_own(&self) -> bool {
@@ -137,23 +137,18 @@ impl Source {
 
     #[inline]
     pub(crate) fn reader(&self) -> Reader<'_> {
-        self.spot.ring.reader()
-    }
-
-    #[inline]
-    pub(crate) fn cursor(&self) -> u64 {
-        self.spot.cursor()
+        self.cursor.ring.reader()
     }
 
     /// The most words of a message.
     #[inline]
     pub(crate) fn payload(&self) -> usize {
-        self.spot.ring.shape.payload()
+        self.cursor.ring.shape.payload()
     }
 
     /// Looks for the next message. It is not taken yet.
     pub(crate) fn next(&mut self, words: &mut [u64]) -> Next {
-        match self.spot.entry().read::<Shipped>(words) {
+        match self.cursor.entry().read::<Shipped>(words) {
             Found::Message(len) => Next::Message(len),
             Found::Nothing if self.has_ended() => Next::End,
             Found::Nothing => Next::Nothing,
@@ -167,35 +162,33 @@ impl Source {
         if self.stuck {
             return false;
         }
-        self.spot.entry().peek() != Found::Nothing || self.has_ended()
+        self.cursor.entry().peek() != Found::Nothing || self.has_ended()
     }
 
     /// Goes on to the oldest message that may still be there; tells how many are lost.
     fn catch_up(&mut self) -> u64 {
-        let behind = self.reader().oldest(self.spot.ring.first).wrapping_sub(self.cursor());
-        // This one is lost, whatever the head says, and a head that says nonsense is not believed.
-        let lost = if behind > 1 && behind < u64::MAX / 2 { behind } else { 1 };
+        let lost = self.cursor.overwritten();
         self.advance(lost);
         lost
     }
 
     /// Skips all but the newest message.
     pub(crate) fn skip_to_newest(&mut self) {
-        let ahead = self.reader().head().wrapping_sub(self.cursor());
-        if ahead > 1 && ahead < u64::MAX / 2 {
-            self.advance(ahead - 1);
+        let older = self.cursor.before_newest();
+        if older > 0 {
+            self.advance(older);
         }
     }
 
     /// Passes `count` messages.
     #[inline(always)]
     pub(crate) fn advance(&mut self, count: u64) {
-        self.spot.set_cursor(self.cursor().wrapping_add(count));
+        self.cursor.advance(count);
         self.passed = self.passed.wrapping_add(count);
         match &self.from {
             From::Own(publisher) if publisher.waits() => publisher.set_own_taken(self.passed),
             From::Own(_) => {}
-            From::Other(other) => other.tell(&self.spot.ring, self.passed),
+            From::Other(other) => other.tell(&self.cursor.ring, self.passed),
         }
     }
 
@@ -205,7 +198,7 @@ impl Source {
     fn has_ended(&self) -> bool {
         let From::Other(other) = &self.from else { return false };
         let ended = other.gone.is_true() || self.reader().is_closed();
-        ended && self.spot.entry().peek() == Found::Nothing
+        ended && self.cursor.entry().peek() == Found::Nothing
     }
 
     /// Whether there is nothing to take, and never will be.
@@ -229,7 +222,7 @@ impl Other {
 
     /// Publishes how far this subscriber has come, and wakes a publisher that waits for that.
     #[inline(always)]
-    fn tell(&self, ring: &Ring, passed: u64) {
+    fn tell(&self, ring: &MappedRing, passed: u64) {
         self.row().take::<subscriber_words::Shipped>(passed, self.waits);
         if self.waits && ring.reader().is_waited_for() {
             self.wake();
@@ -298,11 +291,5 @@ impl Served for Gone {
         let watches = std::mem::take(&mut *self.watches());
         drop(watches);
         self.news.tell();
-    }
-}
-
-impl Drop for Source {
-    fn drop(&mut self) {
-        self.spot.leave();
     }
 }

@@ -6,8 +6,8 @@ use crate::error::Error;
 use crate::ipc::pool::registry;
 use crate::ipc::ring::Entry;
 use crate::ipc::ring::codec::Packed;
+use crate::ipc::ring::cursor::Cursor;
 use crate::ipc::topic::message::{Tensors, Unread};
-use crate::ipc::topic::subscriber::cursor::Spot;
 use crate::ipc::topic::subscriber::pools::Pools;
 use crate::ipc::topic::subscriber::publisher_link::{From, Other};
 use crate::ipc::topic::subscriber::wakeup::News;
@@ -35,18 +35,17 @@ impl Tensors for Again<'_> {
 /// Leases the tensors of a message.
 pub(crate) struct Lender<'a> {
     pub(crate) from: &'a From,
-    pub(crate) spot: &'a Spot,
+    pub(crate) cursor: &'a Cursor,
     pub(crate) pools: &'a mut Pools,
     pub(crate) news: &'a Arc<News>,
 }
 
 impl Tensors for Lender<'_> {
     fn buffer(&mut self, packed: &Packed<'_>) -> Result<Handle, Unread> {
-        let cursor = self.spot.cursor();
         let other = match self.from {
             // Its publisher has a handle.
             From::Own(publisher) => {
-                return publisher.held(cursor).ok_or(Unread::Passed);
+                return publisher.held(self.cursor.next).ok_or(Unread::Passed);
             }
             From::Other(other) => other,
         };
@@ -61,7 +60,7 @@ impl Tensors for Lender<'_> {
         // Asked first: what its owner sent last may come in while this looks for it.
         let alive = pool.is_alive();
         let trusted = pool.attached_of(&other.peer).map(|_| other.uid);
-        let entry = self.spot.entry();
+        let entry = self.cursor.entry();
         match registry::lease_packed(pool, packed, trusted, || entry.is_there()) {
             Ok(leased) => Ok(leased),
             Err(error) => Err(self.unread(error, alive)),
@@ -74,7 +73,7 @@ impl Lender<'_> {
     #[cold]
     fn unread(&mut self, error: Error, alive: bool) -> Unread {
         match error {
-            Error::Stale { .. } if !self.spot.entry().is_there() => Unread::Passed,
+            Error::Stale { .. } if !self.cursor.entry().is_there() => Unread::Passed,
             // On its way.
             Error::NoSuchSegment { .. } if alive => Unread::Later,
             error => error.into(),

@@ -4,7 +4,6 @@
 //! them by way of the service thread; so does a pool that a message made necessary. Whoever
 //! sleeps does so over all connections and a bell for the rest.
 
-use std::io;
 use std::mem;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Weak};
@@ -19,9 +18,7 @@ use crate::ipc::ring::{Found, ring, subscriber_words};
 use crate::ipc::service_thread::{Served, Waker};
 use crate::ipc::topic::message::{Message, Unread};
 use crate::ipc::topic::publisher::Publisher;
-use crate::ipc::topic::subscriber::cursor::Spots;
 use crate::ipc::topic::subscriber::discovery::Arrivals;
-use crate::ipc::topic::subscriber::poll_set::Few;
 use crate::ipc::topic::subscriber::pools::Pools;
 use crate::ipc::topic::subscriber::publisher_link;
 use crate::ipc::topic::subscriber::publisher_link::{From, Next, Other, Source};
@@ -40,7 +37,6 @@ pub(crate) struct Subscriber {
     epoll: OwnedFd,
     news: Arc<News>,
     arrivals: Arc<Arrivals>,
-    spots: Spots,
     receiving: Biased<Receiving>,
 }
 
@@ -79,7 +75,6 @@ impl Subscriber {
             epoll,
             news,
             arrivals,
-            spots: Spots::default(),
             receiving: Biased::new(Receiving::default()),
         })
     }
@@ -116,7 +111,6 @@ impl Subscriber {
     }
 
     fn add(&self, receiving: &mut Receiving, source: Source) {
-        self.spots.add(&source.spot);
         let payload = receiving.words.len().max(source.payload());
         receiving.words.resize(payload, 0);
         receiving.sources.push(source);
@@ -125,9 +119,6 @@ impl Subscriber {
     /// The next message, if there is one. It is made where the caller wants to have it.
     #[inline(always)]
     pub(crate) fn recv<T: Message>(&self) -> Option<T> {
-        if self.spots.are_quiet() && !self.news.any() {
-            return None;
-        }
         self.take().map(Unmade::make)
     }
 
@@ -226,25 +217,15 @@ impl Subscriber {
     fn sleep(&self, left: Option<Duration>) -> Result<()> {
         let receiving = self.receiving();
         self.ignore_gone(&receiving);
-        let few = Few::of(receiving.others().filter(|other| !other.gone.is_true()));
         let left = if receiving.is_stuck() {
             Some(left.map_or(UNRESOLVED_POLL, |left| left.min(UNRESOLVED_POLL)))
         } else {
             left
         };
         drop(receiving);
-        let slept = match few.map(|few| few.sleep(&self.epoll, left)) {
-            Some(Ok(true)) => Ok(()),
-            Some(Ok(false)) => self.sleep_on_all(Some(Duration::ZERO)),
-            Some(Err(error)) => Err(error),
-            None => self.sleep_on_all(left),
-        };
-        slept.map_err(|source| Error::os("waiting for a message", source))
-    }
-
-    fn sleep_on_all(&self, left: Option<Duration>) -> io::Result<()> {
         let mut events = Vec::with_capacity(16);
-        sys::epoll::wait(&self.epoll, &mut events, left)?;
+        sys::epoll::wait(&self.epoll, &mut events, left)
+            .map_err(|source| Error::os("waiting for a message", source))?;
         self.hush(&events);
         Ok(())
     }
@@ -299,7 +280,6 @@ impl Subscriber {
         self.check_process()?;
         let mut receiving = self.receiving();
         if !mem::replace(&mut receiving.watched, true) {
-            self.spots.look_always();
             receiving.arm(&self.news.bell);
             self.news.bell.ring_anyway(); // for what is there already
         }
@@ -424,7 +404,7 @@ impl Receiving {
         if elsewhere || other.gone.is_true() {
             return None; // there is more to do: its end is to be noticed, too
         }
-        let entry = source.spot.entry();
+        let entry = source.cursor.entry();
         let Found::Message(len) = entry.read::<ring::Shipped>(&mut self.words) else { return None };
         let mut tensors = Again { other, entry };
         let taken = T::read(&self.words[..len], &mut source.mould, &mut tensors).ok()?;
@@ -481,8 +461,8 @@ impl Receiving {
                     continue;
                 }
             };
-            let Source { mould, from, spot, .. } = &mut *source;
-            let mut tensors = Lender { from, spot, pools, news };
+            let Source { mould, from, cursor, .. } = &mut *source;
+            let mut tensors = Lender { from, cursor, pools, news };
             match T::read(&words[..len], mould, &mut tensors) {
                 Ok(taken) => {
                     source.advance(1);
