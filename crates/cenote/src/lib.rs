@@ -79,7 +79,9 @@ pub use error::{Holder, Limit, NotWritable, Shortage, Tried, Unavailable};
 #[cfg(all(target_os = "linux", feature = "gl"))]
 pub use gl::context::{GlContext, GlInfo, GlStats};
 #[cfg(all(target_os = "linux", feature = "gl"))]
-pub use gl::thread::{GlThread, GlWork};
+pub use gl::thread::gl_thread::GlThread;
+#[cfg(all(target_os = "linux", feature = "gl"))]
+pub use gl::thread::queue::GlWork;
 #[cfg(all(target_os = "linux", feature = "gl"))]
 pub use glow;
 pub use half::{bf16, f16};
@@ -136,7 +138,7 @@ pub use tensor::planes::PlaneDescriptor;
 #[cfg(all(target_os = "linux", feature = "gl"))]
 pub use texture::GlTexture;
 #[cfg(all(target_os = "linux", feature = "gl"))]
-pub use texture::dmabuf::DmaBufImage;
+pub use texture::dmabuf_image::DmaBufImage;
 pub use types::device::Device;
 pub use types::device::cuda::{cuda_available, cuda_device_count};
 pub use types::dtype::{DType, Element};

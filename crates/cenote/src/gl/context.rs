@@ -1,18 +1,18 @@
-//! The handle of a context.
+//! The public handle of a context.
 
+use crate::sync::Ordering;
 use std::sync::Arc;
 
 use crate::error::Result;
 use crate::gl::core::Core;
 use crate::gl::fence::Fence;
 use crate::gl::objects::Object;
-use crate::gl::thread::GlThread;
-use crate::sync::Ordering;
+use crate::gl::thread::gl_thread::GlThread;
 
-/// An OpenGL context: makes tensors in its buffers, and textures of tensors.
+/// An OpenGL context: allocates tensors in its buffers, and makes textures of tensors.
 ///
-/// It is used from any thread. Tensors and textures keep it alive, as clones of the handle do, until
-/// it is [closed](GlContext::close).
+/// Any thread may use it. Tensors and textures keep it alive, as clones of the handle do, until it is
+/// [closed](GlContext::close).
 ///
 /// ```no_run
 /// use cenote::{GlContext, PixelFormat};
@@ -28,23 +28,23 @@ pub struct GlContext {
     core: Arc<Core>,
 }
 
-/// What a driver is, and what it can do.
+/// The driver of a context, and its features.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct GlInfo {
-    /// The version, as the driver tells it.
+    /// The version, as the driver reports it.
     pub version: String,
-    /// What draws.
+    /// The renderer, as the driver reports it.
     pub renderer: String,
     /// Whether tensors stay mapped, so that mapping them again costs nothing.
     pub persistent_maps: bool,
     /// Whether DMA-BUFs can become textures.
     pub dma_buf_import: bool,
-    /// Whether they may be tiled or compressed, as a modifier tells.
+    /// Whether such DMA-BUFs may be tiled or compressed, as a DRM modifier says.
     pub dma_buf_modifiers: bool,
 }
 
-/// What a context holds, and what it has waited for.
+/// The objects of a context, and counters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct GlStats {
@@ -52,30 +52,30 @@ pub struct GlStats {
     pub buffers: usize,
     /// Textures.
     pub textures: usize,
-    /// Framebuffers: at most one, by which textures are read.
+    /// Framebuffers: at most one, which textures are read through.
     pub framebuffers: usize,
-    /// Fences that nobody has waited for yet.
+    /// Fences that were not waited for yet.
     pub fences: usize,
     /// Images of DMA-BUFs.
     pub images: usize,
-    /// Maps that are alive.
+    /// Maps that exist.
     pub maps: usize,
     /// Fences that were waited for so far.
     pub fences_waited: u64,
-    /// DMA-BUFs that became textures so far. One that is found again is not counted.
+    /// DMA-BUFs that became textures so far. A texture that is found again is not counted.
     pub imports: u64,
 }
 
 impl GlContext {
-    /// A context of our own, without a window, on a thread of its own: OpenGL ES 3, else OpenGL 3.3.
+    /// Creates a context without a window, on a thread that it starts: OpenGL ES 3, else OpenGL 3.3.
     ///
-    /// `libEGL.so.1` is loaded now; without it, or without a driver, this is an error.
+    /// Loads `libEGL.so.1`. Fails without it, or without a driver.
     pub fn headless() -> Result<GlContext> {
         Ok(GlContext { core: Core::headless()? })
     }
 
-    /// A context that the application has, on a thread of its own. It must be OpenGL ES 3.0, or
-    /// OpenGL 3.3, or newer.
+    /// Uses a context that the application owns, on its thread. Fails if the version is older than OpenGL
+    /// ES 3.0 or OpenGL 3.3.
     pub fn on(thread: Arc<dyn GlThread>) -> Result<GlContext> {
         Ok(GlContext { core: Core::on(thread)? })
     }
@@ -88,9 +88,9 @@ impl GlContext {
         &self.core
     }
 
-    /// What the driver is.
+    /// Returns the driver and its features.
     pub fn info(&self) -> GlInfo {
-        let driver = &self.core.shared().driver;
+        let driver = &self.core.resources().driver;
         GlInfo {
             version: driver.version.clone(),
             renderer: driver.renderer.clone(),
@@ -100,58 +100,55 @@ impl GlContext {
         }
     }
 
-    /// What it holds now.
+    /// Returns the objects that exist now, and counters.
     pub fn stats(&self) -> GlStats {
-        let shared = self.core.shared();
-        let objects = &shared.objects;
+        let resources = self.core.resources();
+        let objects = &resources.objects;
         GlStats {
             buffers: objects.count(|object| matches!(object, Object::Buffer(_))),
             textures: objects.count(|object| matches!(object, Object::Texture(_))),
             framebuffers: objects.count(|object| matches!(object, Object::Framebuffer(_))),
             fences: objects.count(|object| matches!(object, Object::Fence(_))),
             images: objects.count(|object| matches!(object, Object::Image(_))),
-            maps: self.core.maps(),
-            fences_waited: shared.fences_waited.load(Ordering::Relaxed),
-            imports: shared.imported.load(Ordering::Relaxed),
+            maps: self.core.map_count(),
+            fences_waited: resources.fences_waited.load(Ordering::Relaxed),
+            imports: resources.imported.load(Ordering::Relaxed),
         }
     }
 
-    /// Calls `work` on the context's thread, with the context current, and waits for what it
-    /// returns: to draw, say, with the [names](crate::GlTexture::name) of textures. A panic of
-    /// `work` is passed on.
+    /// Calls `work` on the context's thread, with the context current, and returns its result. It can
+    /// draw with the [names](crate::GlTexture::name) of textures. A panic of `work` is passed on.
     ///
-    /// What it binds stays bound; what cenote does binds what it needs, and puts back what was
-    /// bound before.
+    /// What `work` binds stays bound. cenote restores every binding that its own commands change.
     pub fn with<R: Send + 'static>(
         &self,
         work: impl FnOnce(&glow::Context) -> R + Send + 'static,
     ) -> Result<R> {
-        self.core.run("do the caller's work", |core| Ok(work(&core.shared().driver.gl)))
+        self.core.run("do the caller's work", |core| Ok(work(&core.resources().driver.gl)))
     }
 
-    /// Waits until the GPU has done all that it was told to. It no longer holds the memory of textures
-    /// that were dropped before.
+    /// Waits until the GPU has executed all commands issued so far. After that the memory of textures that
+    /// were dropped before is released.
     pub fn finish(&self) -> Result<()> {
         self.core.run("wait for the GPU", |core| {
-            Fence::new(core)?.wait(core.shared())?;
-            core.shared().let_go();
+            Fence::new(core)?.wait(core.resources())?;
+            core.resources().drop_finished();
             Ok(())
         })
     }
 
-    /// Ends the use of the context, whoever else has a handle: its buffers and textures are deleted,
-    /// and from now on all that needs it is an error.
+    /// Closes the context for all handles: deletes its buffers and textures. Every later call that needs
+    /// the context fails.
     ///
-    /// Maps that are alive keep what they show. Then this is an error
-    /// ([`MapsAlive`](crate::GlError::MapsAlive)), and the rest is done when the last of them is
-    /// dropped. An application must not destroy its own context before this has returned `Ok`; it may
-    /// be called again.
+    /// Maps that exist stay valid. Then this fails with [`MapsAlive`](crate::GlError::MapsAlive), and the
+    /// objects are deleted when the last map is dropped. It may be called again. An application must not
+    /// destroy its own context before this has returned `Ok`.
     pub fn close(&self) -> Result<()> {
         self.core.close()
     }
 
-    /// Whether it can be used no more: closed, lost, or inherited through fork. (That the thread of an
-    /// application has ended is found out by asking it for something.)
+    /// Returns whether the context can no longer be used: it was closed or lost, or belongs to the parent
+    /// process. (That an application's thread has ended is noticed only by a call that needs the thread.)
     pub fn is_gone(&self) -> bool {
         self.core.check().is_err()
     }

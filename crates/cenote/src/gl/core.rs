@@ -1,129 +1,76 @@
-//! A context as its holders share it: the thread, and what is known on both sides of it.
+//! What all handles of a context share, and the objects that they own.
+//!
+//! The last handle ends the thread, if that is ours, and deletes all objects of the context.
 
+use crate::sync::{Ordering, StaticU64};
 use std::num::NonZeroU32;
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
-use std::sync::{Arc, OnceLock};
-use std::thread;
-use std::time::Duration;
+use std::sync::{Arc, Weak};
 
-use glow::HasContext;
-
-use crate::error::{Error, GlCode, GlError, GlGone, Result};
-use crate::gl::driver::Driver;
-use crate::gl::gate::{Gate, Inside};
-use crate::gl::headless::OwnThread;
-use crate::gl::held::Held;
-use crate::gl::imports::Imports;
-use crate::gl::objects::{Object, Objects};
-use crate::gl::thread::{GlThread, Kind, Queue};
-use crate::intervals::GL_THREAD_STEP;
-use crate::sync::{AtomicBool, AtomicU64, Ordering, StaticU64};
+use crate::error::{Error, GlError, GlGone, Result};
+use crate::gl::driver::driver::Driver;
+use crate::gl::driver::persistent;
+use crate::gl::live_maps::LiveMaps;
+use crate::gl::objects::Object;
+use crate::gl::resources::Resources;
+use crate::gl::texture_cache::TextureCache;
+use crate::gl::thread::executor::Executor;
+use crate::gl::thread::gl_thread::GlThread;
+use crate::gl::thread::headless::HeadlessThread;
 use crate::sys::fork;
 
-/// What holders of a context share. The last one ends the thread if it is ours.
+/// A context, as its handles, tensors and textures share it.
 #[derive(Debug)]
 pub(crate) struct Core {
-    shared: Arc<Shared>,
-    place: Place,
-    queue: Arc<Queue>,
-    gate: Gate,
-    pub(crate) imports: Imports,
-    /// Tells it from every other context of this process.
+    resources: Arc<Resources>,
+    executor: Executor,
+    live_maps: LiveMaps,
+    /// The textures of DMA-BUFs that are alive.
+    pub(crate) imports: TextureCache<OwnedTexture>,
+    /// Unique among the contexts of this process.
     pub(crate) id: u64,
+    /// The fork epoch of the process that made the context.
     epoch: u64,
 }
 
-/// What work is given. It keeps nothing alive: work that waits must not be the last holder.
-#[derive(Debug)]
-pub(crate) struct Shared {
-    pub(crate) driver: Driver,
-    pub(crate) objects: Objects,
-    pub(crate) held: Held,
-    pub(crate) fences_waited: AtomicU64,
-    /// DMA-BUFs that became textures.
-    pub(crate) imported: AtomicU64,
-    /// Every object was deleted.
-    torn_down: AtomicBool,
-    /// By which textures are read, once one was.
-    framebuffer: OnceLock<NonZeroU32>,
-    /// The driver has said so.
-    lost: AtomicBool,
-}
-
-#[derive(Debug)]
-enum Place {
-    Own(Arc<OwnThread>),
-    Application(Foreign),
-}
-
-/// A thread of the application's.
-struct Foreign(Arc<dyn GlThread>);
-
-impl std::fmt::Debug for Foreign {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("GlThread")
-    }
-}
-
-impl Place {
-    fn thread(&self) -> &dyn GlThread {
-        match self {
-            Place::Own(thread) => &**thread,
-            Place::Application(thread) => &*thread.0,
-        }
-    }
-
-    fn end(&self) {
-        if let Place::Own(thread) = self {
-            thread.end();
-        }
-    }
-}
-
 impl Core {
+    /// Makes a context without a window, on a thread that it starts.
     pub(crate) fn headless() -> Result<Arc<Core>> {
-        let thread = OwnThread::start()?;
-        let for_loading: Arc<dyn GlThread> = Arc::clone(&thread) as _;
-        Core::new(Place::Own(thread), for_loading)
+        let thread = HeadlessThread::start()?;
+        let executor = Executor::headless(Arc::clone(&thread));
+        Core::new(executor, thread)
     }
 
+    /// Takes a context that is current on a thread of the application.
     pub(crate) fn on(thread: Arc<dyn GlThread>) -> Result<Arc<Core>> {
-        Core::new(Place::Application(Foreign(Arc::clone(&thread))), thread)
+        let executor = Executor::application(Arc::clone(&thread));
+        Core::new(executor, thread)
     }
 
-    fn new(place: Place, thread: Arc<dyn GlThread>) -> Result<Arc<Core>> {
+    fn new(executor: Executor, thread: Arc<dyn GlThread>) -> Result<Arc<Core>> {
+        static NEXT_ID: StaticU64 = StaticU64::new(1);
         let epoch = fork::epoch_from_now_on();
-        let queue = Arc::new(Queue::default());
-        let load = move || Driver::load(|name| thread.proc_address(name)).map_err(Error::Gl);
-        let driver = hand_over(place.thread(), &queue, "look its functions up", load)?;
-        let shared = Arc::new(Shared {
-            driver,
-            objects: Objects::default(),
-            held: Held::default(),
-            fences_waited: AtomicU64::new(0),
-            imported: AtomicU64::new(0),
-            torn_down: AtomicBool::new(false),
-            framebuffer: OnceLock::new(),
-            lost: AtomicBool::new(false),
-        });
-        let (gate, imports) = (Gate::default(), Imports::default());
-        static NEXT: StaticU64 = StaticU64::new(1);
-        let id = NEXT.fetch_add(1, Ordering::Relaxed);
-        Ok(Arc::new(Core { shared, place, queue, gate, imports, id, epoch }))
+        let driver = executor.call("look its functions up", move || load_driver(&*thread))?;
+        Ok(Arc::new(Core {
+            resources: Arc::new(Resources::new(driver)),
+            executor,
+            live_maps: LiveMaps::default(),
+            imports: TextureCache::default(),
+            id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
+            epoch,
+        }))
     }
 
-    pub(crate) fn shared(&self) -> &Arc<Shared> {
-        &self.shared
+    pub(crate) fn resources(&self) -> &Arc<Resources> {
+        &self.resources
     }
 
-    /// Whether there is anything left to ask of it.
+    /// Fails if the context was closed or lost, or belongs to the parent process of this one.
     pub(crate) fn check(&self) -> Result<()> {
-        let why = if self.epoch != fork::epoch() {
+        let why = if self.is_inherited() {
             GlGone::Forked
-        } else if self.gate.is_closed() {
+        } else if self.live_maps.is_closed() {
             GlGone::Closed
-        } else if self.shared.lost.load(Ordering::Relaxed) {
+        } else if self.resources.is_lost() {
             GlGone::Lost
         } else {
             return Ok(());
@@ -131,33 +78,37 @@ impl Core {
         Err(GlError::Gone { why }.into())
     }
 
-    /// Keeps the context alive until the guard is dropped.
-    pub(crate) fn enter(&self) -> Result<Inside<'_>> {
-        if !self.gate.enter() {
+    fn is_inherited(&self) -> bool {
+        self.epoch != fork::epoch()
+    }
+
+    /// Counts a map, which keeps the context alive until the guard is dropped. Fails as
+    /// [`check`](Core::check) does.
+    pub(crate) fn begin_map(&self) -> Result<LiveMap<'_>> {
+        if !self.live_maps.begin() {
             self.check()?;
             return Err(GlError::Gone { why: GlGone::Closed }.into());
         }
-        let inside = Inside(self);
-        if self.epoch == fork::epoch() && !self.shared.lost.load(Ordering::Relaxed) {
-            return Ok(inside);
-        }
-        // Not by `check`: the gate may be closed by now, and it was not when this was entered.
-        let lost = self.epoch == fork::epoch();
-        Err(GlError::Gone { why: if lost { GlGone::Lost } else { GlGone::Forked } }.into())
+        let map = LiveMap(self);
+        // Not by `check`: the context may have been closed since the map was counted, and this map
+        // began before that.
+        let why = if self.is_inherited() {
+            GlGone::Forked
+        } else if self.resources.is_lost() {
+            GlGone::Lost
+        } else {
+            return Ok(map);
+        };
+        Err(GlError::Gone { why }.into())
     }
 
-    pub(crate) fn leave(&self) {
-        if self.gate.leave() {
-            self.finish();
-        }
+    /// Returns how many maps exist.
+    pub(crate) fn map_count(&self) -> usize {
+        self.live_maps.count()
     }
 
-    /// How many maps are alive.
-    pub(crate) fn maps(&self) -> usize {
-        self.gate.inside()
-    }
-
-    /// Has `work` done on the context's thread, and waits for it.
+    /// Runs `work` on the context's thread and returns its result. Fails as [`check`](Core::check) and
+    /// [`Executor::call`] do.
     pub(crate) fn run<R: Send + 'static>(
         self: &Arc<Self>,
         op: &'static str,
@@ -165,66 +116,60 @@ impl Core {
     ) -> Result<R> {
         self.check()?;
         let core = Arc::clone(self);
-        // The job lets go of the context before it answers: whoever waits is to be the last.
-        hand_over(self.place.thread(), &self.queue, op, move || {
+        // `call` drops the job before it answers, so the caller drops the last handle, not the job.
+        self.executor.call(op, move || {
             core.check()?;
-            let reset = || Ok(core.shared.driver.check_reset()?);
-            core.shared.let_go();
-            // What failed may have done so because of a reset.
-            let result =
-                reset().and_then(|()| work(&core)).or_else(|error| reset().and(Err(error)));
-            core.shared.note_loss(&result);
+            let check_reset = || Ok(core.resources.driver.check_reset()?);
+            core.resources.drop_finished();
+            // If `work` fails, a reset may be the cause. Then the reset is the error to report.
+            let result = check_reset()
+                .and_then(|()| work(&core))
+                .or_else(|error| check_reset().and(Err(error)));
+            core.resources.note_loss(&result);
             result
         })
     }
 
-    /// Has `work` done on the context's thread, some time.
-    pub(crate) fn post(&self, work: impl FnOnce(&Shared) + Send + 'static) {
-        if self.epoch != fork::epoch() {
-            return;
-        }
-        let shared = Arc::clone(&self.shared);
-        let job = move || {
-            // Nobody waits for it, so nobody could be told; the thread may be the application's.
-            let _ = catch_unwind(AssertUnwindSafe(|| work(&shared)));
-        };
-        let work = self.queue.push(Kind::Posted, job);
-        if self.place.thread().is_current() {
-            self.queue.drain_posted();
-        } else {
-            // Given back, it is dropped: without a thread nothing is left to be done.
-            drop(self.place.thread().submit(work));
+    /// Runs `work` on the context's thread at some later time. Does nothing in a forked child.
+    ///
+    /// `work` gets [`Resources`] rather than the context: a posted job must not hold the last handle.
+    pub(crate) fn post(&self, work: impl FnOnce(&Resources) + Send + 'static) {
+        if !self.is_inherited() {
+            let resources = Arc::clone(&self.resources);
+            self.executor.post(move || work(&resources));
         }
     }
 
-    /// Lets nobody in any more; deletes all objects if nobody is inside.
+    /// Refuses new maps, and deletes all objects. Fails if maps exist: then the last of them deletes the
+    /// objects when it ends.
     pub(crate) fn close(self: &Arc<Self>) -> Result<()> {
-        if self.epoch != fork::epoch() {
+        if self.is_inherited() {
             return Err(GlError::Gone { why: GlGone::Forked }.into());
         }
-        match self.gate.close() {
+        match self.live_maps.close() {
             0 => {}
             maps => return Err(GlError::MapsAlive { maps }.into()),
         }
-        self.imports.forget_all();
-        let shared = Arc::clone(&self.shared);
-        let done = hand_over(self.place.thread(), &self.queue, "delete its objects", move || {
-            shared.tear_down();
+        self.imports.clear();
+        let resources = Arc::clone(&self.resources);
+        let done = self.executor.call("delete its objects", move || {
+            resources.delete_all();
             Ok(())
         });
-        self.place.end();
+        self.executor.end();
         match done {
-            // It has gone by itself, or was closed before.
+            // The thread has ended, or the context was closed before.
             Err(Error::Gl(GlError::Gone { .. })) => Ok(()),
             done => done,
         }
     }
 
+    /// Deletes all objects without waiting for that, and ends the thread if it is ours.
     fn finish(&self) {
-        if self.epoch == fork::epoch() {
-            self.imports.forget_all();
-            self.post(Shared::tear_down);
-            self.place.end();
+        if !self.is_inherited() {
+            self.imports.clear();
+            self.post(Resources::delete_all);
+            self.executor.end();
         }
     }
 }
@@ -235,94 +180,57 @@ impl Drop for Core {
     }
 }
 
-impl Shared {
-    /// The framebuffer by which textures are read. Called on the context's thread.
-    #[allow(unsafe_code, reason = "OpenGL is a C interface")]
-    pub(crate) fn framebuffer(&self) -> Result<NonZeroU32, GlError> {
-        if let Some(name) = self.framebuffer.get() {
-            return Ok(*name);
-        }
-        // SAFETY: called on the context's thread.
-        let made = unsafe { self.driver.gl.create_framebuffer() };
-        let op = "glGenFramebuffers";
-        let refused = |_| GlError::Refused { op, code: GlCode(glow::OUT_OF_MEMORY) };
-        let name = made.map_err(refused)?.0;
-        self.objects.add(Object::Framebuffer(name));
-        Ok(*self.framebuffer.get_or_init(|| name))
-    }
+/// Looks up the driver's functions and features. Called on the context's thread.
+fn load_driver(thread: &dyn GlThread) -> Result<Driver> {
+    let mut driver = Driver::load(|name| thread.proc_address(name)).map_err(Error::Gl)?;
+    driver.persistent = persistent::is_supported(&driver);
+    Ok(driver)
+}
 
-    /// Deletes an object, unless that was done. Called on the context's thread.
-    pub(crate) fn delete(&self, object: Object) {
-        if self.objects.remove(object) {
-            self.driver.delete(object);
-        }
-    }
+/// One map of a context's memory, until dropped. The last one of a closed context deletes its objects.
+#[derive(Debug)]
+pub(crate) struct LiveMap<'a>(&'a Core);
 
-    pub(crate) fn is_torn_down(&self) -> bool {
-        self.torn_down.load(Ordering::Acquire)
-    }
-
-    fn tear_down(&self) {
-        if !self.torn_down.swap(true, Ordering::AcqRel) {
-            self.let_all_go();
-            self.objects.take().into_iter().for_each(|object| self.driver.delete(object));
-        }
-    }
-
-    fn note_loss<R>(&self, result: &Result<R>) {
-        if matches!(result, Err(Error::Gl(GlError::Gone { why: GlGone::Lost }))) {
-            self.lost.store(true, Ordering::Relaxed);
+impl Drop for LiveMap<'_> {
+    fn drop(&mut self) {
+        if self.0.live_maps.end() {
+            self.0.finish();
         }
     }
 }
 
-/// Has `work` done on a thread, and waits for the answer: `work` has ended when this returns, or never
-/// begins. On the thread itself it is done at once, after what others have posted.
-fn hand_over<R: Send + 'static>(
-    thread: &dyn GlThread,
-    queue: &Arc<Queue>,
-    op: &'static str,
-    work: impl FnOnce() -> Result<R> + Send + 'static,
-) -> Result<R> {
-    if thread.is_current() {
-        queue.drain_posted();
-        return work();
-    }
-    let (tell, told) = sync_channel(1);
-    let job = queue.push(Kind::Asked, move || {
-        // `work` is gone when the answer comes, with all that it holds.
-        let answer: thread::Result<Result<R>> = catch_unwind(AssertUnwindSafe(work));
-        let _ = tell.send(answer);
-    });
-    let ticket = job.ticket();
-    // Given back, it is dropped, and with it what would have told, unless it was done meanwhile.
-    drop(thread.submit(job));
-    let answer = match wait(&told, thread.patience()) {
-        // It may be in the middle of it, and use what the caller is about to have back.
-        Err(waited) if queue.withdraw(ticket) => {
-            return Err(GlError::NoAnswer { op, waited }.into());
-        }
-        Err(_) => told.recv().ok(),
-        Ok(answer) => answer,
-    };
-    match answer.ok_or(GlError::Gone { why: GlGone::Thread })? {
-        Ok(result) => result,
-        Err(panic) => resume_unwind(panic),
+/// An object that is deleted when this is dropped, on any thread.
+///
+/// It does not keep the context alive, because the context keeps some of these itself. An object that
+/// still exists when the context ends is deleted then.
+#[derive(Debug)]
+pub(crate) struct OwnedObject {
+    core: Weak<Core>,
+    object: Object,
+}
+
+impl OwnedObject {
+    /// Takes ownership of an object that was just created.
+    pub(crate) fn new(core: &Arc<Core>, object: Object) -> OwnedObject {
+        core.resources.objects.add(object);
+        OwnedObject { core: Arc::downgrade(core), object }
     }
 }
 
-/// `None` if there will be no answer; an error if there is none yet, after so long.
-fn wait<T>(told: &Receiver<T>, patience: Option<Duration>) -> Result<Option<T>, Duration> {
-    let Some(patience) = patience else { return Ok(told.recv().ok()) };
-    let mut waited = Duration::ZERO;
-    loop {
-        match told.recv_timeout(GL_THREAD_STEP.min(patience)) {
-            Ok(answer) => return Ok(Some(answer)),
-            Err(RecvTimeoutError::Disconnected) => return Ok(None),
-            Err(RecvTimeoutError::Timeout) => waited += GL_THREAD_STEP.min(patience),
-        }
-        if waited >= patience {
-            return Err(waited);
+impl Drop for OwnedObject {
+    fn drop(&mut self) {
+        let object = self.object;
+        if let Some(core) = self.core.upgrade() {
+            core.post(move |resources| resources.delete(object));
         }
     }
+}
+
+/// A texture, with the EGL image that it shows if its memory is a DMA-BUF.
+#[derive(Debug)]
+pub(crate) struct OwnedTexture {
+    pub(crate) name: NonZeroU32,
+    pub(crate) target: u32,
+    pub(crate) _texture: OwnedObject,
+    pub(crate) image: Option<OwnedObject>,
 }

@@ -1,80 +1,56 @@
-//! Fences: when the driver has done what it was told to.
+//! A fence: marks a point in the commands of a context, to wait until the GPU has reached it.
 
 #![allow(unsafe_code, reason = "OpenGL is a C interface")]
 
+use crate::sync::Ordering;
 use std::sync::Arc;
 use std::time::Duration;
 
 use glow::HasContext;
 
-use crate::error::GlError;
-use crate::gl::core::{Core, Shared};
-use crate::gl::driver::Driver;
-use crate::gl::objects::{Object, Owned};
+use crate::error::{GlCode, GlError};
+use crate::gl::core::{Core, OwnedObject};
+use crate::gl::driver::driver::native_fence;
+use crate::gl::objects::Object;
+use crate::gl::resources::Resources;
 use crate::intervals::{GL_FENCE_STEP_NANOS, GL_FENCE_STEPS};
-use crate::sync::Ordering;
 
-/// Everything that the context was told to do until the fence was made.
+/// All commands that were issued to the context before the fence was created.
 #[derive(Debug)]
 pub(crate) struct Fence {
     address: usize,
-    _owned: Owned,
-}
-
-fn sync(address: usize) -> glow::NativeFence {
-    glow::NativeFence(std::ptr::with_exposed_provenance_mut(address))
-}
-
-/// A fence, by its address. Called on the context's thread.
-pub(crate) fn make(driver: &Driver) -> Option<usize> {
-    // SAFETY: called on the context's thread, with the only condition there is.
-    let made = unsafe { driver.gl.fence_sync(glow::SYNC_GPU_COMMANDS_COMPLETE, 0) };
-    let address = made.map_or(0, |fence| fence.0.expose_provenance());
-    // SAFETY: called on the context's thread. What is not flushed might never be done.
-    unsafe { driver.gl.flush() };
-    (address != 0).then_some(address)
-}
-
-/// Whether it is all done, or never will be because the context is lost. Called on the context's
-/// thread, with a fence of `make` that was not deleted.
-pub(crate) fn is_done(driver: &Driver, address: usize) -> bool {
-    // SAFETY: the caller's promise.
-    let seen = unsafe { driver.gl.client_wait_sync(sync(address), 0, 0) };
-    seen != glow::TIMEOUT_EXPIRED
-}
-
-pub(crate) fn delete(driver: &Driver, address: usize) {
-    // SAFETY: called on the context's thread; the fence came from `make`, and goes once.
-    unsafe { driver.gl.delete_sync(sync(address)) };
+    _owned: OwnedObject,
 }
 
 impl Fence {
     /// Called on the context's thread.
     pub(crate) fn new(core: &Arc<Core>) -> Result<Fence, GlError> {
-        let driver = &core.shared().driver;
-        let Some(address) = make(driver) else {
+        let driver = &core.resources().driver;
+        let Some(address) = driver.create_fence() else {
             driver.check("glFenceSync")?;
-            return Err(GlError::Refused { op: "glFenceSync", code: crate::error::GlCode(0) });
+            return Err(GlError::Refused { op: "glFenceSync", code: GlCode(0) });
         };
-        Ok(Fence { address, _owned: Owned::new(core, Object::Fence(address)) })
+        Ok(Fence { address, _owned: OwnedObject::new(core, Object::Fence(address)) })
     }
 
-    /// Waits until it is all done. Called on the context's thread.
-    pub(crate) fn wait(&self, core: &Shared) -> Result<(), GlError> {
+    /// Waits until the GPU has executed the commands. Fails after 30 s, or if the context is lost. Called
+    /// on the context's thread.
+    pub(crate) fn wait(&self, resources: &Resources) -> Result<(), GlError> {
+        let driver = &resources.driver;
         for _ in 0..GL_FENCE_STEPS {
             // SAFETY: called on the context's thread; the fence is alive until `self` is dropped.
-            let done = unsafe {
+            let status = unsafe {
                 let flush = glow::SYNC_FLUSH_COMMANDS_BIT;
-                core.driver.gl.client_wait_sync(sync(self.address), flush, GL_FENCE_STEP_NANOS)
+                driver.gl.client_wait_sync(native_fence(self.address), flush, GL_FENCE_STEP_NANOS)
             };
-            match done {
+            match status {
                 glow::ALREADY_SIGNALED | glow::CONDITION_SATISFIED => {
-                    core.fences_waited.fetch_add(1, Ordering::Relaxed);
+                    resources.fences_waited.fetch_add(1, Ordering::Relaxed);
                     return Ok(());
                 }
                 glow::TIMEOUT_EXPIRED => {}
                 _ => {
-                    core.driver.check("glClientWaitSync")?;
+                    driver.check("glClientWaitSync")?;
                     break;
                 }
             }

@@ -1,28 +1,29 @@
-//! OpenGL: a context, the thread that it lives on, and how others have work done there.
+//! OpenGL: a context, the thread that it is current on, and the objects made in it.
 //!
 //! ```text
-//! GlContext ── Core ── GlThread: ours (headless.rs, with egl.rs), or the application's
-//!                ├──── functions and facts of the driver (driver.rs)
-//!                ├──── gate: how many maps are alive, and whether it is closed (gate.rs)
-//!                ├──── objects: what was made there and not deleted yet (objects.rs)
-//!                └──── held: memory that the GPU may still use (held.rs)
+//! GlContext ── Core ─┬─ Executor: runs jobs on the context's thread (thread/)
+//!                    │     a headless thread of ours, or a `GlThread` of the application
+//!                    ├─ Resources: what jobs work with (resources.rs)
+//!                    │     ├─ Driver: functions and features of the driver (driver/)
+//!                    │     ├─ Objects: what was created and not deleted yet (objects.rs)
+//!                    │     └─ DeferredDrops: memory that the GPU may still use (deferred_drops.rs)
+//!                    ├─ LiveMaps: how many maps exist, and whether the context is closed
+//!                    └─ TextureCache: textures of DMA-BUFs that are still alive
 //! ```
 //!
-//! OpenGL calls are made on the context's thread and nowhere else. Everybody else hands work over
-//! and waits for it. On the thread itself work is done at once, so nobody waits for himself, and no
-//! lock is held while anybody waits.
+//! All OpenGL calls are made on the context's thread. Every other thread submits a job and waits for its
+//! result. On the context's thread itself a job runs at once, so that thread never waits for itself. No
+//! lock is held during a wait.
 //!
-//! What lives in a buffer is in `memory/pbo.rs`, what is done with textures in `texture/texture.rs`.
+//! Tensors in OpenGL buffers are in `memory/pbo.rs`, transfers to and from textures in `texture/`.
 
 pub(crate) mod context;
 pub(crate) mod core;
+pub(crate) mod deferred_drops;
 pub(crate) mod driver;
-pub(crate) mod egl;
 pub(crate) mod fence;
-pub(crate) mod gate;
-pub(crate) mod headless;
-pub(crate) mod held;
-pub(crate) mod imports;
+pub(crate) mod live_maps;
 pub(crate) mod objects;
-pub(crate) mod state;
+pub(crate) mod resources;
+pub(crate) mod texture_cache;
 pub(crate) mod thread;

@@ -1,10 +1,8 @@
-//! What was made in a context: each object is deleted once, on the context's thread.
+//! The OpenGL objects of a context that were created and not deleted yet.
 
 use std::collections::BTreeSet;
 use std::num::NonZeroU32;
-use std::sync::{Arc, Weak};
 
-use crate::gl::core::Core;
 use crate::sys::process_lock::ProcessLock;
 
 /// The name of an object.
@@ -13,69 +11,35 @@ pub(crate) enum Object {
     Buffer(NonZeroU32),
     Texture(NonZeroU32),
     Framebuffer(NonZeroU32),
-    /// The address that stands for it.
+    /// The address of a `GLsync`.
     Fence(usize),
-    /// The address that stands for it.
+    /// The address of an `EGLImage`.
     Image(usize),
 }
 
-/// The objects that are alive.
+/// The objects that exist. Each is removed once, by the job that deletes it.
 #[derive(Debug, Default)]
 pub(crate) struct Objects(ProcessLock<BTreeSet<Object>>);
 
 impl Objects {
     pub(crate) fn add(&self, object: Object) {
-        if let Some(mut all) = self.0.lock() {
-            all.insert(object);
+        if let Some(mut objects) = self.0.lock() {
+            objects.insert(object);
         }
     }
 
-    /// Whether it was there.
+    /// Removes an object. Returns whether it was there.
     pub(crate) fn remove(&self, object: Object) -> bool {
-        self.0.lock().is_some_and(|mut all| all.remove(&object))
+        self.0.lock().is_some_and(|mut objects| objects.remove(&object))
     }
 
-    /// All of them, none of which is alive any more.
+    /// Removes and returns all objects.
     pub(crate) fn take(&self) -> BTreeSet<Object> {
-        self.0.lock().map(|mut all| std::mem::take(&mut *all)).unwrap_or_default()
+        self.0.lock().map(|mut objects| std::mem::take(&mut *objects)).unwrap_or_default()
     }
 
-    /// Those of a kind. A forked child has none.
-    pub(crate) fn count(&self, kind: impl Fn(&Object) -> bool) -> usize {
-        self.0.lock().map_or(0, |all| all.iter().filter(|object| kind(object)).count())
+    /// Counts the objects of a kind. A forked child has none.
+    pub(crate) fn count(&self, is_kind: impl Fn(&Object) -> bool) -> usize {
+        self.0.lock().map_or(0, |objects| objects.iter().filter(|object| is_kind(object)).count())
     }
-}
-
-/// An object that is deleted when this is dropped, wherever that is. It does not keep the context
-/// alive, which may hold some itself; what is alive when the context ends is deleted then.
-#[derive(Debug)]
-pub(crate) struct Owned {
-    core: Weak<Core>,
-    object: Object,
-}
-
-impl Owned {
-    /// Takes care of an object that was just made.
-    pub(crate) fn new(core: &Arc<Core>, object: Object) -> Owned {
-        core.shared().objects.add(object);
-        Owned { core: Arc::downgrade(core), object }
-    }
-}
-
-impl Drop for Owned {
-    fn drop(&mut self) {
-        let object = self.object;
-        if let Some(core) = self.core.upgrade() {
-            core.post(move |shared| shared.delete(object));
-        }
-    }
-}
-
-/// A texture, and the image that it shows if its memory is a DMA-BUF.
-#[derive(Debug)]
-pub(crate) struct TextureName {
-    pub(crate) name: NonZeroU32,
-    pub(crate) target: u32,
-    pub(crate) _texture: Owned,
-    pub(crate) image: Option<Owned>,
 }

@@ -1,7 +1,7 @@
 //! OpenGL pixel buffer objects.
 //!
 //! Where the driver can, a buffer is mapped once, for good and coherently (`buffer_storage`), and
-//! mapping it is counting: [`Core::enter`]. Elsewhere every map is one of the driver's, made and ended
+//! mapping it is counting: [`Core::begin_map`]. Elsewhere every map is one of the driver's, made and ended
 //! on the context's thread; readers share it, for a buffer has one map at most.
 //!
 //! What the driver was told to do with a buffer it does later. So every use leaves a [`Fence`]: whoever
@@ -9,7 +9,7 @@
 //!
 //! # Contract
 //! `place`, if there is one, is `len` bytes that stay mapped until the buffer is deleted, which is not
-//! before [`Pbo`] is dropped and, when the context is closed, every [`Inside`] is. The bytes of a map of
+//! before [`Pbo`] is dropped and, when the context is closed, every [`LiveMap`] is. The bytes of a map of
 //! the driver's are there until its [`Unmap`] is dropped. All bytes were written before a slice is
 //! made of them.
 #![allow(unsafe_code, reason = "OpenGL hands out raw memory")]
@@ -23,12 +23,13 @@ use glow::{HasContext, NativeBuffer};
 
 use crate::error::{Error, GlCode, GlError, Result};
 use crate::gl::context::GlContext;
-use crate::gl::core::{Core, Shared};
-use crate::gl::driver::Driver;
+use crate::gl::core::{Core, LiveMap, OwnedObject};
+use crate::gl::driver::driver::Driver;
+use crate::gl::driver::persistent::PERSISTENT;
+use crate::gl::driver::saved_bindings::SavedBindings;
 use crate::gl::fence::Fence;
-use crate::gl::gate::Inside;
-use crate::gl::objects::{Object, Owned};
-use crate::gl::state::{PERSISTENT, Saved};
+use crate::gl::objects::Object;
+use crate::gl::resources::Resources;
 use crate::memory::budget::{Budget, Reservation};
 use crate::memory::request::{MIN_ALIGN, Request};
 use crate::memory::selection::Grants;
@@ -45,7 +46,7 @@ pub(crate) struct Pbo {
     place: Option<Place>,
     len: usize,
     // Dropped in this order, so that there is a context to be told.
-    _owned: Owned,
+    _owned: OwnedObject,
     core: Arc<Core>,
 }
 
@@ -132,7 +133,7 @@ impl Pbo {
     pub(crate) fn new(core: &Arc<Core>, len: usize, maps: Maps) -> Result<Pbo> {
         let size = i32::try_from(len).map_err(|_| GlError::TooLarge { len, max: i32::MAX })?;
         let (owned, name, place) = core.run("make a buffer", move |core| {
-            let kept = maps == Maps::Kept && core.shared().driver.persistent;
+            let kept = maps == Maps::Kept && core.resources().driver.persistent;
             Ok(make(core, size, kept)?)
         })?;
         let state = State {
@@ -160,25 +161,25 @@ impl Pbo {
 
     /// All bytes, to be read.
     pub(crate) fn read(&self) -> Result<Mapped<'_>> {
-        let inside = self.core().enter()?;
+        let live_map = self.core().begin_map()?;
         self.settle(Use::Writes as u8)?;
-        self.mapped(inside, 0..self.len, glow::MAP_READ_BIT)
+        self.mapped(live_map, 0..self.len, glow::MAP_READ_BIT)
     }
 
     /// Some bytes, to be written, and read.
     pub(crate) fn write(&mut self, range: Range<usize>) -> Result<Mapped<'_>> {
         debug_assert!(range.start < range.end && range.end <= self.len);
-        let inside = self.core().enter()?;
+        let live_map = self.core().begin_map()?;
         self.settle(Use::Reads as u8 | Use::Writes as u8)?;
-        self.mapped(inside, range, glow::MAP_READ_BIT | glow::MAP_WRITE_BIT)
+        self.mapped(live_map, range, glow::MAP_READ_BIT | glow::MAP_WRITE_BIT)
     }
 
     /// Replaces all bytes. For a buffer whose maps are ended.
     pub(crate) fn store(&mut self, bytes: &[u8]) -> Result<()> {
         debug_assert_eq!(bytes.len(), self.len);
-        let inside = self.core().enter()?;
+        let live_map = self.core().begin_map()?;
         let access = glow::MAP_WRITE_BIT | glow::MAP_INVALIDATE_BUFFER_BIT;
-        let mapped = self.mapped(inside, 0..self.len, access)?;
+        let mapped = self.mapped(live_map, 0..self.len, access)?;
         // SAFETY: as many bytes are mapped, to be written by nobody else.
         unsafe {
             mapped.place.0.copy_from_nonoverlapping(NonNull::from(bytes).cast(), bytes.len());
@@ -199,7 +200,7 @@ impl Pbo {
 
     fn mapped<'a>(
         &'a self,
-        inside: Inside<'a>,
+        live_map: LiveMap<'a>,
         range: Range<usize>,
         access: u32,
     ) -> Result<Mapped<'a>> {
@@ -207,14 +208,14 @@ impl Pbo {
         if let Some(place) = self.place {
             // SAFETY: the range lies in the buffer, all of which is mapped.
             let place = Place(unsafe { place.0.add(start) });
-            return Ok(Mapped { place, len, start, _unmap: None, _inside: inside });
+            return Ok(Mapped { place, len, start, _unmap: None, _live_map: live_map });
         }
         let state = Arc::clone(&self.state);
         let (place, unmap) = self.core().run("map a buffer", move |core| {
-            let place = state.map(&core.shared().driver, range, access)?;
+            let place = state.map(&core.resources().driver, range, access)?;
             Ok((place, Unmap { state, core: Arc::clone(core) }))
         })?;
-        Ok(Mapped { place, len, start, _unmap: Some(unmap), _inside: inside })
+        Ok(Mapped { place, len, start, _unmap: Some(unmap), _live_map: live_map })
     }
 
     /// Waits for what the GPU still does with it.
@@ -224,7 +225,7 @@ impl Pbo {
             return Ok(());
         }
         let state = Arc::clone(&self.state);
-        self.core().run("wait for the GPU", move |core| Ok(state.settle(core.shared(), uses)?))
+        self.core().run("wait for the GPU", move |core| Ok(state.settle(core.resources(), uses)?))
     }
 }
 
@@ -251,11 +252,11 @@ impl State {
         if lost { Err(GlError::ContentLost) } else { Ok(()) }
     }
 
-    fn settle(&self, shared: &Shared, uses: u8) -> Result<(), GlError> {
+    fn settle(&self, resources: &Resources, uses: u8) -> Result<(), GlError> {
         for by in [Use::Reads, Use::Writes].into_iter().filter(|&by| uses & by as u8 != 0) {
             // Not under the lock: dropping a fence is work that may come here again.
             let Some(fence) = self.fences().slot(by).take() else { continue };
-            if let Err(error) = fence.wait(shared) {
+            if let Err(error) = fence.wait(resources) {
                 *self.fences().slot(by) = Some(fence);
                 return Err(error);
             }
@@ -303,7 +304,7 @@ impl State {
         if map.users > 0 || map.place.take().is_none() {
             return;
         }
-        let _saved = Saved::new(driver);
+        let _saved = SavedBindings::new(driver);
         bind(driver, TARGET, self.name);
         if !driver.unmap(TARGET) {
             self.content_lost.store(true, Ordering::Release);
@@ -321,16 +322,16 @@ fn make(
     core: &Arc<Core>,
     size: i32,
     kept: bool,
-) -> Result<(Owned, NonZeroU32, Option<Place>), GlError> {
-    let driver = &core.shared().driver;
-    let _saved = Saved::new(driver);
+) -> Result<(OwnedObject, NonZeroU32, Option<Place>), GlError> {
+    let driver = &core.resources().driver;
+    let _saved = SavedBindings::new(driver);
     let gl = &driver.gl;
     // SAFETY: called on the context's thread.
     let made = unsafe { gl.create_buffer() };
     let Ok(NativeBuffer(name)) = made else {
         return Err(GlError::Refused { op: "glGenBuffers", code: GlCode(glow::OUT_OF_MEMORY) });
     };
-    let owned = Owned::new(core, Object::Buffer(name));
+    let owned = OwnedObject::new(core, Object::Buffer(name));
     bind(driver, TARGET, name);
     if !kept {
         // SAFETY: called on the context's thread; there is no data to read.
@@ -351,7 +352,7 @@ fn map_range(
     range: Range<usize>,
     access: u32,
 ) -> Result<Place, GlError> {
-    let _saved = Saved::new(driver);
+    let _saved = SavedBindings::new(driver);
     bind(driver, TARGET, name);
     let fits = |number| i32::try_from(number).unwrap_or(i32::MAX);
     map_bound(driver, fits(range.start), fits(range.len()), access)
@@ -375,7 +376,7 @@ pub(crate) struct Mapped<'a> {
     start: usize,
     // Dropped in this order: the context stays until the buffer was told to be unmapped.
     _unmap: Option<Unmap>,
-    _inside: Inside<'a>,
+    _live_map: LiveMap<'a>,
 }
 
 impl Mapped<'_> {
@@ -421,6 +422,6 @@ struct Unmap {
 impl Drop for Unmap {
     fn drop(&mut self) {
         let state = Arc::clone(&self.state);
-        self.core.post(move |shared| state.unmap(&shared.driver));
+        self.core.post(move |resources| state.unmap(&resources.driver));
     }
 }

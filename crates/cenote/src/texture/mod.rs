@@ -1,15 +1,10 @@
-//! Tensors as OpenGL textures, and DMA-BUFs as textures.
+//! OpenGL textures: made from tensors, read into tensors, or made of DMA-BUFs without a copy.
 
-#[cfg(all(target_os = "linux", feature = "gl"))]
-pub(crate) mod dmabuf;
-#[cfg(all(target_os = "linux", feature = "gl"))]
-pub(crate) mod rows;
-#[cfg(all(target_os = "linux", feature = "gl"))]
+pub(crate) mod dmabuf_image;
+pub(crate) mod import;
 pub(crate) mod texel;
-#[cfg(all(target_os = "linux", feature = "gl"))]
+pub(crate) mod texel_rows;
 pub(crate) mod texture;
-#[cfg(all(target_os = "linux", feature = "gl"))]
 pub(crate) mod transfer;
 
 pub use texture::GlTexture;
-pub(crate) use texture::{Source, generate, set_parameters};

@@ -1,17 +1,17 @@
-//! The table of texels: what OpenGL calls so many values of a dtype.
+//! The table of texel formats: OpenGL's names for 1 to 4 values of a dtype.
 
 use std::fmt;
 
 use crate::types::dtype::DType;
 
-/// One texel.
+/// The format of a texel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Texel {
     pub(crate) dtype: DType,
     pub(crate) channels: usize,
-    /// How the GPU has it.
+    /// The format in the GPU.
     pub(crate) internal: u32,
-    /// How memory has it: the order of the values, and what each is.
+    /// The format in memory: the order of the values, and the type of each.
     pub(crate) format: u32,
     pub(crate) kind: u32,
 }
@@ -20,10 +20,10 @@ const PLAIN: [u32; 4] = [glow::RED, glow::RG, glow::RGB, glow::RGBA];
 const INTEGER: [u32; 4] =
     [glow::RED_INTEGER, glow::RG_INTEGER, glow::RGB_INTEGER, glow::RGBA_INTEGER];
 
-type Row = (DType, u32, [u32; 4], [u32; 4]);
+type TexelRow = (DType, u32, [u32; 4], [u32; 4]);
 
-/// dtype, its name in memory, formats in memory, formats of the GPU; for one to four channels.
-const TABLE: [Row; 8] = [
+/// dtype, its type in memory, formats in memory, formats in the GPU; for one to four channels.
+const TABLE: [TexelRow; 8] = [
     (DType::U8, glow::UNSIGNED_BYTE, PLAIN, [glow::R8, glow::RG8, glow::RGB8, glow::RGBA8]),
     (DType::F16, glow::HALF_FLOAT, PLAIN, [glow::R16F, glow::RG16F, glow::RGB16F, glow::RGBA16F]),
     (DType::F32, glow::FLOAT, PLAIN, [glow::R32F, glow::RG32F, glow::RGB32F, glow::RGBA32F]),
@@ -45,7 +45,7 @@ const TABLE: [Row; 8] = [
 ];
 
 impl Texel {
-    /// What an image of any colours is seen as.
+    /// The format that shaders see of an imported image, whatever its format in memory.
     pub(crate) const RGBA8: Texel = Texel {
         dtype: DType::U8,
         channels: 4,
@@ -54,7 +54,7 @@ impl Texel {
         kind: glow::UNSIGNED_BYTE,
     };
 
-    /// None if OpenGL has nothing like it.
+    /// `None` if OpenGL has no such format.
     pub(crate) fn of(dtype: DType, channels: usize) -> Option<Texel> {
         let (_, kind, formats, internal) = TABLE.iter().find(|row| row.0 == dtype)?;
         let at = channels.checked_sub(1)?;
@@ -62,17 +62,18 @@ impl Texel {
         Some(Texel { dtype, channels, internal, format, kind: *kind })
     }
 
+    /// Bytes of a texel in memory.
     pub(crate) fn size(&self) -> usize {
         self.channels * self.dtype.size()
     }
 
-    /// Whether every driver can mix neighbours. (32-bit floats take an extension.)
+    /// Returns whether every driver can filter linearly. (32-bit floats need an extension.)
     pub(crate) fn can_be_filtered(&self) -> bool {
         matches!(self.dtype, DType::U8 | DType::F16)
     }
 
-    /// What OpenGL ES reads framebuffers of this kind as, whatever the driver: all four channels, in
-    /// the widest type.
+    /// Returns whether every driver of OpenGL ES reads framebuffers in this format: all four channels,
+    /// as normalized bytes or in the widest type.
     pub(crate) fn is_always_readable(&self) -> bool {
         self.channels == 4 && matches!(self.dtype, DType::U8 | DType::F32 | DType::U32 | DType::I32)
     }
@@ -89,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_row_is_there_once_and_nothing_beyond_four_channels() {
+    fn every_row_has_four_formats_that_occur_once() {
         let mut seen = Vec::new();
         for dtype in DType::all() {
             assert!(Texel::of(dtype, 0).is_none() && Texel::of(dtype, 5).is_none());

@@ -1,7 +1,7 @@
-//! Textures: what a tensor is to a GPU.
+//! The handle of a texture, and how textures are created.
 //!
-//! Tensors in buffers of the context become textures, and textures tensors, without the CPU
-//! touching a byte; other memory is copied, and counted. A DMA-BUF is a texture as it is.
+//! The driver copies between textures and tensors in buffers of the context, without the CPU. Other
+//! memory is copied by the CPU, and counted. A DMA-BUF becomes a texture without a copy.
 
 use std::fmt;
 use std::num::NonZeroU32;
@@ -11,17 +11,17 @@ use glow::{HasContext, NativeTexture};
 
 use crate::error::{GlCode, GlError, Result};
 use crate::gl::context::GlContext;
-use crate::gl::core::Core;
-use crate::gl::driver::Driver;
-use crate::gl::objects::{Object, Owned, TextureName};
-use crate::gl::state::Saved;
+use crate::gl::core::{Core, OwnedObject, OwnedTexture};
+use crate::gl::driver::driver::Driver;
+use crate::gl::driver::saved_bindings::SavedBindings;
+use crate::gl::objects::Object;
 use crate::tensor::Tensor;
-use crate::texture::rows::Rows;
 use crate::texture::texel::Texel;
+use crate::texture::texel_rows::TexelRows;
 use crate::types::dtype::DType;
 use crate::types::pixel_format::PixelFormat;
 
-/// A two-dimensional texture of a [`GlContext`]. Cloning it is cheap; the last clone deletes it.
+/// A two-dimensional texture of a [`GlContext`]. Cloning it is cheap; dropping the last clone deletes it.
 ///
 /// ```no_run
 /// use cenote::{GlContext, PixelFormat};
@@ -37,41 +37,43 @@ use crate::types::pixel_format::PixelFormat;
 /// ```
 #[derive(Clone)]
 pub struct GlTexture {
-    pub(crate) name: Arc<TextureName>,
+    pub(crate) name: Arc<OwnedTexture>,
     pub(crate) width: usize,
     pub(crate) height: usize,
     pub(crate) texel: Texel,
-    /// Before the context, which it is let go of by.
-    pub(crate) _source: Option<Arc<Source>>,
+    /// Declared before `context`, so that it is dropped while there is a context to post to.
+    pub(crate) _source: Option<Arc<SourceTensor>>,
     pub(crate) context: GlContext,
 }
 
-/// The tensor whose memory a texture is: while anybody can draw with it, and until the GPU has drawn,
-/// that is nobody else's.
-pub(crate) struct Source {
-    /// None when it was let go of.
+/// The tensor whose memory a texture shows. It is held as long as the texture exists, and until the GPU
+/// has executed the commands that use it.
+pub(crate) struct SourceTensor {
+    /// `None` once it was dropped.
     tensor: Option<Tensor>,
     core: Weak<Core>,
 }
 
-impl Source {
-    pub(crate) fn new(context: &GlContext, tensor: &Tensor) -> Arc<Source> {
+impl SourceTensor {
+    pub(crate) fn new(context: &GlContext, tensor: &Tensor) -> Arc<SourceTensor> {
         let core = Arc::downgrade(context.core());
-        Arc::new(Source { tensor: Some(tensor.clone()), core })
+        Arc::new(SourceTensor { tensor: Some(tensor.clone()), core })
     }
 }
 
-impl Drop for Source {
+impl Drop for SourceTensor {
     fn drop(&mut self) {
         if let (Some(core), Some(tensor)) = (self.core.upgrade(), self.tensor.take()) {
-            core.post(move |shared| shared.hold(Box::new(tensor)));
+            core.post(move |resources| resources.drop_when_finished(Box::new(tensor)));
         }
     }
 }
 
 impl GlContext {
-    /// A texture that holds anything, with `channels` (1 to 4) values of `dtype` for each texel:
-    /// `u8`, `f16` or `f32`, or integers of 8 to 32 bits, which shaders see as integers.
+    /// Creates a texture with undefined contents and `channels` (1 to 4) values of `dtype` for each texel.
+    /// The dtype is `u8`, `f16`, `f32`, or another integer of 8 to 32 bits, which shaders see as an integer.
+    ///
+    /// Fails for other dtypes, and for sizes that the driver does not support.
     pub fn texture(
         &self,
         (width, height): (usize, usize),
@@ -81,15 +83,15 @@ impl GlContext {
         self.new_texture((width, height), dtype, channels, None)
     }
 
-    /// A new texture with the elements of a tensor of shape `[height, width]` or `[height, width,
-    /// channels]`, whose rows may be padded. Of an image with several planes each
-    /// [`plane`](Tensor::plane) is a texture.
+    /// Creates a texture with the elements of a tensor of shape `[height, width]` or `[height, width,
+    /// channels]`, whose rows may be padded. Of an image with several planes, each
+    /// [`plane`](Tensor::plane) makes a texture.
     ///
-    /// If the tensor is in a buffer of this context the driver copies it, now or later: the call
-    /// does not wait for that, but whoever writes the tensor next does. Other memory is copied by the
-    /// CPU first, which [`copies`](crate::copies) counts.
+    /// If the tensor is in a buffer of this context, the driver copies it, perhaps later. This call does
+    /// not wait for the copy; the next call that writes the tensor does. Other memory is copied by the CPU
+    /// first, which [`copies`](crate::copies) counts.
     pub fn upload(&self, tensor: &Tensor) -> Result<GlTexture> {
-        let rows = Rows::of(tensor)?;
+        let rows = TexelRows::of(tensor)?;
         let texture = self.new_texture(
             (rows.width, rows.height),
             tensor.dtype(),
@@ -111,17 +113,17 @@ impl GlContext {
         let texel = Texel::of(dtype, channels);
         let size = i32::try_from(width).ok().zip(i32::try_from(height).ok());
         let (Some(texel), Some(size)) = (texel, size) else { return Err(refused.into()) };
-        let made = self.core().run("make a texture", move |core| {
-            let driver = &core.shared().driver;
+        let created = self.core().run("make a texture", move |core| {
+            let driver = &core.resources().driver;
             // SAFETY: called on the context's thread, with a name that every context has.
             #[allow(unsafe_code, reason = "OpenGL is a C interface")]
-            let most = unsafe { driver.gl.get_parameter_i32(glow::MAX_TEXTURE_SIZE) };
-            if !(1..=most).contains(&size.0) || !(1..=most).contains(&size.1) {
+            let max = unsafe { driver.gl.get_parameter_i32(glow::MAX_TEXTURE_SIZE) };
+            if !(1..=max).contains(&size.0) || !(1..=max).contains(&size.1) {
                 return Err(refused.into());
             }
-            Ok(make(core, size, texel, format)?)
+            Ok(create(core, size, texel, format)?)
         })?;
-        let (name, context) = (Arc::new(made), self.clone());
+        let (name, context) = (Arc::new(created), self.clone());
         Ok(GlTexture { name, width, height, texel, context, _source: None })
     }
 }
@@ -137,28 +139,28 @@ impl GlTexture {
         self.height
     }
 
-    /// What the values of a texel are.
+    /// The type of a texel's values.
     pub fn dtype(&self) -> DType {
         self.texel.dtype
     }
 
-    /// The values of a texel.
+    /// The number of values in a texel.
     pub fn channels(&self) -> usize {
         self.texel.channels
     }
 
-    /// OpenGL's name for it, for use in [`GlContext::with`] while this is alive.
+    /// OpenGL's name of the texture, for use in [`GlContext::with`] while this handle exists.
     pub fn name(&self) -> NonZeroU32 {
         self.name.name
     }
 
-    /// What OpenGL binds it to: `GL_TEXTURE_2D`, or `GL_TEXTURE_EXTERNAL_OES` for a DMA-BUF that
+    /// The target to bind it to: `GL_TEXTURE_2D`, or `GL_TEXTURE_EXTERNAL_OES` for a DMA-BUF that
     /// only shaders can read, such as NV12.
     pub fn target(&self) -> u32 {
         self.name.target
     }
 
-    /// Whether its memory is a DMA-BUF.
+    /// Returns whether its memory is a DMA-BUF.
     pub(crate) fn is_imported(&self) -> bool {
         self.name.image.is_some()
     }
@@ -176,33 +178,38 @@ impl fmt::Debug for GlTexture {
     }
 }
 
-/// An empty texture, bound. Called on the context's thread.
+/// Creates an empty texture and binds it. Called on the context's thread.
 #[allow(unsafe_code, reason = "OpenGL is a C interface")]
-pub(crate) fn generate(core: &Arc<Core>, target: u32) -> Result<(Owned, NonZeroU32), GlError> {
-    let gl = &core.shared().driver.gl;
+pub(crate) fn generate(
+    core: &Arc<Core>,
+    target: u32,
+) -> Result<(OwnedObject, NonZeroU32), GlError> {
+    let gl = &core.resources().driver.gl;
     // SAFETY: called on the context's thread.
-    let made = unsafe { gl.create_texture() };
-    let Ok(NativeTexture(name)) = made else {
+    let created = unsafe { gl.create_texture() };
+    let Ok(NativeTexture(name)) = created else {
         return Err(GlError::Refused { op: "glGenTextures", code: GlCode(glow::OUT_OF_MEMORY) });
     };
-    let owned = Owned::new(core, Object::Texture(name));
-    // SAFETY: as above, with a texture that was just made.
+    let owned = OwnedObject::new(core, Object::Texture(name));
+    // SAFETY: as above, with a texture that was just created.
     unsafe { gl.bind_texture(target, Some(NativeTexture(name))) };
     Ok((owned, name))
 }
 
+/// Creates a texture with storage. Called on the context's thread.
 #[allow(unsafe_code, reason = "OpenGL is a C interface")]
-fn make(
+fn create(
     core: &Arc<Core>,
     (width, height): (i32, i32),
     texel: Texel,
     format: Option<PixelFormat>,
-) -> Result<TextureName, GlError> {
-    let driver = &core.shared().driver;
-    let _saved = Saved::new(driver);
+) -> Result<OwnedTexture, GlError> {
+    let driver = &core.resources().driver;
+    let _saved = SavedBindings::new(driver);
     let target = glow::TEXTURE_2D;
     let (owned, name) = generate(core, target)?;
-    // SAFETY: called on the context's thread, with a texture bound; what cannot be is refused.
+    // SAFETY: called on the context's thread, with a texture bound; the driver refuses
+    // sizes and formats that it does not have.
     unsafe { driver.gl.tex_storage_2d(target, 1, texel.internal, width, height) };
     driver.check("glTexStorage2D")?;
     set_parameters(driver, target, texel.can_be_filtered());
@@ -211,10 +218,10 @@ fn make(
         set(driver, target, glow::TEXTURE_SWIZZLE_B, glow::RED);
     }
     driver.check("glTexParameteri")?;
-    Ok(TextureName { name, target, _texture: owned, image: None })
+    Ok(OwnedTexture { name, target, _texture: owned, image: None })
 }
 
-/// Makes the bound texture one that can be drawn with as it is: it has no smaller images.
+/// Sets filters and wrapping of the bound texture, so that it can be drawn with without mipmaps.
 pub(crate) fn set_parameters(driver: &Driver, target: u32, can_be_filtered: bool) {
     let filter = if can_be_filtered { glow::LINEAR } else { glow::NEAREST };
     set(driver, target, glow::TEXTURE_MIN_FILTER, filter);

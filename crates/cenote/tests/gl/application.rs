@@ -180,7 +180,7 @@ unsafe impl GlThread for Loop {
         (self.instead)(name, address(&self.library, name))
     }
 
-    fn patience(&self) -> Option<Duration> {
+    fn timeout(&self) -> Option<Duration> {
         Some(Duration::from_millis(if self.stuck.load(Ordering::Relaxed) { 200 } else { 60_000 }))
     }
 }

@@ -1,4 +1,4 @@
-//! A context of our own, without a window, on a thread of its own.
+//! A context without a window, on a thread that we start.
 
 use std::ffi::{CStr, c_void};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -7,17 +7,18 @@ use std::thread::{self, Builder, JoinHandle, ThreadId};
 use std::time::Duration;
 
 use crate::error::{Error, GlError, GlGone, Result};
-use crate::gl::egl;
-use crate::gl::egl::Headless;
-use crate::gl::thread::{GlThread, GlWork};
+use crate::gl::driver::egl;
+use crate::gl::driver::egl::HeadlessContext;
+use crate::gl::thread::gl_thread::GlThread;
+use crate::gl::thread::queue::GlWork;
 use crate::sys;
 use crate::sys::fork;
 
-/// The thread of a headless context. Dropping it ends both, and waits until they have.
+/// The thread of a headless context. Dropping it ends both, and waits for that.
 #[derive(Debug)]
-pub(crate) struct OwnThread {
+pub(crate) struct HeadlessThread {
     id: ThreadId,
-    /// None once it was ended.
+    /// `None` once `end` was called.
     running: Mutex<Option<Running>>,
     epoch: u64,
 }
@@ -28,61 +29,63 @@ struct Running {
     thread: JoinHandle<()>,
 }
 
-impl OwnThread {
-    pub(crate) fn start() -> Result<Arc<OwnThread>> {
+impl HeadlessThread {
+    /// Starts the thread and creates the context on it. Fails if either fails.
+    pub(crate) fn start() -> Result<Arc<HeadlessThread>> {
         let epoch = fork::epoch_from_now_on();
         let (work, queue) = channel();
-        let (tell, told) = channel();
+        let (created_sender, created) = channel();
         let thread = sys::thread::spawn(Builder::new().name("cenote-gl".into()), move || {
-            serve(&queue, &tell);
+            serve(&queue, &created_sender);
         })
         .map_err(|source| Error::os("starting a thread", source))?;
         let id = thread.thread().id();
         let running = Mutex::new(Some(Running { work, thread }));
-        let started = Arc::new(OwnThread { id, running, epoch });
-        told.recv().unwrap_or(Err(GlError::Gone { why: GlGone::Thread }))?;
+        let started = Arc::new(HeadlessThread { id, running, epoch });
+        created.recv().unwrap_or(Err(GlError::Gone { why: GlGone::Thread }))?;
         Ok(started)
     }
 
-    /// Ends the thread, and waits for that unless it is this one.
+    /// Ends the thread. Waits for that, unless this is that thread.
     pub(crate) fn end(&self) {
         let running = self.running.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some(Running { work, thread }) = running else { return };
         drop(work);
         if thread::current().id() != self.id {
-            // A panic on it has been seen by whoever waited.
+            // The caller of the job that panicked has received the panic.
             let _ = thread.join();
         }
     }
 }
 
-fn serve(queue: &Receiver<GlWork>, tell: &Sender<std::result::Result<(), GlError>>) {
-    let context = match Headless::new() {
+/// Creates the context, reports the result to `created`, and runs work until the sender is dropped.
+fn serve(queue: &Receiver<GlWork>, created: &Sender<std::result::Result<(), GlError>>) {
+    let context = match HeadlessContext::new() {
         Ok(context) => context,
-        Err(error) => return drop(tell.send(Err(error))),
+        Err(error) => return drop(created.send(Err(error))),
     };
-    if tell.send(Ok(())).is_ok() {
+    if created.send(Ok(())).is_ok() {
         queue.iter().for_each(GlWork::run);
     }
     drop(context);
 }
 
-impl Drop for OwnThread {
+impl Drop for HeadlessThread {
     fn drop(&mut self) {
         if self.epoch == fork::epoch() {
             return self.end();
         }
-        // There is no such thread in a forked child, and its locks may be held for ever.
+        // A forked child does not have the thread, and locks that it held are never released.
         let running = self.running.get_mut().unwrap_or_else(PoisonError::into_inner);
         std::mem::forget(running.take());
     }
 }
 
-// SAFETY: the thread has one id; it runs work in the order of its channel, with its context current
-// from before the first until after the last; functions come from EGL; the context ends after the
-// sender was dropped, which `drop` and, when it is closed, `end` do.
+// SAFETY: the thread has one id. It runs work in the order of its channel, with its context current
+// from before the first until after the last. Functions come from EGL. The context ends after the
+// sender was dropped, which happens in `drop` and, when the context is closed, in `end`.
 #[allow(unsafe_code, reason = "the trait's promises, kept above")]
-unsafe impl GlThread for OwnThread {
+unsafe impl GlThread for HeadlessThread {
     fn is_current(&self) -> bool {
         thread::current().id() == self.id
     }
@@ -99,8 +102,8 @@ unsafe impl GlThread for OwnThread {
         egl::proc_address(name)
     }
 
-    /// It does nothing else.
-    fn patience(&self) -> Option<Duration> {
+    /// No limit: the thread does nothing else.
+    fn timeout(&self) -> Option<Duration> {
         None
     }
 }

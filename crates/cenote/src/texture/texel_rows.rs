@@ -1,34 +1,35 @@
-//! A tensor as rows of texels.
+//! The elements of a tensor as rows of texels.
 
 use crate::error::{Error, GlError, Result};
 use crate::tensor::Tensor;
 use crate::texture::texel::Texel;
 
-/// Where the texels of a tensor lie in its buffer.
+/// The size of a texture, and where its texels lie in a tensor's buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Rows {
+pub(crate) struct TexelRows {
     pub(crate) width: usize,
     pub(crate) height: usize,
     pub(crate) channels: usize,
-    /// From one row to the next, in bytes.
+    /// Bytes from one row to the next.
     pub(crate) stride: usize,
-    /// Of the first texel, in bytes.
+    /// Bytes before the first texel.
     pub(crate) offset: usize,
 }
 
-/// How OpenGL is told of rows that are not tight.
+/// How OpenGL's pixel-store settings express the distance between rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Pitch {
-    /// In texels, for the row length.
+    /// As a row length, in texels.
     Texels(i32),
-    /// Rows begin at multiples of so many bytes.
+    /// As an alignment of rows, in bytes.
     Alignment(i32),
-    /// Not at all: row by row.
-    Odd,
+    /// They cannot: each row is a transfer.
+    RowByRow,
 }
 
-impl Rows {
-    pub(crate) fn of(tensor: &Tensor) -> Result<Rows> {
+impl TexelRows {
+    /// Fails unless the tensor is rows of texels that OpenGL has a format for.
+    pub(crate) fn of(tensor: &Tensor) -> Result<TexelRows> {
         let refuse = |rule| {
             let (shape, strides) = (tensor.shape().into(), tensor.strides().into());
             Error::Gl(GlError::NotTexels { dtype: tensor.dtype().name(), shape, strides, rule })
@@ -64,9 +65,10 @@ impl Rows {
         if !offset.is_multiple_of(item) || !stride.is_multiple_of(item) {
             return Err(refuse("its rows must begin at multiples of the size of an element"));
         }
-        Ok(Rows { width, height, channels, stride, offset })
+        Ok(TexelRows { width, height, channels, stride, offset })
     }
 
+    /// Returns how to express the stride to OpenGL, for texels of this many bytes.
     pub(crate) fn pitch(&self, texel: usize) -> Pitch {
         let row = self.width * texel;
         if self.stride.is_multiple_of(texel)
@@ -76,7 +78,9 @@ impl Rows {
         }
         let aligned =
             [2, 4, 8].into_iter().find(|&align| row.next_multiple_of(align) == self.stride);
-        aligned.and_then(|align| i32::try_from(align).ok()).map_or(Pitch::Odd, Pitch::Alignment)
+        aligned
+            .and_then(|align| i32::try_from(align).ok())
+            .map_or(Pitch::RowByRow, Pitch::Alignment)
     }
 }
 
@@ -94,21 +98,21 @@ mod tests {
     }
 
     #[test]
-    fn rows_of_texels_are_found_in_whatever_view() {
+    fn rows_are_found_in_views_and_planes() {
         let image = heap(&[6, 8, 4], DType::U8);
-        let rows = Rows::of(&image.roi(2, 1, 3, 4).unwrap()).unwrap();
-        assert_eq!(rows, Rows { width: 3, height: 4, channels: 4, stride: 32, offset: 40 });
+        let rows = TexelRows::of(&image.roi(2, 1, 3, 4).unwrap()).unwrap();
+        assert_eq!(rows, TexelRows { width: 3, height: 4, channels: 4, stride: 32, offset: 40 });
         let grey = heap(&[6, 8], DType::F32);
-        let rows = Rows::of(&grey).unwrap();
+        let rows = TexelRows::of(&grey).unwrap();
         assert_eq!((rows.channels, rows.stride), (1, 32));
-        assert_eq!(Rows::of(&grey.narrow(0, 5, 1).unwrap().transpose()).unwrap().width, 1);
+        assert_eq!(TexelRows::of(&grey.narrow(0, 5, 1).unwrap().transpose()).unwrap().width, 1);
         let planar = Tensor::image(8, 8, PixelFormat::Nv12).unwrap();
-        assert!(Rows::of(&planar).is_err());
-        assert_eq!(Rows::of(&planar.plane(1).unwrap()).unwrap().channels, 2);
+        assert!(TexelRows::of(&planar).is_err());
+        assert_eq!(TexelRows::of(&planar.plane(1).unwrap()).unwrap().channels, 2);
     }
 
     #[test]
-    fn what_is_no_rows_is_refused() {
+    fn tensors_that_are_not_rows_of_texels_are_refused() {
         let image = heap(&[6, 8, 4], DType::U8);
         let bad = [
             image.transpose(),
@@ -129,19 +133,19 @@ mod tests {
                 .unwrap(),
         ];
         for tensor in bad {
-            let refused = Rows::of(&tensor);
+            let refused = TexelRows::of(&tensor);
             assert!(matches!(refused, Err(Error::Gl(GlError::NotTexels { .. }))), "{tensor:?}");
         }
     }
 
     #[test]
-    fn pitches_are_told_as_far_as_opengl_can() {
-        let rows = |width, stride| Rows { width, height: 2, channels: 3, stride, offset: 0 };
+    fn a_pitch_is_texels_or_alignment_or_row_by_row() {
+        let rows = |width, stride| TexelRows { width, height: 2, channels: 3, stride, offset: 0 };
         assert_eq!(rows(5, 15).pitch(3), Pitch::Texels(5));
         assert_eq!(rows(5, 18).pitch(3), Pitch::Texels(6));
         assert_eq!(rows(5, 16).pitch(3), Pitch::Alignment(2));
         assert_eq!(rows(6, 20).pitch(3), Pitch::Alignment(4));
-        assert_eq!(rows(5, 17).pitch(3), Pitch::Odd);
-        assert_eq!(rows(5, 64).pitch(3), Pitch::Odd);
+        assert_eq!(rows(5, 17).pitch(3), Pitch::RowByRow);
+        assert_eq!(rows(5, 64).pitch(3), Pitch::RowByRow);
     }
 }

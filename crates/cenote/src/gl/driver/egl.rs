@@ -1,9 +1,9 @@
 //! EGL, loaded at run time: a context without a window, and images of DMA-BUFs.
 //!
 //! # Contract
-//! The library that is loaded under EGL's name is EGL, and functions it gives out under the names of
-//! extensions have the signatures of those. Displays are for the whole process and are never
-//! terminated, for others may be using them.
+//! The library that is loaded by EGL's name is EGL, and the functions that it returns by the names of
+//! extensions have the signatures of those. Displays belong to the whole process. We never terminate
+//! them, because other code of the process may use them.
 #![allow(unsafe_code, reason = "a C library loaded at run time")]
 
 use std::ffi::{CStr, c_int, c_uint, c_void};
@@ -44,13 +44,13 @@ type CreateImage = unsafe extern "system" fn(
 ) -> *mut c_void;
 type DestroyImage = unsafe extern "system" fn(egl::EGLDisplay, *mut c_void) -> c_uint;
 
-/// The library. Asked for until it is there, for it may be installed meanwhile.
+/// The library. A failure is not cached: the library may be installed later.
 fn library() -> Result<&'static Instance> {
     static LIBRARY: OnceLock<Instance> = OnceLock::new();
     if let Some(library) = LIBRARY.get() {
         return Ok(library);
     }
-    // SAFETY: the contract of this module. It is loaded to stay (RTLD_NODELETE), and its
+    // SAFETY: the contract of this module. It is never unloaded (RTLD_NODELETE), and its
     // initialisers may run on any thread.
     let loaded = unsafe { Instance::load_required() }
         .map_err(|source| missing("there is no libEGL.so.1 with EGL 1.4", Some(source.into())))?;
@@ -64,7 +64,7 @@ fn missing(
     GlError::Missing { missing, source }
 }
 
-/// Looks a function up by name: null if there is none.
+/// Looks up a function by name. Returns null if there is none.
 pub(crate) fn proc_address(name: &CStr) -> *const c_void {
     let found = library().ok().and_then(|egl| egl.get_proc_address(name.to_str().ok()?));
     found.map_or(std::ptr::null(), |function| function as *const c_void)
@@ -74,17 +74,17 @@ fn refused(op: &'static str) -> impl FnOnce(egl::Error) -> GlError {
     move |error| GlError::Refused { op, code: GlCode(error.native().cast_unsigned()) }
 }
 
-/// A context without a surface, current on the thread that made it until it is dropped there.
+/// A context without a surface. It is current on the thread that created it until it is dropped there.
 #[derive(Debug)]
-pub(crate) struct Headless {
+pub(crate) struct HeadlessContext {
     display: egl::Display,
     context: egl::Context,
 }
 
-impl Headless {
-    /// Makes a context and makes it current on this thread. OpenGL ES is asked for first, as it is
-    /// what small machines have.
-    pub(crate) fn new() -> Result<Headless> {
+impl HeadlessContext {
+    /// Creates a context and makes it current on this thread. OpenGL ES is tried first, because small
+    /// machines have only that. Fails without EGL or without a driver.
+    pub(crate) fn new() -> Result<HeadlessContext> {
         let egl = library()?;
         let display = display(egl)?;
         egl.initialize(display).map_err(refused("eglInitialize"))?;
@@ -94,16 +94,16 @@ impl Headless {
         }
         let robust = has(&extensions, "EGL_EXT_create_context_robustness");
         let context = es_context(egl, display, robust).or_else(|_| gl_context(egl, display))?;
-        let made = Headless { display, context };
+        let created = HeadlessContext { display, context };
         egl.make_current(display, None, None, Some(context)).map_err(refused("eglMakeCurrent"))?;
-        Ok(made)
+        Ok(created)
     }
 }
 
-impl Drop for Headless {
+impl Drop for HeadlessContext {
     fn drop(&mut self) {
         let Ok(egl) = library() else { return };
-        // Nothing is left to be done about a refusal: the driver has the objects, not we.
+        // Errors are ignored: the driver owns the objects, and there is nothing else to try.
         let _ = egl.make_current(self.display, None, None, None);
         let _ = egl.destroy_context(self.display, self.context);
         let _ = egl.release_thread();
@@ -127,11 +127,11 @@ fn surfaceless(egl: &Instance) -> Option<egl::Display> {
     let get = unsafe { std::mem::transmute::<extern "system" fn(), GetPlatformDisplay>(function) };
     // SAFETY: this platform takes no native display, and null is an empty list of attributes.
     let display = unsafe { get(PLATFORM_SURFACELESS, std::ptr::null_mut(), std::ptr::null()) };
-    // SAFETY: it came from EGL just now.
+    // SAFETY: EGL has just returned it.
     (display != egl::NO_DISPLAY).then(|| unsafe { egl::Display::from_ptr(display) })
 }
 
-/// The names of extensions: those of a display, or those that need none.
+/// The names of extensions: those of a display, or those of EGL itself.
 fn extensions(egl: &Instance, display: Option<egl::Display>) -> String {
     let names = egl.query_string(display, egl::EXTENSIONS);
     names.map(|names| names.to_string_lossy().into_owned()).unwrap_or_default()
@@ -171,23 +171,23 @@ fn gl_context(egl: &Instance, display: egl::Display) -> Result<egl::Context> {
     ];
     egl.create_context(display, config, None, &with_reset)
         .or_else(|_| egl.create_context(display, config, None, &newest))
-        // An old one, too, so that its version can be told.
+        // An old version too, so that the error can name it.
         .or_else(|_| egl.create_context(display, config, None, &[egl::NONE]))
         .map_err(refused("eglCreateContext"))
 }
 
-/// A configuration for this kind of context. The default for surfaces would be windows.
+/// A configuration for this kind of context, without surfaces. (EGL's default would be windows.)
 fn config(egl: &Instance, display: egl::Display, renderable: c_int) -> Result<egl::Config> {
     let wanted = [egl::SURFACE_TYPE, 0, egl::RENDERABLE_TYPE, renderable, egl::NONE];
     let found = egl.choose_first_config(display, &wanted).map_err(refused("eglChooseConfig"))?;
     found.ok_or_else(|| missing("EGL has no configuration for OpenGL", None))
 }
 
-/// What an image is made of: attributes in EGL's terms.
+/// The memory of an image, as EGL's list of attributes.
 #[derive(Debug)]
 pub(crate) struct DmaBufAttributes {
     list: Vec<c_int>,
-    /// The descriptors in the list, kept open: it may be some time until it is read.
+    /// The descriptors in the list, kept open until EGL reads them.
     fds: Vec<OwnedFd>,
 }
 
@@ -200,7 +200,7 @@ impl DmaBufAttributes {
         Some(DmaBufAttributes { list, fds: Vec::new() })
     }
 
-    /// Adds a plane, of which there are at most three. `None` if it does not fit.
+    /// Adds a plane. `None` if it is the fourth, or a number does not fit.
     pub(crate) fn plane(
         &mut self,
         index: usize,
@@ -221,22 +221,24 @@ impl DmaBufAttributes {
     }
 }
 
-/// The functions that make images of DMA-BUFs, on the display of the current context.
+/// The functions that create images of DMA-BUFs, on the display of the current context.
 #[derive(Debug)]
 pub(crate) struct Images {
     display: egl::Display,
     create: CreateImage,
     destroy: DestroyImage,
+    /// Whether an image may be tiled or compressed, as a DRM modifier says.
     pub(crate) modifiers: bool,
 }
 
-// SAFETY: a display and functions, which EGL lets every thread use.
+// SAFETY: a display and functions, which every thread may use.
 unsafe impl Send for Images {}
 // SAFETY: as above; nothing here changes.
 unsafe impl Sync for Images {}
 
 impl Images {
-    /// Of the context that is current here; `None` if it is not EGL's, or EGL has no such images.
+    /// The functions for the context that is current on this thread. `None` if it is not EGL's, or EGL
+    /// has no such images.
     pub(crate) fn of_current() -> Option<Images> {
         let egl = library().ok()?;
         let display = egl.get_current_display()?;
@@ -256,12 +258,12 @@ impl Images {
         })
     }
 
-    /// Makes an image. EGL keeps the memory by itself; the descriptors may be closed afterwards.
+    /// Creates an image. EGL keeps the memory alive; the descriptors may be closed afterwards.
     pub(crate) fn create(&self, attributes: &DmaBufAttributes) -> Result<usize> {
         let mut list = attributes.list.clone();
         list.push(egl::NONE);
         // SAFETY: the display is initialised; this target takes no context and no buffer; the list
-        // ends as it must and outlives the call. Descriptors that are none are refused.
+        // ends with EGL_NONE and outlives the call. EGL refuses descriptors that are no DMA-BUF.
         let image = unsafe {
             (self.create)(
                 self.display.as_ptr(),
