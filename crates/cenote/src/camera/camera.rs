@@ -1,11 +1,4 @@
-//! Cameras: V4L2 devices whose frames are images in DMA-BUFs, without a copy.
-//!
-//! ```text
-//! Camera::open        the driver has buffers; each frame borrows one, and gives it back when nobody
-//!                     holds it any more, here or in other processes          (camera/lent.rs)
-//! Camera::open_into   the caller has buffers: the driver fills them, and a frame is one of them,
-//!                     for good                                               (camera/given.rs)
-//! ```
+//! The handle of a camera.
 
 use std::fmt;
 use std::path::Path;
@@ -14,9 +7,10 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
-use crate::camera::config::{CameraConfig, Flaw, Shape, Whose};
-use crate::camera::given::Given;
-use crate::camera::lent::Lent;
+use crate::camera::caller_buffers::CallerBuffers;
+use crate::camera::config::{BufferOwner, CameraConfig};
+use crate::camera::driver_buffers::DriverBuffers;
+use crate::camera::frame_layout::{Flaw, FrameLayout};
 use crate::domain::image::Image;
 use crate::error::{Error, Result};
 use crate::intervals::CAMERA_POLL;
@@ -24,7 +18,7 @@ use crate::sys::v4l2::{Device, Filled};
 use crate::tensor::Tensor;
 use crate::types::pixel_format::PixelFormat;
 
-/// A camera that captures.
+/// A camera that is capturing.
 ///
 /// ```no_run
 /// use cenote::{Camera, CameraConfig, Image, Topic, TopicConfig};
@@ -41,50 +35,53 @@ use crate::types::pixel_format::PixelFormat;
 /// }
 /// ```
 pub struct Camera {
-    shape: Shape,
+    layout: FrameLayout,
     buffers: Buffers,
     stats: CameraStats,
 }
 
-/// What a camera has captured so far.
+/// How many frames a camera has captured and dropped so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct CameraStats {
     /// Frames that [`capture`](Camera::capture) has returned.
     pub captured: u64,
-    /// Frames that were dropped because the driver said that their data is of no use
-    /// (`V4L2_BUF_FLAG_ERROR`).
+    /// Frames that were dropped because the driver marked their data as damaged (`V4L2_BUF_FLAG_ERROR`).
     pub damaged: u64,
     /// Frames that were dropped because the driver delivered less than an image.
     pub short: u64,
 }
 
-/// Whose buffers are filled.
+/// The buffers that the driver fills.
 #[derive(Debug)]
 enum Buffers {
-    Lent(Lent),
-    Given(Given),
+    Driver(DriverBuffers),
+    Caller(CallerBuffers),
 }
 
 impl Camera {
-    /// Starts to capture into buffers of the driver's (`VIDIOC_EXPBUF`).
+    /// Starts to capture into buffers of the driver (`VIDIOC_EXPBUF`).
     ///
-    /// A frame is read-only. Its buffer goes back to the driver when nobody has the frame any more, also
-    /// in other processes that it was sent to. So a topic that carries frames must keep fewer of them
-    /// ([`TopicConfig::depth`](crate::TopicConfig::depth)) than there are
-    /// [`buffers`](CameraConfig::buffers), or no more are captured.
+    /// A frame is read-only. Its buffer returns to the driver when the last holder drops the frame, in this
+    /// process or another. So a topic that carries frames must keep fewer of them
+    /// ([`TopicConfig::depth`](crate::TopicConfig::depth)) than there are [`buffers`](CameraConfig::buffers).
+    /// Otherwise capturing stops.
+    ///
+    /// Fails if the device is no camera, or does not have the size and format of `config`.
     pub fn open(path: impl AsRef<Path>, config: CameraConfig) -> Result<Camera> {
-        let (device, shape) = config.apply(path.as_ref(), Whose::Drivers)?;
-        let buffers = Buffers::Lent(Lent::start(device, &config, &shape.parts)?);
-        Ok(Camera { shape, buffers, stats: CameraStats::default() })
+        let (device, layout) = config.apply(path.as_ref(), BufferOwner::Driver)?;
+        let buffers = Buffers::Driver(DriverBuffers::start(device, &config, &layout.parts)?);
+        Ok(Camera { layout, buffers, stats: CameraStats::default() })
     }
 
-    /// Starts to capture into buffers that `alloc` gives (`V4L2_MEMORY_DMABUF`): tensors of DMA-BUF
-    /// memory with at least as many bytes as it is called with, that start where their DMA-BUF does,
-    /// and that nobody else has.
+    /// Starts to capture into buffers that `alloc` returns (`V4L2_MEMORY_DMABUF`). Each must be a tensor in
+    /// DMA-BUF memory with at least as many bytes as `alloc` is called with. It must start at the start of
+    /// its DMA-BUF, and have no other holder.
     ///
-    /// It is called for each frame, so a pool is the best source. The frame is that tensor from then
-    /// on: it goes back to its pool, and topics carry it as they do any other.
+    /// `alloc` is called for each frame, so a pool is the best source. The frame is that tensor from then
+    /// on: dropping it returns it to its pool, and topics carry it like any other.
+    ///
+    /// Fails as [`open`](Camera::open) does, and if `alloc` fails or returns an unsuitable tensor.
     ///
     /// ```no_run
     /// use cenote::{Camera, CameraConfig, DType, TensorMemory, TensorPool, TensorPoolConfig};
@@ -104,43 +101,46 @@ impl Camera {
         config: CameraConfig,
         alloc: impl FnMut(usize) -> Result<Tensor> + Send + 'static,
     ) -> Result<Camera> {
-        let (device, shape) = config.apply(path.as_ref(), Whose::Callers)?;
-        let bytes = shape.parts.iter().map(|part| part.bytes).sum();
-        let buffers = Buffers::Given(Given::start(device, &config, bytes, Box::new(alloc))?);
-        Ok(Camera { shape, buffers, stats: CameraStats::default() })
+        let (device, layout) = config.apply(path.as_ref(), BufferOwner::Caller)?;
+        let bytes = layout.parts.iter().map(|part| part.bytes).sum();
+        let buffers =
+            Buffers::Caller(CallerBuffers::start(device, &config, bytes, Box::new(alloc))?);
+        Ok(Camera { layout, buffers, stats: CameraStats::default() })
     }
 
-    /// The device.
+    /// The path of the device.
     pub fn path(&self) -> &Path {
         self.buffers.device().path()
     }
 
     /// The width of its images, in pixels.
     pub fn width(&self) -> usize {
-        self.shape.width
+        self.layout.width
     }
 
     /// The height of its images, in pixels.
     pub fn height(&self) -> usize {
-        self.shape.height
+        self.layout.height
     }
 
-    /// How their pixels are stored.
+    /// The pixel format of its images.
     pub fn format(&self) -> PixelFormat {
-        self.shape.format
+        self.layout.format
     }
 
-    /// What it has captured so far, and what it has dropped.
+    /// Returns how many frames it has captured and dropped so far.
     pub fn stats(&self) -> CameraStats {
         self.stats
     }
 
-    /// The next frame, with the driver's sequence number and time stamp. `None` if none comes within
-    /// `timeout`. If that is because all buffers are held by those who have frames, it is an error.
+    /// Returns the next frame, with the driver's sequence number and time stamp. Returns `None` if no frame
+    /// arrives within `timeout`. Fails with [`CameraStarved`](Error::CameraStarved) if that is because frames
+    /// hold all buffers.
     ///
-    /// A buffer that the driver refuses is an error only if it has no other to fill; it is tried again.
+    /// If the driver refuses a buffer, a later call tries it again. This fails only if the driver has no
+    /// other buffer to fill.
     ///
-    /// Frames that are damaged, or not all there, are passed over, and [counted](Camera::stats).
+    /// Frames that are damaged or incomplete are dropped and [counted](Camera::stats).
     pub fn capture(&mut self, timeout: Duration) -> Result<Option<Image>> {
         if self.buffers.device().inherited() {
             return Err(Error::CameraForked { path: self.path().into() });
@@ -158,27 +158,28 @@ impl Camera {
             if left.is_zero() {
                 return Err(self.starved());
             }
-            self.look(
+            self.wait(
                 if queued < self.buffers.count() { left.min(CAMERA_POLL) } else { left },
                 queued,
             )?;
         }
     }
 
+    /// The error for a driver that has no buffer to fill.
     fn starved(&mut self) -> Error {
         let why = match &mut self.buffers {
-            Buffers::Lent(_) => None,
-            Buffers::Given(given) => given.why_starved(),
+            Buffers::Driver(_) => None,
+            Buffers::Caller(buffers) => buffers.take_pool_full(),
         };
         let buffers = self.buffers.count();
         why.unwrap_or_else(|| Error::CameraStarved { path: self.path().into(), buffers })
     }
 
-    /// A frame that is there, and whole.
+    /// Dequeues a complete frame, if there is one.
     fn next(&mut self) -> Result<Option<Filled>> {
         loop {
             let Some(filled) = self.buffers.dequeue()? else { return Ok(None) };
-            match self.shape.flaw(&filled) {
+            match self.layout.flaw(&filled) {
                 None => return Ok(Some(filled)),
                 Some(Flaw::Damaged) => self.stats.damaged += 1,
                 Some(Flaw::Short) => self.stats.short += 1,
@@ -187,17 +188,17 @@ impl Camera {
         }
     }
 
-    /// Sleeps until a frame is there, or for so long.
-    fn look(&self, patience: Duration, queued: usize) -> Result<()> {
+    /// Waits until a frame is there, at most for `timeout`.
+    fn wait(&self, timeout: Duration, queued: usize) -> Result<()> {
         let device = self.buffers.device();
         if queued == 0 {
-            // The driver would say at once that it has nothing to wait for.
-            std::thread::sleep(patience);
+            // With no buffer queued, `poll` would return an error at once.
+            std::thread::sleep(timeout);
             return Ok(());
         }
-        let patience = Timespec::try_from(patience).ok();
+        let timeout = Timespec::try_from(timeout).ok();
         let mut fds = [PollFd::new(device, PollFlags::IN)];
-        match poll(&mut fds, patience.as_ref()) {
+        match poll(&mut fds, timeout.as_ref()) {
             Ok(_) if fds[0].revents().contains(PollFlags::ERR) => {
                 Err(device.error("capturing", Errno::IO))
             }
@@ -206,9 +207,10 @@ impl Camera {
         }
     }
 
+    /// Makes an image of a filled buffer.
     fn frame(&mut self, filled: Filled) -> Result<Image> {
         let memory = self.buffers.take(filled.index)?;
-        let tensor = self.shape.over(&memory, &filled)?;
+        let tensor = self.layout.image(&memory, &filled)?;
         drop(memory);
         let mut image = Image::from_tensor(tensor)?;
         image.set_seq(u64::from(filled.sequence));
@@ -221,47 +223,47 @@ impl Camera {
 impl Buffers {
     fn device(&self) -> &Device {
         match self {
-            Buffers::Lent(lent) => lent.device(),
-            Buffers::Given(given) => given.device(),
+            Buffers::Driver(buffers) => buffers.device(),
+            Buffers::Caller(buffers) => buffers.device(),
         }
     }
 
     fn count(&self) -> usize {
         match self {
-            Buffers::Lent(lent) => lent.count(),
-            Buffers::Given(given) => given.count(),
+            Buffers::Driver(buffers) => buffers.count(),
+            Buffers::Caller(buffers) => buffers.count(),
         }
     }
 
-    /// Gives the driver what it can have; tells how many buffers it has then.
+    /// Queues the buffers that the driver can fill. Returns how many it has then.
     fn refill(&mut self) -> Result<usize> {
         match self {
-            Buffers::Lent(lent) => lent.refill(),
-            Buffers::Given(given) => given.refill(),
+            Buffers::Driver(buffers) => buffers.refill(),
+            Buffers::Caller(buffers) => buffers.refill(),
         }
     }
 
     fn dequeue(&mut self) -> Result<Option<Filled>> {
         let filled = match self {
-            Buffers::Lent(lent) => lent.dequeue(),
-            Buffers::Given(given) => given.dequeue(),
+            Buffers::Driver(buffers) => buffers.dequeue(),
+            Buffers::Caller(buffers) => buffers.dequeue(),
         };
         filled.map_err(|source| self.device().error("capturing", source))
     }
 
-    /// Gives a buffer back whose content is of no use.
+    /// Makes a buffer whose contents are not used available again.
     fn discard(&mut self, index: u32) {
         match self {
-            Buffers::Lent(lent) => lent.discard(index),
-            Buffers::Given(given) => given.discard(index),
+            Buffers::Driver(buffers) => buffers.discard(index),
+            Buffers::Caller(buffers) => buffers.discard(index),
         }
     }
 
-    /// The bytes of a buffer that was filled, in as many pieces as it has.
+    /// Returns the memory of a filled buffer: one tensor, or one for each plane.
     fn take(&mut self, index: u32) -> Result<Vec<Tensor>> {
         match self {
-            Buffers::Lent(lent) => lent.take(index),
-            Buffers::Given(given) => Ok(vec![given.take(index)?]),
+            Buffers::Driver(buffers) => buffers.take(index),
+            Buffers::Caller(buffers) => Ok(vec![buffers.take(index)?]),
         }
     }
 }

@@ -1,14 +1,13 @@
-//! What is asked of a camera, and what it makes of that.
+//! The configuration of a camera, and how it is applied to a device.
 
 use std::path::Path;
 
+use crate::camera::frame_layout::FrameLayout;
 use crate::error::{Error, Result};
 use crate::memory::request::ROW_ALIGN;
-use crate::sys::v4l2::{Device, Extent, Filled, MAX_PLANES, Picture, Written};
-use crate::tensor::Tensor;
+use crate::sys::v4l2::{Device, Extent, MAX_PLANES, Picture};
 use crate::types::pixel_format::PixelFormat;
 use crate::types::pixel_format::fourcc::FourCc;
-use crate::types::pixel_format::geometry::Plane;
 
 /// How a camera captures.
 ///
@@ -24,107 +23,95 @@ pub struct CameraConfig {
     pub width: usize,
     /// The height in pixels.
     pub height: usize,
-    /// How pixels are stored. It must be one that V4L2 knows.
+    /// The pixel format. It must be one that V4L2 has.
     pub format: PixelFormat,
-    /// Frames in a second. A wish; `None` leaves it to the driver.
+    /// Frames in a second. The driver may ignore it; `None` leaves the choice to the driver.
     pub fps: Option<u32>,
-    /// Buffers that go between driver and application, from 2 to 32.
+    /// The number of buffers that driver and application share, from 2 to 32.
     pub buffers: usize,
-    /// Have each plane of an image in a DMA-BUF of its own, as V4L2's `NM12` and the like do. Drivers that
-    /// have nothing else do so anyway. [`plane`](Tensor::plane) reaches each; a topic copies such an image
-    /// once, to where its planes lie together.
-    pub apart: bool,
+    /// Puts each plane of an image into a separate DMA-BUF, as V4L2's `NM12` and similar formats do. Drivers
+    /// that have only such formats do so in any case. [`plane`](crate::Tensor::plane) returns each plane. A
+    /// topic copies such an image once, so that its planes lie together.
+    pub separate_planes: bool,
 }
 
 impl Default for CameraConfig {
     /// 640 by 480 pixels in YUYV, which most cameras have; 8 buffers.
     fn default() -> Self {
         let format = PixelFormat::Yuyv;
-        CameraConfig { width: 640, height: 480, format, fps: None, buffers: 8, apart: false }
+        CameraConfig {
+            width: 640,
+            height: 480,
+            format,
+            fps: None,
+            buffers: 8,
+            separate_planes: false,
+        }
     }
 }
 
-/// What V4L2 calls formats whose planes lie in memory of their own.
-const APART: [(PixelFormat, &[u8; 4]); 4] = [
+/// V4L2's codes for formats whose planes lie in separate buffers.
+const SEPARATE_PLANES: [(PixelFormat, &[u8; 4]); 4] = [
     (PixelFormat::Nv12, b"NM12"),
     (PixelFormat::Nv21, b"NM21"),
     (PixelFormat::Nv16, b"NM16"),
     (PixelFormat::I420, b"YM12"),
 ];
 
-/// What the images of a camera are.
-#[derive(Debug, Clone)]
-pub(crate) struct Shape {
-    pub(crate) width: usize,
-    pub(crate) height: usize,
-    pub(crate) format: PixelFormat,
-    row_stride: usize,
-    /// The pieces of memory that an image lies in: one, or one for each plane.
-    pub(crate) parts: Vec<Part>,
-}
-
-/// A piece of memory for an image, or for a plane.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Part {
-    /// All bytes of it.
-    pub(crate) bytes: usize,
-    /// Bytes of them up to the end of the last row.
-    filled: usize,
-    /// The plane in it; the first of an image's.
-    plane: Plane,
-}
-
-/// Whose memory it is to be.
+/// Who allocates the buffers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Whose {
-    Drivers,
-    /// Buffers of the caller's have all planes of an image.
-    Callers,
+pub(crate) enum BufferOwner {
+    Driver,
+    /// A buffer of the caller holds all planes of an image.
+    Caller,
 }
 
 impl CameraConfig {
-    /// Opens a camera and sets it up. It does as it is told, or this is an error.
-    pub(crate) fn apply(&self, path: &Path, whose: Whose) -> Result<(Device, Shape)> {
-        let ways = self.ways(whose)?;
+    /// Opens a camera and sets its format. Fails if the driver does not accept the format.
+    pub(crate) fn apply(&self, path: &Path, owner: BufferOwner) -> Result<(Device, FrameLayout)> {
+        let candidates = self.candidates(owner)?;
         let failed = |op| move |source| Error::Camera { path: path.into(), op, source };
         let device = Device::open(path).map_err(failed("opening it"))?;
         let mut device = device.ok_or_else(|| Error::NotACamera { path: path.into() })?;
         let mut refused = None;
-        for wanted in ways {
+        for wanted in candidates {
             let found = device.set_format(wanted).map_err(failed("setting its format"))?;
-            if !answers(&found, &wanted) {
+            if !accepts(&found, &wanted) {
                 let (asked, found) = (describe(&wanted), describe(&found));
                 let path = path.into();
-                // Of what was asked for in so many words.
+                // Report the first format, which is the one that the caller configured.
                 refused = refused.or(Some(Error::CameraFormat { path, asked, found }));
                 continue;
             }
             if let Some(fps) = self.fps {
-                // A wish: some drivers have no say in it.
+                // An error is ignored: not every driver can set a rate.
                 let _ = device.set_rate(fps);
             }
-            let shape = self.shape(&found)?;
-            return Ok((device, shape));
+            let layout = FrameLayout::new((self.width, self.height), self.format, &found)?;
+            return Ok((device, layout));
         }
         Err(refused.unwrap_or_else(|| Error::NotACamera { path: path.into() }))
     }
 
-    /// What to ask a driver for, in this order.
-    fn ways(&self, whose: Whose) -> Result<Vec<Picture>> {
+    /// The formats to try, in this order.
+    pub(crate) fn candidates(&self, owner: BufferOwner) -> Result<Vec<Picture>> {
         let whole = self.picture()?;
-        let apart = APART.iter().find(|(format, _)| *format == self.format);
-        let apart = apart.map(|(_, fourcc)| self.apart(whole, FourCc::new(fourcc))).transpose()?;
-        let bad = |rule| Err(Error::BadConfig { field: "apart", rule });
-        match (self.apart, whose, apart) {
-            (true, Whose::Callers, _) => bad("a buffer of the caller's holds a whole image"),
-            (true, _, None) => bad("V4L2 has no such planes for the format"),
-            (true, _, Some(apart)) => Ok(vec![apart]),
-            (false, Whose::Drivers, Some(apart)) => Ok(vec![whole, apart]),
+        let separate = SEPARATE_PLANES.iter().find(|(format, _)| *format == self.format);
+        let separate = separate
+            .map(|(_, fourcc)| self.with_separate_planes(whole, FourCc::new(fourcc)))
+            .transpose()?;
+        let bad = |rule| Err(Error::BadConfig { field: "separate_planes", rule });
+        match (self.separate_planes, owner, separate) {
+            (true, BufferOwner::Caller, _) => bad("a buffer of the caller holds a whole image"),
+            (true, _, None) => bad("V4L2 has no separate planes for the format"),
+            (true, _, Some(separate)) => Ok(vec![separate]),
+            (false, BufferOwner::Driver, Some(separate)) => Ok(vec![whole, separate]),
             (false, ..) => Ok(vec![whole]),
         }
     }
 
-    fn picture(&self) -> Result<Picture> {
+    /// The format with all planes in one buffer. Fails if a field of the configuration is invalid.
+    pub(crate) fn picture(&self) -> Result<Picture> {
         let bad = |field, rule| Error::BadConfig { field, rule };
         if !(2..=32).contains(&self.buffers) {
             return Err(bad("buffers", "it must be from 2 to 32"));
@@ -146,8 +133,8 @@ impl CameraConfig {
         Ok(self.format.min_row_stride(self.width)?.next_multiple_of(ROW_ALIGN))
     }
 
-    /// The same picture, with its planes in memory of their own.
-    fn apart(&self, whole: Picture, fourcc: FourCc) -> Result<Picture> {
+    /// The same format, with its planes in separate buffers.
+    fn with_separate_planes(&self, whole: Picture, fourcc: FourCc) -> Result<Picture> {
         let planes = self.format.planes(self.width, self.height, self.wanted_stride()?)?;
         let mut extents = [Extent::default(); MAX_PLANES];
         for (extent, plane) in extents.iter_mut().zip(planes.iter()) {
@@ -156,103 +143,15 @@ impl CameraConfig {
         let count = u32::try_from(planes.len()).unwrap_or(0);
         Ok(Picture { fourcc: fourcc.to_u32(), planes: count, extents, ..whole })
     }
-
-    /// The layout that the driver chose, after checking that an image fits.
-    fn shape(&self, found: &Picture) -> Result<Shape> {
-        let (width, height, format) = (self.width, self.height, self.format);
-        let row_stride = size(found.extents[0].row_stride);
-        let (row_stride, parts) = if found.planes == 1 {
-            format.check_row_stride(width, row_stride)?;
-            let planes = format.planes(width, height, row_stride)?;
-            let filled = planes.iter().map(end).max().unwrap_or(0);
-            let needed = format.image_bytes(width, height, row_stride)?;
-            (row_stride, vec![part(&found.extents[0], needed, filled, &planes[0])?])
-        } else {
-            let tight = format.min_row_stride(width)?;
-            let planes = format.planes(width, height, tight)?;
-            let parts = planes.iter().zip(&found.extents).map(|(plane, extent)| {
-                let stride = size(extent.row_stride);
-                if stride < plane.row_bytes {
-                    let (min, multiple) = (plane.row_bytes, 1);
-                    let (given, format) = (stride, format.name());
-                    return Err(Error::BadRowStride { given, min, multiple, width, format });
-                }
-                let plane = Plane { offset: 0, stride, ..*plane };
-                part(extent, end(&plane), end(&plane), &plane)
-            });
-            (tight, parts.collect::<Result<_>>()?)
-        };
-        Ok(Shape { width, height, format, row_stride, parts })
-    }
 }
 
-/// Whether a driver does what it was asked for.
-fn answers(found: &Picture, wanted: &Picture) -> bool {
-    let about = |picture: &Picture| (picture.width, picture.height, picture.fourcc, picture.planes);
-    about(found) == about(wanted) && found.whole
+/// Returns whether the driver has set the wanted format.
+fn accepts(found: &Picture, wanted: &Picture) -> bool {
+    let key = |picture: &Picture| (picture.width, picture.height, picture.fourcc, picture.planes);
+    key(found) == key(wanted) && found.whole
 }
 
-fn size(value: u32) -> usize {
-    usize::try_from(value).unwrap_or(usize::MAX)
-}
-
-/// Where the last row of a plane ends. (It lies in an image whose bytes could be counted.)
-fn end(plane: &Plane) -> usize {
-    let rows = plane.stride.saturating_mul(plane.rows.saturating_sub(1));
-    plane.offset.saturating_add(rows).saturating_add(plane.row_bytes)
-}
-
-/// A piece of memory, if it has what is needed.
-fn part(extent: &Extent, needed: usize, filled: usize, plane: &Plane) -> Result<Part> {
-    let bytes = size(extent.bytes);
-    if bytes < needed {
-        return Err(Error::FdTooSmall { needed, size: bytes as u64 });
-    }
-    Ok(Part { bytes, filled, plane: *plane })
-}
-
-/// What is wrong with a frame.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Flaw {
-    /// The driver says that its data is of no use.
-    Damaged,
-    /// There is less of it than of an image.
-    Short,
-}
-
-impl Part {
-    /// Whether all of it was written. What the driver says is not trusted to be possible.
-    fn is_there(&self, written: &Written) -> bool {
-        let (offset, bytes) = (size(written.offset), size(written.bytes));
-        let room = self.bytes.checked_sub(offset).is_some_and(|room| room >= self.filled);
-        room && bytes >= self.filled
-    }
-}
-
-impl Shape {
-    /// Whether an image is in a buffer that was filled.
-    pub(crate) fn flaw(&self, filled: &Filled) -> Option<Flaw> {
-        if filled.broken {
-            return Some(Flaw::Damaged);
-        }
-        let mut parts = self.parts.iter().zip(&filled.written);
-        let is_there = filled.whole && parts.all(|(part, written)| part.is_there(written));
-        (!is_there).then_some(Flaw::Short)
-    }
-
-    /// The image in a buffer that was filled, given its pieces of memory.
-    pub(crate) fn over(&self, memory: &[Tensor], filled: &Filled) -> Result<Tensor> {
-        let offsets = filled.written.map(|written| size(written.offset));
-        if let [whole] = memory {
-            let size = (self.width, self.height);
-            return whole.as_image(size, self.format, (self.row_stride, offsets[0]));
-        }
-        let planes =
-            self.parts.iter().zip(offsets).map(|(part, offset)| Plane { offset, ..part.plane });
-        Tensor::as_planes(self.format, memory.iter().zip(planes))
-    }
-}
-
+/// Describes a format in an error.
 fn describe(picture: &Picture) -> Box<str> {
     let fourcc = FourCc::from_u32(picture.fourcc);
     let Picture { width, height, planes, .. } = picture;
@@ -260,70 +159,5 @@ fn describe(picture: &Picture) -> Box<str> {
     match planes {
         1 => format!("{width}x{height} {fourcc}{fields}").into(),
         _ => format!("{width}x{height} {fourcc} in {planes} buffers{fields}").into(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn filled(written: &[(u32, u32)]) -> Filled {
-        let mut all = [Written::default(); MAX_PLANES];
-        for (to, &(offset, bytes)) in all.iter_mut().zip(written) {
-            *to = Written { offset, bytes };
-        }
-        let (index, sequence, stamp_ns) = (0, 0, 0);
-        Filled { index, sequence, stamp_ns, broken: false, whole: true, written: all }
-    }
-
-    #[test]
-    fn frames_that_are_not_all_there_are_found_out() {
-        let config = CameraConfig {
-            width: 20,
-            height: 4,
-            format: PixelFormat::Rgb8,
-            ..CameraConfig::default()
-        };
-        let mut picture = config.picture().unwrap();
-        picture.extents[0] = Extent { row_stride: 64, bytes: 64 * 4 };
-        let shape = config.shape(&picture).unwrap();
-        let flaw = |offset, bytes| shape.flaw(&filled(&[(offset, bytes)]));
-        assert_eq!(flaw(0, 64 * 4), None);
-        // What lies behind the last row is nobody's business.
-        assert_eq!(flaw(0, 64 * 3 + 60), None);
-        assert_eq!(flaw(0, 64 * 3 + 59), Some(Flaw::Short));
-        assert_eq!(flaw(0, 0), Some(Flaw::Short));
-        let half = Filled { whole: false, ..filled(&[(0, 64 * 4)]) };
-        assert_eq!(shape.flaw(&half), Some(Flaw::Short));
-        let broken = Filled { broken: true, ..filled(&[]) };
-        assert_eq!(shape.flaw(&broken), Some(Flaw::Damaged));
-        // Four bytes in, it ends with the buffer; and beyond that it cannot be.
-        assert_eq!(flaw(4, 64 * 4), None);
-        for offset in [5, 64 * 4, u32::MAX] {
-            assert_eq!(flaw(offset, 64 * 4), Some(Flaw::Short), "{offset}");
-        }
-    }
-
-    #[test]
-    fn each_plane_has_to_be_there() {
-        let config = CameraConfig {
-            width: 64,
-            height: 4,
-            format: PixelFormat::Nv12,
-            apart: true,
-            ..CameraConfig::default()
-        };
-        let mut picture = config.ways(Whose::Drivers).unwrap()[0];
-        assert_eq!((picture.planes, picture.fourcc), (2, FourCc::new(b"NM12").to_u32()));
-        assert!(config.ways(Whose::Callers).is_err());
-        picture.extents[0].bytes = 64 * 4;
-        assert!(config.shape(&picture).is_err(), "the second plane has no memory");
-        picture.extents[1].bytes = 64 * 2 + 128;
-        let shape = config.shape(&picture).unwrap();
-        let flaw = |written: &[(u32, u32)]| shape.flaw(&filled(written));
-        assert_eq!(flaw(&[(0, 256), (128, 128)]), None);
-        assert_eq!(flaw(&[(0, 256), (129, 128)]), Some(Flaw::Short));
-        assert_eq!(flaw(&[(0, 256), (0, 127)]), Some(Flaw::Short));
-        assert_eq!(flaw(&[(0, 256)]), Some(Flaw::Short));
     }
 }

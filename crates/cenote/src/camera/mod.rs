@@ -1,12 +1,15 @@
-//! Video capture (V4L2) into tensors.
+//! Cameras: V4L2 devices whose frames are images in DMA-BUFs, without a copy.
+//!
+//! | opened by | whose buffers | file |
+//! |---|---|---|
+//! | `Camera::open` | The driver's. A frame leases one, and returns it when the last holder of the frame drops it, in this process or another. | `driver_buffers` |
+//! | `Camera::open_into` | The caller's. The driver fills them, and a frame is one of them from then on. | `caller_buffers` |
 
-#[cfg(all(feature = "camera", target_os = "linux", target_pointer_width = "64"))]
+pub(crate) mod caller_buffers;
 pub(crate) mod camera;
-#[cfg(all(feature = "camera", target_os = "linux", target_pointer_width = "64"))]
 pub(crate) mod config;
-#[cfg(all(feature = "camera", target_os = "linux", target_pointer_width = "64"))]
-pub(crate) mod given;
-#[cfg(all(feature = "camera", target_os = "linux", target_pointer_width = "64"))]
-pub(crate) mod lent;
+pub(crate) mod driver_buffers;
+pub(crate) mod frame_layout;
+pub(crate) mod frame_memory;
 
 pub use camera::{Camera, CameraStats};

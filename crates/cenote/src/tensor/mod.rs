@@ -1,8 +1,6 @@
 //! The handle: a buffer, a layout over it, and what its elements are.
 
 pub(crate) mod buffer;
-#[cfg(all(feature = "camera", target_os = "linux", target_pointer_width = "64"))]
-pub(crate) mod captured;
 pub(crate) mod copy;
 #[cfg(target_os = "linux")]
 pub(crate) mod dmabuf;

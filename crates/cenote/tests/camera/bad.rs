@@ -184,6 +184,6 @@ fn a_driver_that_refuses_the_only_buffer_is_an_error() {
     press(CAMERAS[1], BUF_PREPARE_ERROR);
     let error = camera.capture(LONG).unwrap_err();
     let text = error.to_string();
-    assert!(text.starts_with(&format!("camera {}: giving it a buffer back", CAMERAS[1])), "{text}");
+    assert!(text.starts_with(&format!("camera {}: queuing a buffer", CAMERAS[1])), "{text}");
     next(&mut camera);
 }

@@ -120,7 +120,7 @@ fn formats_lie_as_they_should() {
 /// vivid puts something before the first plane of NV16.
 fn planes_can_have_memory_of_their_own() {
     let (single, multi) = (CAMERAS[0], CAMERAS[1]);
-    let config = |format| CameraConfig { format, apart: true, ..small() };
+    let config = |format| CameraConfig { format, separate_planes: true, ..small() };
     for (format, chroma, offset) in
         [(PixelFormat::Nv12, 1, 0), (PixelFormat::I420, 2, 0), (PixelFormat::Nv16, 1, 128)]
     {
@@ -152,7 +152,7 @@ fn planes_can_have_memory_of_their_own() {
     let alloc = move |bytes| pool.alloc(&[bytes], cenote::DType::U8);
     for format in [PixelFormat::Nv12, PixelFormat::Yuyv] {
         let refused = Camera::open_into(multi, config(format), alloc.clone()).unwrap_err();
-        assert!(matches!(refused, Error::BadConfig { field: "apart", .. }), "{refused}");
+        assert!(matches!(refused, Error::BadConfig { field: "separate_planes", .. }), "{refused}");
     }
 }
 

@@ -1,4 +1,4 @@
-//! Tensors that a camera fills.
+//! Tensors over the memory of camera buffers.
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
@@ -19,13 +19,13 @@ use crate::types::pixel_format::PixelFormat;
 use crate::types::pixel_format::geometry::Plane;
 
 impl Tensor {
-    /// The bytes of a buffer that a driver has filled, and leaves alone until `loan` is dropped: with
-    /// the last holder, here or elsewhere.
+    /// The bytes of a buffer that the driver has filled. The driver does not write it until `lease` is
+    /// dropped. The last holder does that, in this process or another.
     #[allow(unsafe_code, reason = "frames of a camera share mappings, one after another")]
-    pub(crate) fn captured(map: Arc<Map>, loan: Kept) -> Result<Tensor> {
+    pub(crate) fn captured(map: Arc<Map>, lease: Kept) -> Result<Tensor> {
         let (dma, len) = (map.dmabuf().cloned(), map.len());
-        // SAFETY: only to read, and the driver does not write the buffer before it is given back,
-        // which dropping the loan does. The storage drops that after the region.
+        // SAFETY: the region is only read. The driver does not write the buffer before it is queued again,
+        // which needs the lease to be dropped. The storage drops that after the region.
         let region = unsafe { Region::part(map, 0..len, Access::Read) };
         let region = region.ok_or(Error::OutOfBuffer { start: 0, end: len as i128, len })?;
         let storage = Storage {
@@ -33,7 +33,7 @@ impl Tensor {
             stable: false,
             protection: Protection::Convention,
             dma,
-            kept: Some(loan),
+            kept: Some(lease),
             ..Storage::heap(region, None)
         };
         let selection = Selection::given(TensorMemory::Dma, Origin::Captured);
@@ -41,7 +41,7 @@ impl Tensor {
         Tensor::over(Handle::new(storage, selection), layout, DType::U8)
     }
 
-    /// The image that lies in the buffer, by its row stride, and where it begins.
+    /// The image that lies in this buffer at `offset`, with rows `stride` bytes apart.
     pub(crate) fn as_image(
         &self,
         (width, height): (usize, usize),
@@ -53,7 +53,7 @@ impl Tensor {
         self.reinterpreted(layout, format.dtype())?.with_format(format)
     }
 
-    /// The image whose planes each lie in a buffer.
+    /// The image whose planes each lie in a separate buffer.
     pub(crate) fn as_planes<'a>(
         format: PixelFormat,
         planes: impl Iterator<Item = (&'a Tensor, Plane)>,
@@ -65,18 +65,18 @@ impl Tensor {
         Tensor::from_far_planes(format, planes.collect::<Result<_>>()?)
     }
 
-    /// The bytes of the whole buffer.
-    pub(crate) fn room(&self) -> usize {
+    /// The size of the whole buffer, in bytes.
+    pub(crate) fn buffer_len(&self) -> usize {
         self.buffer.storage().region.len()
     }
 
-    /// Whether no device reads or writes it.
+    /// Returns whether no device reads or writes the buffer.
     pub(crate) fn is_idle(&self) -> bool {
         self.buffer.dmabuf("DMA-BUF").is_ok_and(DmaBuf::is_idle)
     }
 
-    /// Has `use_it` give the DMA-BUF to a driver, which returns it.
-    pub(crate) fn lend_dmabuf<R>(&self, use_it: impl FnOnce(BorrowedFd<'_>) -> R) -> Result<R> {
-        Ok(use_it(self.buffer.dmabuf("DMA-BUF")?.as_fd()))
+    /// Calls `use_fd` with the DMA-BUF. The driver that it is passed to returns it later.
+    pub(crate) fn with_dmabuf<R>(&self, use_fd: impl FnOnce(BorrowedFd<'_>) -> R) -> Result<R> {
+        Ok(use_fd(self.buffer.dmabuf("DMA-BUF")?.as_fd()))
     }
 }
