@@ -41,7 +41,7 @@ impl LiveMaps {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
 
@@ -58,5 +58,93 @@ mod tests {
         assert_eq!(maps.close(), 0);
         assert!(!maps.begin());
         assert_eq!(maps.close(), 0);
+    }
+}
+
+/// Maps begin and end while the context is closed. loom reports a "Causality violation" if the context can be torn down while
+/// a map is used.
+#[cfg(all(test, loom))]
+mod loom_tests {
+    use loom::cell::Cell;
+    use loom::sync::Arc;
+    use loom::{model, thread};
+
+    use super::*;
+
+    /// The operations of [`LiveMaps`], of which a negative model replaces one.
+    #[derive(Clone, Copy)]
+    struct Operations {
+        begin: fn(&LiveMaps) -> bool,
+        end: fn(&LiveMaps) -> bool,
+    }
+
+    const SHIPPED: Operations = Operations { begin: LiveMaps::begin, end: LiveMaps::end };
+
+    struct Context {
+        maps: LiveMaps,
+        /// How often it was torn down. Reading it stands for the use of a map.
+        torn_down: Cell<u32>,
+    }
+
+    impl Context {
+        fn use_map(&self, operations: Operations) {
+            if (operations.begin)(&self.maps) {
+                assert_eq!(self.torn_down.get(), 0, "a map of a context that is gone");
+                if (operations.end)(&self.maps) {
+                    self.tear_down();
+                }
+            }
+        }
+
+        fn close(&self) {
+            if self.maps.close() == 0 {
+                self.tear_down();
+            }
+        }
+
+        fn tear_down(&self) {
+            self.torn_down.set(self.torn_down.get() + 1);
+        }
+    }
+
+    fn close_among_maps(operations: Operations) {
+        model(move || {
+            let maps = LiveMaps(AtomicUsize::new(0));
+            let context = Arc::new(Context { maps, torn_down: Cell::new(0) });
+            let users = [(); 2].map(|()| {
+                let context = context.clone();
+                thread::spawn(move || context.use_map(operations))
+            });
+            context.close();
+            for user in users {
+                user.join().unwrap();
+            }
+            assert_eq!(context.torn_down.get(), 1, "by the closer, or by the last map");
+        });
+    }
+
+    #[test]
+    fn loom_a_closed_context_is_torn_down_once_and_after_the_last_map() {
+        close_among_maps(SHIPPED);
+    }
+
+    #[test]
+    #[should_panic(expected = "Causality violation")]
+    fn loom_needs_the_release_of_a_map() {
+        let end = |maps: &LiveMaps| maps.0.fetch_sub(1, Ordering::Acquire) == CLOSED + 1;
+        close_among_maps(Operations { end, ..SHIPPED });
+    }
+
+    #[test]
+    #[should_panic(expected = "by the closer, or by the last map")]
+    fn loom_needs_that_a_refused_map_is_never_counted() {
+        let begin = |maps: &LiveMaps| {
+            let began = maps.0.fetch_add(1, Ordering::Acquire) & CLOSED == 0;
+            if !began {
+                maps.0.fetch_sub(1, Ordering::AcqRel);
+            }
+            began
+        };
+        close_among_maps(Operations { begin, ..SHIPPED });
     }
 }

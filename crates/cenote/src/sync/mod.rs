@@ -2,7 +2,7 @@
 //!
 //! Lock-free code imports from here and from nowhere else, so that the same source that ships also
 //! runs in loom, which tries every interleaving and every stale value the memory model allows:
-//! `RUSTFLAGS="--cfg loom" cargo test -p cenote --release --lib loom`.
+//! `RUSTFLAGS="--cfg loom" cargo test -p cenote --release --lib --features gl loom`.
 //!
 //! | file | what it has |
 //! |---|---|

@@ -13,7 +13,7 @@ pub(super) const STAGE: Stage = Stage {
 
 /// Other flags rebuild every dependency, hence a separate target directory.
 fn tests(context: &StageContext, options: &[&str]) -> CommandLine {
-    cargo("test --package cenote --release --lib")
+    cargo("test --package cenote --release --lib --features gl")
         .args(options.iter().copied())
         .arg("loom")
         .env("CARGO_TARGET_DIR", context.checkout.target_path("loom"))

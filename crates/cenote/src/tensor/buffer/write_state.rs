@@ -69,7 +69,7 @@ impl Sharing {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
 
@@ -84,5 +84,120 @@ mod tests {
         assert_eq!(sharing.publish(), Ok(()));
         assert_eq!(sharing.publish(), Ok(()));
         assert!(!sharing.lend() && !sharing.is_lent() && sharing.is_published());
+    }
+}
+
+/// A thread writes through a loan while others publish. loom reports a "Causality violation" if a publisher can read the
+/// bytes without having seen the last write.
+#[cfg(all(test, loom))]
+mod loom_tests {
+    use loom::cell::Cell;
+    use loom::sync::Arc;
+    use loom::{model, thread};
+
+    use super::*;
+
+    /// The operations of [`Sharing`], of which a negative model replaces one.
+    #[derive(Clone, Copy)]
+    struct Operations {
+        lend: fn(&Sharing) -> bool,
+        give_back: fn(&Sharing),
+        publish: fn(&Sharing) -> Result<(), Lent>,
+    }
+
+    const SHIPPED: Operations = Operations {
+        lend: Sharing::lend,
+        give_back: Sharing::give_back,
+        publish: Sharing::publish,
+    };
+
+    struct Buffer {
+        sharing: Sharing,
+        byte: Cell<u8>,
+    }
+
+    impl Buffer {
+        fn new() -> Arc<Buffer> {
+            Arc::new(Buffer { sharing: Sharing::default(), byte: Cell::new(0) })
+        }
+
+        fn write(&self) {
+            self.byte.set(1);
+        }
+
+        fn publish_and_read(&self, operations: Operations) -> Option<u8> {
+            (operations.publish)(&self.sharing).ok()?;
+            Some(self.byte.get())
+        }
+    }
+
+    /// One thread lends, writes and gives back; the other publishes.
+    fn lend_against_publish(operations: Operations) {
+        model(move || {
+            let buffer = Buffer::new();
+            let writer = buffer.clone();
+            let writer = thread::spawn(move || {
+                let lent = (operations.lend)(&writer.sharing);
+                if lent {
+                    writer.write();
+                    (operations.give_back)(&writer.sharing);
+                }
+                lent
+            });
+            let read = buffer.publish_and_read(operations);
+            let lent = writer.join().unwrap();
+            assert!(lent || read == Some(0), "a loan is refused only once it is published");
+        });
+    }
+
+    #[test]
+    fn loom_what_is_published_is_not_written_any_more() {
+        lend_against_publish(SHIPPED);
+    }
+
+    #[test]
+    fn loom_every_publisher_sees_what_was_written_through_a_loan() {
+        model(|| {
+            let buffer = Buffer::new();
+            assert!(buffer.sharing.lend());
+            let [writer, other] = [(); 2].map(|()| buffer.clone());
+            let writer = thread::spawn(move || {
+                writer.write();
+                writer.sharing.give_back();
+            });
+            let other = thread::spawn(move || other.publish_and_read(SHIPPED));
+            let read = [buffer.publish_and_read(SHIPPED), other.join().unwrap()];
+            writer.join().unwrap();
+            assert!(read.into_iter().flatten().all(|byte| byte == 1));
+        });
+    }
+
+    #[test]
+    #[should_panic(expected = "Causality violation")]
+    fn loom_needs_the_release_of_a_loan() {
+        let give_back = |sharing: &Sharing| _ = sharing.0.fetch_sub(1, Ordering::Relaxed);
+        lend_against_publish(Operations { give_back, ..SHIPPED });
+    }
+
+    #[test]
+    #[should_panic(expected = "Causality violation")]
+    fn loom_needs_the_acquire_of_a_publisher() {
+        let publish = |sharing: &Sharing| {
+            let published =
+                sharing.0.compare_exchange(0, PUBLISHED, Ordering::Release, Ordering::Relaxed);
+            published.map(drop).map_err(|_| Lent)
+        };
+        lend_against_publish(Operations { publish, ..SHIPPED });
+    }
+
+    #[test]
+    #[should_panic(expected = "Causality violation")]
+    fn loom_needs_one_step_to_look_and_lend() {
+        let lend = |sharing: &Sharing| {
+            let loans = sharing.0.load(Ordering::Relaxed);
+            sharing.0.store(loans + 1, Ordering::Relaxed);
+            loans < PUBLISHED
+        };
+        lend_against_publish(Operations { lend, ..SHIPPED });
     }
 }

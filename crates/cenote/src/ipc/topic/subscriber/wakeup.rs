@@ -70,7 +70,8 @@ impl News {
 
     /// Has whoever receives look, the next time it does.
     pub(crate) fn set(&self) {
-        self.any.store(true, Ordering::Release);
+        // A swap, as in `clear`, because loom does not order a plain store after the swap that it follows.
+        self.any.swap(true, Ordering::Release);
     }
 
     #[inline]
@@ -95,5 +96,87 @@ impl Served for News {
 impl AsFd for Bell {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
+    }
+}
+
+/// The service thread has news for a thread that receives.
+#[cfg(all(test, loom))]
+mod loom_tests {
+    use loom::sync::Arc;
+    use loom::{model, thread};
+
+    use super::*;
+
+    /// The word that the news is about.
+    struct Shared {
+        news: News,
+        publishers: AtomicU64,
+    }
+
+    impl Shared {
+        fn new() -> Arc<Shared> {
+            Arc::new(Shared { news: News::new().unwrap(), publishers: AtomicU64::new(0) })
+        }
+
+        /// Whether a byte waits in the bell.
+        fn was_rung(&self) -> bool {
+            rustix::io::read(&self.news.bell.fd, &mut [0; 8]).is_ok()
+        }
+    }
+
+    /// The receiver finds earlier news and clears them while the service thread sets new ones.
+    fn clear_against_set(clear: fn(&News)) {
+        model(move || {
+            let shared = Shared::new();
+            shared.news.set();
+            let service = shared.clone();
+            let service = thread::spawn(move || {
+                service.publishers.store(1, Ordering::Relaxed);
+                service.news.set();
+            });
+            clear(&shared.news);
+            let seen = shared.publishers.load(Ordering::Relaxed);
+            service.join().unwrap();
+            assert!(shared.news.any() || seen == 1, "the news are lost");
+        });
+    }
+
+    /// The receiver arms the bell, looks once more and sleeps while the service thread tells.
+    fn arm_against_tell(tell: fn(&News)) {
+        model(move || {
+            let shared = Shared::new();
+            let service = shared.clone();
+            let service = thread::spawn(move || tell(&service.news));
+            shared.news.bell.arm(true);
+            fence(Ordering::SeqCst);
+            let seen = shared.news.any();
+            service.join().unwrap();
+            assert!(seen || shared.was_rung(), "the receiver sleeps for ever");
+        });
+    }
+
+    #[test]
+    fn loom_news_that_come_while_others_are_cleared_are_seen_now_or_later() {
+        clear_against_set(News::clear);
+    }
+
+    #[test]
+    #[should_panic(expected = "the news are lost")]
+    fn loom_needs_to_read_what_it_clears() {
+        clear_against_set(|news| news.any.store(false, Ordering::Release));
+    }
+
+    #[test]
+    fn loom_a_receiver_that_sleeps_was_woken_or_has_seen_the_news() {
+        arm_against_tell(News::tell);
+    }
+
+    #[test]
+    #[should_panic(expected = "the receiver sleeps for ever")]
+    fn loom_needs_the_fence_before_the_bell() {
+        arm_against_tell(|news| {
+            news.set();
+            news.bell.ring();
+        });
     }
 }
