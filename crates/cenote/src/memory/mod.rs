@@ -19,4 +19,6 @@ pub(crate) mod request;
 pub(crate) mod selection;
 #[cfg(target_os = "linux")]
 pub(crate) mod shm;
+#[cfg(target_os = "linux")]
+pub(crate) mod slot;
 pub(crate) mod storage;

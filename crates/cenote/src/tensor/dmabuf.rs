@@ -52,7 +52,7 @@ impl Tensor {
     /// Where in its DMA-BUF the first element lies, in bytes.
     pub fn dmabuf_offset(&self) -> Result<usize> {
         self.buffer.dmabuf("DMA-BUF")?;
-        let start = self.buffer.home().map_or(0, |home| home.slot.offset);
+        let start = self.buffer.slot_ref().map_or(0, |slot_ref| slot_ref.slot.offset);
         Ok(start + self.layout.offset())
     }
 

@@ -217,7 +217,7 @@ impl Tensor {
         (layout, dtype, format, device): (Layout, DType, Option<PixelFormat>, Device),
     ) -> Result<Tensor> {
         let outside = || Error::BadMessage { what: "a tensor outside its slot" };
-        let start = buffer.home().map_or(0, |home| home.slot.offset);
+        let start = buffer.slot_ref().map_or(0, |slot_ref| slot_ref.slot.offset);
         let offset = layout.offset().checked_sub(start).ok_or_else(outside)?;
         let layout = layout.with_offset(offset)?;
         let tensor = Tensor::over(buffer, layout, dtype)?.with_device(device);

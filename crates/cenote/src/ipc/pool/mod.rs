@@ -32,7 +32,9 @@ pub(crate) mod registry;
 #[cfg(target_os = "linux")]
 pub(crate) mod report;
 #[cfg(target_os = "linux")]
-pub(crate) mod spared;
+pub(crate) mod slot_buffer;
+#[cfg(target_os = "linux")]
+pub(crate) mod slot_home;
 #[cfg(target_os = "linux")]
 pub(crate) mod stats;
 #[cfg(target_os = "linux")]

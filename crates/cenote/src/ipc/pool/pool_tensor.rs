@@ -8,10 +8,10 @@ use crate::ipc::pool::owner::Owner;
 use crate::ipc::pool::reader::attachment::Attachment;
 use crate::ipc::pool::registry;
 use crate::ipc::pool::registry::Known;
+use crate::ipc::pool::{slot_buffer, slot_home};
 use crate::tensor::Tensor;
+use crate::tensor::buffer::buffer::BufferSlot;
 use crate::tensor::buffer::handle::Handle;
-use crate::tensor::buffer::slot_ref::Home;
-use crate::tensor::buffer::{Buffer, slot_ref};
 use crate::types::dtype::DType;
 use crate::types::layout::Layout;
 
@@ -53,16 +53,17 @@ impl Tensor {
     /// attached to that pool already: nobody else can attach any more. [`TensorPool::stage`](crate::TensorPool::stage) makes a copy
     /// that others can have.
     pub fn descriptor(&self) -> Result<TensorDescriptor> {
-        let home = self.pooled()?;
-        let place = (home.slot.segment.0, home.slot.index);
-        Ok(TensorDescriptor::of(self, (home.uid(), home.publish()), place, home.slot.offset))
+        let slot_ref = self.pooled()?;
+        let slot = slot_ref.slot;
+        let content = (slot_home::uid(slot_ref), slot_home::publish(slot_ref));
+        Ok(TensorDescriptor::of(self, content, (slot.segment.0, slot.index), slot.offset))
     }
 
     /// Whether others can attach to the pool that it is in, as they must for a descriptor to be of
     /// use: its owner lives, and has not closed it. `None` if it is in none.
     #[inline]
     pub fn is_attachable(&self) -> Option<bool> {
-        self.buffer.home().map(Home::is_attachable)
+        self.buffer.slot_ref().map(slot_home::is_attachable)
     }
 
     /// The same view of another tensor's buffer, which has the same bytes.
@@ -89,14 +90,14 @@ impl Tensor {
 
     /// Where the tensor is, for telling others: from then on nobody can write its bytes.
     #[inline]
-    pub(crate) fn pooled(&self) -> Result<&Home> {
+    pub(crate) fn pooled(&self) -> Result<&BufferSlot> {
         if self.far_planes.is_some() {
             return Err(Error::FarPlanes { op: "descriptor" });
         }
-        let home = self.buffer.home().ok_or_else(|| Error::NoDescriptor)?;
-        home.check_process()?;
+        let slot_ref = self.buffer.slot_ref().ok_or_else(|| Error::NoDescriptor)?;
+        slot_home::check_process(slot_ref)?;
         self.buffer.set_published()?;
-        Ok(home)
+        Ok(slot_ref)
     }
 
     /// The tensor that a descriptor names, wherever its pool is: the one way in.
@@ -114,16 +115,16 @@ impl Tensor {
 
 /// Leases the slot that a descriptor names.
 pub(crate) fn lease_from(
-    attachment: &Arc<Attachment<Buffer>>,
+    attachment: &Arc<Attachment>,
     wanted: &TensorDescriptor,
 ) -> Result<Tensor> {
     let checked = wanted.read()?;
     let leased = attachment.lease(wanted.slot, wanted.serial)?;
-    Tensor::described(slot_ref::leased(attachment, leased, wanted.serial)?, checked)
+    Tensor::described(slot_buffer::leased(attachment, leased, wanted.serial)?, checked)
 }
 
-fn lease_own(owner: &Arc<Owner<Buffer>>, wanted: &TensorDescriptor) -> Result<Tensor> {
+fn lease_own(owner: &Arc<Owner>, wanted: &TensorDescriptor) -> Result<Tensor> {
     let checked = wanted.read()?;
     let leased = owner.lease(wanted.slot, wanted.serial)?;
-    Tensor::described(slot_ref::leased_own(owner, leased, wanted.serial)?, checked)
+    Tensor::described(slot_buffer::leased_own(owner, leased, wanted.serial)?, checked)
 }

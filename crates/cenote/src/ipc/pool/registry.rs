@@ -8,17 +8,16 @@ use crate::error::Result;
 use crate::ipc::pool::owner::Owner;
 use crate::ipc::pool::reader::attachment::Attachment;
 use crate::ipc::pool::reader::connect;
-use crate::ipc::ring::codec::Packed;
+use crate::ipc::pool::slot_buffer;
 use crate::sys::fork::PerProcess;
 use crate::sys::socket::peer::Peer;
 use crate::tensor::buffer::handle::Handle;
-use crate::tensor::buffer::{Buffer, slot_ref};
 
 /// A pool that this process owns or is attached to.
 #[derive(Debug, Clone)]
 pub(crate) enum Known {
-    Owned(Arc<Owner<Buffer>>),
-    Attached(Arc<Attachment<Buffer>>),
+    Owned(Arc<Owner>),
+    Attached(Arc<Attachment>),
 }
 
 impl Known {
@@ -60,7 +59,7 @@ impl Known {
     }
 
     /// What is attached to, if `peer` owns it, as far as can be told.
-    pub(crate) fn attached_of(&self, peer: &Peer) -> Option<&Arc<Attachment<Buffer>>> {
+    pub(crate) fn attached_of(&self, peer: &Peer) -> Option<&Arc<Attachment>> {
         match self {
             Known::Attached(attachment) if peer.pid != 0 => {
                 Some(attachment).filter(|attachment| attachment.owner.pid == peer.pid)
@@ -98,17 +97,17 @@ pub(crate) fn let_in_now(uid: u64) {
 }
 
 /// Has an attachment found from here on.
-pub(crate) fn remember(attachment: &Arc<Attachment<Buffer>>) {
+pub(crate) fn remember(attachment: &Arc<Attachment>) {
     known().remember(attachment);
 }
 
 /// A pool of somebody else's that this process is attached to.
-pub(crate) fn attached(uid: u64) -> Option<Arc<Attachment<Buffer>>> {
+pub(crate) fn attached(uid: u64) -> Option<Arc<Attachment>> {
     known().attached(uid)
 }
 
 /// Has a pool of this process found from here on.
-pub(crate) fn remember_owned(owner: &Arc<Owner<Buffer>>) {
+pub(crate) fn remember_owned(owner: &Arc<Owner>) {
     known().remember_owned(owner);
 }
 
@@ -116,30 +115,32 @@ pub(crate) fn remember_owned(owner: &Arc<Owner<Buffer>>) {
 /// if there is more to it.
 #[inline(always)]
 pub(crate) fn lease_again(
-    own_pool: &Attachment<Buffer>,
-    packed: &Packed<'_>,
+    own_pool: &Attachment,
+    slot: u32,
+    serial: u64,
     unchanged: impl Fn() -> bool,
 ) -> Option<Handle> {
-    let spare = own_pool.lease_entry_again(packed.slot, &unchanged)?;
-    Some(slot_ref::leased_again(spare, packed.serial))
+    let spare = own_pool.lease_entry_again(slot, &unchanged)?;
+    Some(slot_buffer::leased_again(spare, serial))
 }
 
-/// The buffer that words from a topic name, of a pool that this process has to do with. `unchanged`
-/// tells whether they are still in the ring: that suffices if the pool is the `ring`'s own.
-pub(crate) fn lease_packed(
+/// The buffer of a slot that a ring entry names. `unchanged` says whether the entry is still in the ring. That
+/// validates the lease if the publisher of the ring owns the pool (`by_entry`); otherwise the serial does.
+pub(crate) fn lease(
     pool: &Known,
-    &Packed { slot, serial, pool: uid, .. }: &Packed<'_>,
-    ring: Option<u64>,
+    slot: u32,
+    serial: u64,
+    by_entry: bool,
     unchanged: impl Fn() -> bool,
 ) -> Result<Handle> {
     match pool {
-        Known::Owned(owner) => slot_ref::leased_own(owner, owner.lease(slot, serial)?, serial),
+        Known::Owned(owner) => slot_buffer::leased_own(owner, owner.lease(slot, serial)?, serial),
         Known::Attached(attachment) => {
-            let leased = match ring == Some(uid) {
+            let leased = match by_entry {
                 true => attachment.try_lease_entry(slot, unchanged)?,
                 false => attachment.try_lease(slot, serial)?,
             };
-            slot_ref::leased(attachment, leased, serial)
+            slot_buffer::leased(attachment, leased, serial)
         }
     }
 }
@@ -155,18 +156,18 @@ pub(crate) fn sweep_owned() {
 /// The pools that this process owns or is attached to.
 #[derive(Default)]
 struct KnownPools {
-    owned: HashMap<u64, Weak<Owner<Buffer>>>,
-    attached: HashMap<u64, Weak<Attachment<Buffer>>>,
+    owned: HashMap<u64, Weak<Owner>>,
+    attached: HashMap<u64, Weak<Attachment>>,
 }
 
 impl KnownPools {
-    fn remember_owned(&mut self, owner: &Arc<Owner<Buffer>>) {
+    fn remember_owned(&mut self, owner: &Arc<Owner>) {
         self.forget_gone();
         self.owned.insert(owner.entry.uid, Arc::downgrade(owner));
     }
 
     /// Attached once, it stays so until its owner dies, or somebody attaches anew.
-    fn remember(&mut self, attachment: &Arc<Attachment<Buffer>>) {
+    fn remember(&mut self, attachment: &Arc<Attachment>) {
         self.forget_gone();
         attachment.stay();
         let old = self.attached.insert(attachment.entry.uid, Arc::downgrade(attachment));
@@ -189,7 +190,7 @@ impl KnownPools {
         self.attached(uid).map(Known::Attached)
     }
 
-    fn attached(&self, uid: u64) -> Option<Arc<Attachment<Buffer>>> {
+    fn attached(&self, uid: u64) -> Option<Arc<Attachment>> {
         self.attached.get(&uid).and_then(Weak::upgrade).filter(|found| found.is_usable())
     }
 

@@ -14,19 +14,18 @@ use crate::ipc::discovery::socket_dir::{Entry, Place};
 use crate::ipc::pool::config::TensorPoolConfig;
 use crate::ipc::pool::descriptor::TensorDescriptor;
 use crate::ipc::pool::owner::host::Host;
-use crate::ipc::pool::owner::{Owner, server};
+use crate::ipc::pool::owner::{Owner, adopt, server};
 use crate::ipc::pool::pool_tensor::lease_from;
 use crate::ipc::pool::reader::attachment::Attachment;
 use crate::ipc::pool::reader::connect;
-use crate::ipc::pool::registry;
 use crate::ipc::pool::stats::PoolStats;
+use crate::ipc::pool::{registry, slot_buffer, slot_home};
 use crate::memory::kind::TensorMemory;
 use crate::memory::request::ROW_ALIGN;
 use crate::sync::Biased;
 use crate::tensor::Tensor;
+use crate::tensor::buffer::buffer::BufferSlot;
 use crate::tensor::buffer::handle::Handle;
-use crate::tensor::buffer::slot_ref::Home;
-use crate::tensor::buffer::{Buffer, slot_ref};
 use crate::tensor::image_layout::Plan;
 use crate::types::dtype::DType;
 use crate::types::layout::Layout;
@@ -88,12 +87,12 @@ pub struct TensorPool {
 #[derive(Clone)]
 enum Role {
     Owner(Arc<Closing>),
-    Attached(Arc<Attachment<Buffer>>),
+    Attached(Arc<Attachment>),
 }
 
 /// Closes the pool when the last handle of the pool itself is gone; tensors may outlive it.
 struct Closing {
-    owner: Arc<Owner<Buffer>>,
+    owner: Arc<Owner>,
     /// Of the image that was allocated last.
     plan: Biased<Option<Plan>>,
 }
@@ -126,7 +125,7 @@ impl Drop for Closing {
 }
 
 impl TensorPool {
-    fn of(owner: Arc<Owner<Buffer>>) -> TensorPool {
+    fn of(owner: Arc<Owner>) -> TensorPool {
         let closing = Closing { owner, plan: Biased::new(None) };
         TensorPool { role: Role::Owner(Arc::new(closing)) }
     }
@@ -209,7 +208,7 @@ impl TensorPool {
     ) -> Result<Tensor> {
         let owner = self.owner("alloc")?;
         let len = Tensor::packed_len(shape, dtype)?;
-        Tensor::packed(slot_ref::alloc(owner, len, make_room)?, len, shape, dtype)
+        Tensor::packed(slot_buffer::alloc(owner, len, make_room)?, len, shape, dtype)
     }
 
     /// Allocates an image. Its bytes are whatever the slot held before. In a pool of DMA-BUFs its
@@ -241,7 +240,7 @@ impl TensorPool {
     ) -> Result<Tensor> {
         let closing = self.closing("image")?;
         let plan = closing.plan(size, format)?;
-        let buffer = slot_ref::alloc(&closing.owner, plan.bytes(), make_room)?;
+        let buffer = slot_buffer::alloc(&closing.owner, plan.bytes(), make_room)?;
         plan.cast(buffer)
     }
 
@@ -249,7 +248,8 @@ impl TensorPool {
     #[inline]
     pub(crate) fn has_allocated(&self, buffer: &Handle) -> bool {
         let Role::Owner(closing) = &self.role else { return false };
-        buffer.home().is_some_and(|home| home.is_allocated_by(&closing.owner))
+        let owner = &closing.owner;
+        buffer.slot_ref().is_some_and(|slot_ref| slot_home::is_allocated_by(slot_ref, owner))
     }
 
     /// Allocates a tensor, and waits for a slot if the pool is full, or for memory if it cannot
@@ -313,7 +313,7 @@ impl TensorPool {
             ControlFlow::Continue(granted) => granted,
             ControlFlow::Break(why) => return Ok(ControlFlow::Break(why)),
         };
-        let tensor = Tensor::over(slot_ref::allocated(owner, granted, len)?, layout, dtype)?;
+        let tensor = Tensor::over(slot_buffer::allocated(owner, granted, len)?, layout, dtype)?;
         let tensor = if dtype == DType::Bool { tensor.cleared()? } else { tensor };
         Ok(ControlFlow::Continue(tensor))
     }
@@ -334,7 +334,8 @@ impl TensorPool {
     ) -> Result<Tensor> {
         let owner = self.owner("stage")?;
         let (layout, len) = tensor.copy_layout()?;
-        let staged = Tensor::over(slot_ref::alloc(owner, len, make_room)?, layout, tensor.dtype)?;
+        let staged =
+            Tensor::over(slot_buffer::alloc(owner, len, make_room)?, layout, tensor.dtype)?;
         let (staged, bytes) = staged.filled_from(tensor)?;
         owner.count_copy(bytes);
         copies::count(CopyReason::Staged, bytes);
@@ -357,9 +358,9 @@ impl TensorPool {
     /// much of the kind.
     pub(crate) fn adopt(&self, tensor: &Tensor) -> Result<Option<Tensor>> {
         let owner = self.owner("adopt")?;
-        let Some((fd, map)) = tensor.buffer.for_adoption()? else { return Ok(None) };
+        let Some((fd, map)) = adopt::shareable(&tensor.buffer)? else { return Ok(None) };
         let Some(slot) = owner.adopt(fd, map.clone())? else { return Ok(None) };
-        let buffer = slot_ref::adopted(owner, slot, map)?;
+        let buffer = slot_buffer::adopted(owner, slot, map)?;
         Ok(Some(Tensor { buffer, ..tensor.clone() }))
     }
 
@@ -367,15 +368,16 @@ impl TensorPool {
     /// too: so that they have it even if this process ends now.
     #[inline]
     pub(crate) fn lend_pool_of(&self, tensor: &Tensor) {
-        if let Some(home) = tensor.buffer.home().filter(|home| home.uid() != self.uid()) {
-            self.lend(home);
+        let Some(slot_ref) = tensor.buffer.slot_ref() else { return };
+        if slot_home::uid(slot_ref) != self.uid() {
+            self.lend(slot_ref);
         }
     }
 
     #[cold]
-    fn lend(&self, home: &Home) {
-        if let (Role::Owner(this), Some(other)) = (&self.role, home.owned_by()) {
-            this.owner.lend(other);
+    fn lend(&self, slot_ref: &BufferSlot) {
+        if let (Role::Owner(this), Some(other)) = (&self.role, slot_home::shared_owner(slot_ref)) {
+            this.owner.lend(&other);
         }
     }
 
@@ -383,7 +385,8 @@ impl TensorPool {
     #[inline]
     pub(crate) fn take_back(&self, handle: Handle) {
         if let Role::Owner(closing) = &self.role
-            && let Some(buffer) = handle.last_of(&closing.owner)
+            && let Some(buffer) =
+                handle.last_of(|slot_ref| slot_home::is_allocated_by(slot_ref, &closing.owner))
         {
             closing.owner.retire_in_turn(buffer);
         }
@@ -415,7 +418,7 @@ impl TensorPool {
     }
 
     #[inline]
-    fn owner(&self, op: &'static str) -> Result<&Arc<Owner<Buffer>>> {
+    fn owner(&self, op: &'static str) -> Result<&Arc<Owner>> {
         Ok(&self.closing(op)?.owner)
     }
 

@@ -9,6 +9,7 @@
 //! and number of a frame. The shape of most is what it was before.
 
 use crate::error::Result;
+use crate::ipc::pool::slot_home;
 use crate::tensor::Tensor;
 use crate::types::layout::MAX_DIMS;
 use crate::types::metadata::Room;
@@ -53,18 +54,19 @@ pub(crate) fn pack(
     meta: impl FnOnce(&mut Room<'_>),
     words: &mut [u64],
 ) -> Result<usize> {
-    let home = tensor.pooled()?;
-    let (layout, pool, offset) = (&tensor.layout, home.uid(), tensor.layout.offset() as u64);
+    let slot_ref = tensor.pooled()?;
+    let (layout, pool) = (&tensor.layout, slot_home::uid(slot_ref));
+    let offset = layout.offset() as u64;
     let more = u64::from(tensor.device.code()) | u64::from(kind) << 32;
     let flag = |flag: u8, set: bool| if set { flag } else { 0 };
     let packed = flag(PACKED, layout.is_contiguous());
     let flags = packed | flag(OWN, pool == own) | flag(START, offset == 0) | flag(PLAIN, more == 0);
-    let codes = u64::from(home.slot.index)
+    let codes = u64::from(slot_ref.slot.index)
         | (layout.ndim() as u64) << 32
         | u64::from(tensor.dtype.code()) << 40
         | u64::from(tensor.format.map_or(0, PixelFormat::code)) << 48
         | u64::from(flags) << 56;
-    let serial = home.publish();
+    let serial = slot_home::publish(slot_ref);
     Ok(Room::fill(words, |room| {
         room.push(serial);
         room.push(codes);

@@ -19,12 +19,14 @@ use crate::sys::drop_callbacks::Ends;
 #[cfg(target_os = "linux")]
 use crate::sys::fork;
 #[cfg(target_os = "linux")]
-use crate::sys::mapping::Map;
-#[cfg(target_os = "linux")]
-use crate::tensor::buffer::slot_ref::Home;
+use crate::tensor::buffer::slot_ref::SlotRef;
 #[cfg(target_os = "linux")]
 use crate::tensor::buffer::write_state::Lent;
 use crate::tensor::buffer::write_state::Sharing;
+
+/// The slot of a pool that a buffer occupies.
+#[cfg(target_os = "linux")]
+pub(crate) type BufferSlot = SlotRef<Buffer>;
 
 /// What all clones and views of a tensor share.
 #[derive(Debug)]
@@ -35,12 +37,12 @@ pub struct Buffer {
     /// Whether another process may have the bytes, and who may write them. Once published, always
     /// so while handles exist: there is no knowing when the last of the others lets go.
     sharing: Sharing,
-    /// The pool that the bytes go back to.
+    /// The slot of a pool that the bytes are.
     #[cfg(target_os = "linux")]
-    home: Option<Home>,
-    /// The pool has the buffer itself, as a spare: its slot was given back.
+    slot_ref: Option<BufferSlot>,
+    /// The pool took back the slot and has the buffer itself.
     #[cfg(target_os = "linux")]
-    at_home: AtomicBool,
+    recycled: AtomicBool,
     /// The fork epoch it was made in. A forked child has the bytes of shared memory as private
     /// copies, but the file behind them is still its parent's to write.
     #[cfg(target_os = "linux")]
@@ -56,9 +58,9 @@ impl Buffer {
             selection,
             sharing: Sharing::default(),
             #[cfg(target_os = "linux")]
-            home: None,
+            slot_ref: None,
             #[cfg(target_os = "linux")]
-            at_home: AtomicBool::new(false),
+            recycled: AtomicBool::new(false),
             #[cfg(target_os = "linux")]
             epoch: fork::epoch(),
         }
@@ -66,9 +68,9 @@ impl Buffer {
 
     /// A buffer that goes back to a pool when the last handle is gone.
     #[cfg(target_os = "linux")]
-    pub(crate) fn pooled(storage: Storage, selection: Selection, home: Home) -> Buffer {
+    pub(crate) fn pooled(storage: Storage, selection: Selection, slot_ref: BufferSlot) -> Buffer {
         let mut buffer = Buffer::new(storage, selection);
-        buffer.home = Some(home);
+        buffer.slot_ref = Some(slot_ref);
         buffer
     }
 
@@ -100,7 +102,8 @@ impl Buffer {
     #[inline]
     pub(crate) fn is_stable(&self) -> bool {
         #[cfg(target_os = "linux")]
-        if self.epoch != fork::epoch() && (self.home.is_some() || self.storage.outlives_fork()) {
+        if self.epoch != fork::epoch() && (self.slot_ref.is_some() || self.storage.outlives_fork())
+        {
             return false;
         }
         let may_be_had = || self.is_published() || self.is_given_away();
@@ -111,7 +114,7 @@ impl Buffer {
     /// a forked child has not.
     pub(crate) fn stays(&self) -> bool {
         #[cfg(target_os = "linux")]
-        if self.home.is_some() {
+        if self.slot_ref.is_some() {
             return self.epoch == fork::epoch();
         }
         self.is_stable()
@@ -132,8 +135,8 @@ impl Buffer {
 
     #[cfg(target_os = "linux")]
     #[inline]
-    pub(crate) fn home(&self) -> Option<&Home> {
-        self.home.as_ref()
+    pub(crate) fn slot_ref(&self) -> Option<&BufferSlot> {
+        self.slot_ref.as_ref()
     }
 
     #[inline]
@@ -186,7 +189,7 @@ impl Buffer {
 
         use crate::sys::memfd;
 
-        if self.home.is_some() {
+        if self.slot_ref.is_some() {
             return Err(Error::PooledFd { wanted });
         }
         let Some(fd) = &self.storage.fd else {
@@ -258,31 +261,6 @@ impl Buffer {
         if self.is_given_away() { Protection::Convention } else { self.storage.protection }
     }
 
-    /// The file behind the bytes and a mapping of it to read, after making sure that the bytes stay
-    /// as they are, for everybody and for good. `None` if that cannot be: somebody may have mapped
-    /// memory from elsewhere to write it, and no seal would keep him from that. DMA-BUFs from heaps
-    /// are left alone by convention, which whoever asked for one accepted.
-    #[cfg(target_os = "linux")]
-    pub(crate) fn for_adoption(&self) -> Result<Option<(Arc<std::os::fd::OwnedFd>, Arc<Map>)>> {
-        use crate::ipc::shared::fd_checks;
-
-        let by_convention = self.storage.outlives_fork();
-        if !by_convention && !self.is_stable() {
-            return Ok(None);
-        }
-        let Ok(fd) = self.publish("adoption") else { return Ok(None) };
-        let error = |source| Error::os("sharing memory", source);
-        let fd = fd.try_clone_to_owned().map_err(error)?;
-        let Ok(map) = fd_checks::open_segment(&fd, self.storage.region.len() as u64) else {
-            return Ok(None);
-        };
-        let map = match &self.storage.dma {
-            Some(dma) if !by_convention => map.known_as(dma.clone()),
-            _ => map,
-        };
-        Ok(Some((Arc::new(fd), Arc::new(map.holding(self.storage.kept.clone())))))
-    }
-
     /// Makes a buffer that came back to its pool like new. Only the pool has it, so whoever gets
     /// it next gets these stores with it.
     #[cfg(target_os = "linux")]
@@ -290,7 +268,7 @@ impl Buffer {
     pub(crate) fn renew(&self) {
         self.identity.id.store(0, Ordering::Relaxed);
         self.sharing.renew();
-        self.at_home.store(false, Ordering::Relaxed);
+        self.recycled.store(false, Ordering::Relaxed);
     }
 }
 
@@ -315,10 +293,10 @@ impl Buffer {
     /// Makes a buffer, which nobody else has, one that its pool has.
     #[cfg(target_os = "linux")]
     #[inline]
-    pub(crate) fn come_home(mut buffer: Arc<Buffer>) -> Arc<Buffer> {
+    pub(crate) fn into_recycled(mut buffer: Arc<Buffer>) -> Arc<Buffer> {
         // Pairs with the Release by which the other handles were dropped.
         fence(Ordering::Acquire);
-        buffer.at_home.store(true, Ordering::Relaxed);
+        buffer.recycled.store(true, Ordering::Relaxed);
         if buffer.identity.is_watched()
             && let Some(buffer) = Arc::get_mut(&mut buffer)
         {
@@ -332,8 +310,10 @@ impl Buffer {
 impl Drop for Buffer {
     fn drop(&mut self) {
         // Two handles that were dropped at the same moment both left it to the other.
-        if let Some(home) = self.home.take().filter(|_| !self.at_home.load(Ordering::Relaxed)) {
-            home.give_back(self.must_retire());
+        if let Some(slot_ref) =
+            self.slot_ref.take().filter(|_| !self.recycled.load(Ordering::Relaxed))
+        {
+            slot_ref.release(self.must_retire());
         }
     }
 }

@@ -14,14 +14,12 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use crate::error::NotWritable;
-#[cfg(target_os = "linux")]
-use crate::ipc::pool::owner::Owner;
 use crate::memory::selection::Selection;
 use crate::memory::storage::Storage;
 use crate::sync::{Ordering, fence};
 use crate::tensor::buffer::Buffer;
 #[cfg(target_os = "linux")]
-use crate::tensor::buffer::slot_ref::Home;
+use crate::tensor::buffer::buffer::BufferSlot;
 
 /// A counted reference to a buffer.
 ///
@@ -41,8 +39,8 @@ impl Handle {
 
     /// A buffer that goes back to a pool when the last handle is gone.
     #[cfg(target_os = "linux")]
-    pub(crate) fn pooled(storage: Storage, selection: Selection, home: Home) -> Handle {
-        Handle::of(Arc::new(Buffer::pooled(storage, selection, home)))
+    pub(crate) fn pooled(storage: Storage, selection: Selection, slot_ref: BufferSlot) -> Handle {
+        Handle::of(Arc::new(Buffer::pooled(storage, selection, slot_ref)))
     }
 
     /// Wraps a buffer that came back from its pool.
@@ -52,19 +50,18 @@ impl Handle {
         Handle(ManuallyDrop::new(buffer))
     }
 
-    /// The buffer itself, to be retired, if this was the last handle of one that `owner` allocated and that
-    /// was published.
+    /// The buffer itself, to be retired, if this was the last handle of a published one whose slot is `ours`.
     #[cfg(target_os = "linux")]
     #[inline]
-    pub(crate) fn last_of(self, owner: &Arc<Owner<Buffer>>) -> Option<Arc<Buffer>> {
-        let ours = self.home().is_some_and(|home| home.is_allocated_by(owner));
+    pub(crate) fn last_of(self, ours: impl FnOnce(&BufferSlot) -> bool) -> Option<Arc<Buffer>> {
+        let ours = self.slot_ref().is_some_and(ours);
         if !ours || Arc::strong_count(&self.0) > 1 || !self.is_published() {
             return None;
         }
         let mut ended = ManuallyDrop::new(self);
         // SAFETY: nobody looks at it again: it was ours, and its drop does not run.
         let buffer = unsafe { ManuallyDrop::take(&mut ended.0) };
-        Some(Buffer::come_home(buffer))
+        Some(Buffer::into_recycled(buffer))
     }
 
     #[cfg(target_os = "linux")]
@@ -115,8 +112,10 @@ impl Drop for Handle {
         // SAFETY: nobody looks at it again.
         let buffer = unsafe { ManuallyDrop::take(&mut self.0) };
         #[cfg(target_os = "linux")]
-        if Arc::strong_count(&buffer) == 1 && buffer.home().is_some() {
-            return Home::recycle(Buffer::come_home(buffer));
+        if Arc::strong_count(&buffer) == 1
+            && let Some(recycle) = buffer.slot_ref().map(BufferSlot::recycle)
+        {
+            return recycle(Buffer::into_recycled(buffer));
         }
         drop(buffer);
     }

@@ -12,10 +12,14 @@ use crate::error::{Error, Result, Shortage};
 use crate::intervals::{ALLOC_GROW_RETRY, ALLOC_POLL};
 use crate::ipc::pool::owner::free_cache::Ready;
 use crate::ipc::pool::owner::growth::Grown;
+use crate::ipc::pool::owner::owner::Owner;
+use crate::ipc::pool::owner::segment;
 use crate::ipc::pool::owner::state::{Granted, State, named};
-use crate::ipc::pool::owner::tlsf::allocator::{Full, Slot};
-use crate::ipc::pool::owner::{Owner, segment};
-use crate::ipc::pool::spared::Spared;
+use crate::ipc::pool::owner::tlsf::allocator::Full;
+use crate::ipc::pool::slot_home;
+use crate::memory::slot::{SegmentId, Slot};
+use crate::tensor::buffer::Buffer;
+use crate::tensor::buffer::buffer::BufferSlot;
 
 /// How many retired slots an allocation looks at again.
 const SWEEP: usize = 4;
@@ -32,33 +36,29 @@ enum Lack {
     Memory(Error),
 }
 
-impl<S: Spared> Owner<S> {
+impl Owner {
     /// A slot of just `len` bytes, if there is one that can be had without the lock of the pool. The caller has
     /// seen that this process owns the pool.
     #[inline(always)]
-    pub(crate) fn alloc_ready(&self, len: usize) -> Option<Arc<S>> {
+    pub(crate) fn alloc_ready(&self, len: usize) -> Option<Arc<Buffer>> {
         let mut spare = self.ready.take()?;
-        while spare.len() != len {
+        while length(&spare) != len {
             spare = self.exchange(spare)?;
         }
-        self.count_use(spare.slot().index);
+        self.count_use(slot_of(&spare).index);
         Some(spare)
     }
 
     /// Gives back a spare of another size for the next.
     #[cold]
-    fn exchange(&self, spare: Arc<S>) -> Option<Arc<S>> {
+    fn exchange(&self, spare: Arc<Buffer>) -> Option<Arc<Buffer>> {
         self.take_back(spare);
         self.ready.take()
     }
 
     /// A slot of at least `len` bytes, when none was ready. While the pool is full or cannot grow, `make_room` is asked for
     /// some, which tells whether there was any to make.
-    pub(crate) fn alloc(
-        &self,
-        len: usize,
-        mut make_room: impl FnMut() -> bool,
-    ) -> Result<Granted<S>> {
+    pub(crate) fn alloc(&self, len: usize, mut make_room: impl FnMut() -> bool) -> Result<Granted> {
         loop {
             match self.alloc_locked(len, SWEEP).or_else(|full| self.alloc_hard(len, full)) {
                 Ok(granted) => return Ok(granted),
@@ -88,7 +88,7 @@ impl<S: Spared> Owner<S> {
         len: usize,
         timeout: Duration,
         go_on: impl FnMut() -> ControlFlow<B>,
-    ) -> Result<ControlFlow<B, Granted<S>>> {
+    ) -> Result<ControlFlow<B, Granted>> {
         let deadline = Instant::now().checked_add(timeout);
         self.unready();
         match self.alloc_locked(len, SWEEP).or_else(|full| self.alloc_hard(len, full)) {
@@ -103,7 +103,7 @@ impl<S: Spared> Owner<S> {
         len: usize,
         deadline: Option<Instant>,
         mut go_on: impl FnMut() -> ControlFlow<B>,
-    ) -> Result<ControlFlow<B, Granted<S>>> {
+    ) -> Result<ControlFlow<B, Granted>> {
         let _waiting = Waiting::new(self);
         let mut try_all_at = Instant::now() + ALLOC_GROW_RETRY;
         loop {
@@ -130,7 +130,7 @@ impl<S: Spared> Owner<S> {
         }
     }
 
-    fn alloc_locked(&self, len: usize, sweep: usize) -> Result<Granted<S>, Full> {
+    fn alloc_locked(&self, len: usize, sweep: usize) -> Result<Granted, Full> {
         let mut state = self.swept(sweep);
         let slot = match state.allocator.alloc(len) {
             Ok(slot) => slot,
@@ -146,7 +146,7 @@ impl<S: Spared> Owner<S> {
 
     /// Everything that can be done before saying that the pool is full.
     #[cold]
-    fn alloc_hard(&self, len: usize, mut full: Full) -> Result<Granted<S>, Lack> {
+    fn alloc_hard(&self, len: usize, mut full: Full) -> Result<Granted, Lack> {
         // What is given back meanwhile goes to the allocator.
         let _waiting = Waiting::new(self);
         for effort in [State::sweep_all, State::reap, State::expel] {
@@ -169,7 +169,7 @@ impl<S: Spared> Owner<S> {
     }
 
     /// Allocates after adding a segment, unless somebody else just has.
-    fn alloc_growing(&self, len: usize) -> Result<Granted<S>, Lack> {
+    fn alloc_growing(&self, len: usize) -> Result<Granted, Lack> {
         let _growing = self.growing.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
             match self.alloc_locked(len, 0) {
@@ -192,7 +192,7 @@ impl<S: Spared> Owner<S> {
         }
     }
 
-    fn grant(&self, mut state: MutexGuard<'_, State<S>>, slot: Slot, len: usize) -> Granted<S> {
+    fn grant(&self, mut state: MutexGuard<'_, State>, slot: Slot, len: usize) -> Granted {
         let granted = state.grant(slot);
         if matches!(granted, Granted::New(..)) {
             self.show_place(slot);
@@ -239,7 +239,7 @@ impl<S: Spared> Owner<S> {
 }
 
 /// Waiting.
-impl<S: Spared> Owner<S> {
+impl Owner {
     /// Sleeps until a slot is given back here, or for a moment: what others give back is only
     /// seen by looking.
     fn wait_for_return(&self, moment: Duration) {
@@ -258,10 +258,10 @@ impl<S: Spared> Owner<S> {
 }
 
 /// An allocation that waits: what is given back meanwhile goes to the allocator, where it is seen.
-struct Waiting<'a, S: Spared>(&'a Owner<S>);
+struct Waiting<'a>(&'a Owner);
 
-impl<'a, S: Spared> Waiting<'a, S> {
-    fn new(owner: &'a Owner<S>) -> Self {
+impl<'a> Waiting<'a> {
+    fn new(owner: &'a Owner) -> Self {
         let mut state = owner.state();
         state.waiters += 1;
         owner.set_waiting(true);
@@ -272,7 +272,7 @@ impl<'a, S: Spared> Waiting<'a, S> {
     }
 }
 
-impl<S: Spared> Drop for Waiting<'_, S> {
+impl Drop for Waiting<'_> {
     fn drop(&mut self) {
         let mut state = self.0.state();
         state.waiters -= 1;
@@ -284,10 +284,10 @@ impl<S: Spared> Drop for Waiting<'_, S> {
 }
 
 /// Giving back.
-impl<S: Spared> Owner<S> {
+impl Owner {
     /// Takes back a spare whose slot nobody else can have, for the next to ask.
     #[inline]
-    pub(crate) fn offer(spare: Arc<S>) {
+    pub(crate) fn offer(spare: Arc<Buffer>) {
         // Either way it is a spare that nobody else has now.
         if let Some(spare) = Ready::put_last(spare, Self::ready_for) {
             Self::give_back_whole(spare);
@@ -296,23 +296,26 @@ impl<S: Spared> Owner<S> {
 
     /// Where the pool of a spare keeps it at hand. A forked child has none.
     #[inline]
-    fn ready_for(spare: &S) -> Option<&Ready<S>> {
-        spare.owner().filter(|owner| !owner.inherited()).map(|owner| &owner.ready)
+    fn ready_for(spare: &Buffer) -> Option<&Ready<Buffer>> {
+        let owner = slot_home::allocated_by(spare.slot_ref()?)?;
+        (!owner.inherited()).then_some(&owner.ready)
     }
 
     /// Takes back a slot that was published. If nobody else holds it, it is as good as one that was not.
     #[inline]
-    pub(crate) fn retire(spare: Arc<S>) {
-        let Some(owner) = spare.owner().filter(|owner| !owner.inherited()) else { return };
-        let claimed = owner.state().claim_published(spare.slot().index, owner.serials());
+    pub(crate) fn retire(spare: Arc<Buffer>) {
+        let Some(slot_ref) = spare.slot_ref() else { return };
+        let owner = slot_home::allocated_by(slot_ref).filter(|owner| !owner.inherited());
+        let Some(owner) = owner else { return };
+        let claimed = owner.state().claim_published(slot_ref.slot.index, owner.serials());
         if claimed { Self::offer(spare) } else { Self::retire_held(spare) }
     }
 
     /// The same of a slot that others held a moment ago: it waits, and the spare with it. That goes there
     /// as it is, for whoever has it next must have it alone; so somebody else has to keep the pool.
-    fn retire_held(spare: Arc<S>) {
-        let Some(owner) = spare.owner().cloned() else { return };
-        let slot = spare.slot().index;
+    fn retire_held(spare: Arc<Buffer>) {
+        let Some(owner) = spare.slot_ref().and_then(slot_home::shared_owner) else { return };
+        let slot = slot_of(&spare).index;
         let mut state = owner.state();
         if state.retire_published(slot, owner.serials()) {
             drop(state);
@@ -325,7 +328,7 @@ impl<S: Spared> Owner<S> {
 
     /// Takes back a slot of this pool that others are about to let go of: it is one of many, so it can wait
     /// until there is a batch of them.
-    pub(crate) fn retire_in_turn(&self, spare: Arc<S>) {
+    pub(crate) fn retire_in_turn(&self, spare: Arc<Buffer>) {
         if self.inherited() {
             return;
         }
@@ -334,11 +337,11 @@ impl<S: Spared> Owner<S> {
             drop(state);
             return Self::retire(spare);
         }
-        let slot = spare.slot();
+        let slot = slot_of(&spare);
         let old = state.keep(slot.index, Some(spare));
         if state.put_off(slot, self.config.pool_size) {
             state.look_and(self.serials(), |spare| {
-                let bytes = spare.bytes();
+                let bytes = spare.storage().region.start().as_ptr().cast_const();
                 self.ready.add(spare, bytes)
             });
         }
@@ -347,9 +350,9 @@ impl<S: Spared> Owner<S> {
     }
 
     /// Takes back a slot, and what a handle of it was made of.
-    fn give_back_whole(spare: Arc<S>) {
+    fn give_back_whole(spare: Arc<Buffer>) {
         // The spare may be all that keeps the pool, and goes into it.
-        if let Some(owner) = spare.owner().cloned() {
+        if let Some(owner) = spare.slot_ref().and_then(slot_home::shared_owner) {
             owner.take_back(spare);
         }
     }
@@ -362,13 +365,13 @@ impl<S: Spared> Owner<S> {
     }
 
     /// As [`Owner::give_back`], for a spare that was ready.
-    pub(crate) fn take_back(&self, spare: Arc<S>) {
-        self.give_back(spare.slot().index, Some(spare), false);
+    pub(crate) fn take_back(&self, spare: Arc<Buffer>) {
+        self.give_back(slot_of(&spare).index, Some(spare), false);
     }
 
     /// Takes back a slot that no handle of this process has any more. `published` says whether
     /// any descriptor of it was made.
-    pub(crate) fn give_back(&self, slot: u32, spare: Option<Arc<S>>, published: bool) {
+    pub(crate) fn give_back(&self, slot: u32, spare: Option<Arc<Buffer>>, published: bool) {
         if self.inherited() {
             return;
         }
@@ -388,7 +391,7 @@ impl<S: Spared> Owner<S> {
     }
 
     /// The state, after looking again at up to `limit` slots that others held.
-    pub(crate) fn swept(&self, limit: usize) -> MutexGuard<'_, State<S>> {
+    pub(crate) fn swept(&self, limit: usize) -> MutexGuard<'_, State> {
         let mut state = self.state();
         state.sweep(limit, self.serials());
         let gone = state.take_gone();
@@ -425,4 +428,17 @@ impl<S: Spared> Owner<S> {
         state.scrubbing -= dirty.len();
         dirty.iter().for_each(|(slot, _)| state.allocator.free(slot.index));
     }
+}
+
+/// The slot of a buffer that the pool keeps. Every such buffer has one.
+#[inline(always)]
+fn slot_of(buffer: &Buffer) -> Slot {
+    let none = Slot { index: u32::MAX, segment: SegmentId(u32::MAX), offset: 0, capacity: 0 };
+    buffer.slot_ref().map_or(none, |slot_ref| slot_ref.slot)
+}
+
+/// The length for which the slot of a buffer was last allocated.
+#[inline(always)]
+fn length(buffer: &Buffer) -> usize {
+    buffer.slot_ref().map_or(0, BufferSlot::len)
 }

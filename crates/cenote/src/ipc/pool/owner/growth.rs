@@ -11,12 +11,11 @@ use crate::ipc::pool::config::Step;
 use crate::ipc::pool::owner::Owner;
 use crate::ipc::pool::owner::segment::Segment;
 use crate::ipc::pool::owner::state::State;
-use crate::ipc::pool::owner::tlsf::allocator::SegmentId;
-use crate::ipc::pool::spared::Spared;
 use crate::ipc::service_thread::Waker;
 use crate::ipc::shared::wire::MAX_SEGMENTS;
 use crate::memory::budget::Budget;
 use crate::memory::selection::Wish;
+use crate::memory::slot::SegmentId;
 use crate::sync::Ordering;
 use crate::sys::thread;
 
@@ -62,7 +61,7 @@ pub(crate) enum Grown {
     No,
 }
 
-impl<S: Spared> Owner<S> {
+impl Owner {
     /// Has another segment reserved, unless that is about to happen, or was refused lately.
     #[cold]
     pub(crate) fn grow_soon(&self, len: usize) {
@@ -162,7 +161,7 @@ impl<S: Spared> Owner<S> {
         Ok(self.trim_locked(state))
     }
 
-    pub(crate) fn trim_locked(&self, mut state: MutexGuard<'_, State<S>>) -> usize {
+    pub(crate) fn trim_locked(&self, mut state: MutexGuard<'_, State>) -> usize {
         let empty: Vec<SegmentId> = state.allocator.empty_segments().collect();
         let mut freed = Vec::new();
         for id in empty {

@@ -11,7 +11,6 @@ use std::sync::{Arc, PoisonError, Weak};
 
 use crate::ipc::pool::owner::Owner;
 use crate::ipc::pool::owner::readers::Attacher;
-use crate::ipc::pool::spared::Spared;
 use crate::sys::fork::GuardedSocket;
 use crate::sys::socket::peer::Peer;
 use crate::sys::socket::seqpacket;
@@ -20,18 +19,12 @@ use crate::sys::socket::seqpacket;
 pub(crate) const MAX_LENT: usize = 32;
 
 /// The pools that are lent to every attacher.
-#[derive(Debug)]
-pub(crate) struct Lent<S>(Vec<Weak<Owner<S>>>);
+#[derive(Debug, Default)]
+pub(crate) struct Lent(Vec<Weak<Owner>>);
 
-impl<S> Default for Lent<S> {
-    fn default() -> Self {
-        Lent(Vec::new())
-    }
-}
-
-impl<S: Spared> Lent<S> {
+impl Lent {
     /// Whether a pool is among them. It is now, if there was room.
-    fn add(&mut self, other: &Arc<Owner<S>>) -> bool {
+    fn add(&mut self, other: &Arc<Owner>) -> bool {
         if self.0.iter().any(|one| one.as_ptr() == Arc::as_ptr(other)) {
             return true;
         }
@@ -43,15 +36,15 @@ impl<S: Spared> Lent<S> {
         room
     }
 
-    fn all(&self) -> Vec<Arc<Owner<S>>> {
+    fn all(&self) -> Vec<Arc<Owner>> {
         self.0.iter().filter_map(Weak::upgrade).collect()
     }
 }
 
-impl<S: Spared> Owner<S> {
+impl Owner {
     /// Lends another pool of this process to all who are attached to this one. When it returns, they
     /// have it in their sockets, unless they read nothing or are not let in.
-    pub(crate) fn lend(&self, other: &Arc<Owner<S>>) {
+    pub(crate) fn lend(&self, other: &Arc<Owner>) {
         if self.inherited() {
             return;
         }
@@ -75,7 +68,7 @@ impl<S: Spared> Owner<S> {
         pools.iter().for_each(|other| self.lend_to(number, &peer, other));
     }
 
-    fn lend_to(&self, number: u64, peer: &Peer, other: &Arc<Owner<S>>) {
+    fn lend_to(&self, number: u64, peer: &Peer, other: &Arc<Owner>) {
         let mut state = self.state();
         if !state.attachers.get(number).is_some_and(Attacher::has_room) {
             return;

@@ -1,5 +1,6 @@
 //! A pool in the process that owns it: allocation, growth, and the service of its readers.
 
+pub(crate) mod adopt;
 pub(crate) mod adopted;
 pub(crate) mod allocate;
 pub(crate) mod free_cache;

@@ -21,23 +21,23 @@ use crate::ipc::pool::owner::free_cache::Ready;
 use crate::ipc::pool::owner::host::Host;
 use crate::ipc::pool::owner::server::Server;
 use crate::ipc::pool::owner::state::{State, named};
-use crate::ipc::pool::owner::tlsf::allocator::Slot;
-use crate::ipc::pool::spared::Spared;
 use crate::ipc::pool::stats::PoolStats;
 use crate::ipc::shared::wire::{MAX_ADOPTED, header};
 use crate::ipc::shared::words::Words;
 use crate::memory::budget::{Budget, Reservation};
+use crate::memory::slot::Slot;
 use crate::sync::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use crate::sys::fork;
 use crate::sys::mapping::Map;
 use crate::sys::socket::peer;
+use crate::tensor::buffer::Buffer;
 
 /// How many retired slots are looked at again for an account.
 const SWEEP_TELLING: usize = 64;
 
 /// A pool that this process owns.
 #[derive(Debug)]
-pub(crate) struct Owner<S> {
+pub(crate) struct Owner {
     pub(crate) entry: Entry,
     pub(crate) config: TensorPoolConfig,
     /// Those of adopted memory included.
@@ -54,10 +54,10 @@ pub(crate) struct Owner<S> {
     /// The serial under which each slot was last published. What never was cannot be leased here,
     /// where it may be under `&mut`.
     published: Box<[AtomicU64]>,
-    state: Mutex<State<S>>,
+    state: Mutex<State>,
     /// Whoever asks for as many bytes as one of these has is given it without taking the lock. Shut
     /// while somebody waits, for good when the pool is closed or scrubs; all that under the lock.
-    pub(crate) ready: Ready<S>,
+    pub(crate) ready: Ready<Buffer>,
     /// How often each slot was allocated without the lock. Written by whoever has the slot.
     uses: Box<[AtomicU64]>,
     /// Bytes that were copied into the pool.
@@ -79,14 +79,14 @@ pub(crate) struct Owner<S> {
     /// Nobody is let in any more. Those who are attached stay.
     closed: AtomicBool,
     /// Itself, while others hold what was lent to the pool, though nobody here has a handle of it.
-    lingers: Mutex<Option<Arc<Owner<S>>>>,
+    lingers: Mutex<Option<Arc<Owner>>>,
     /// Held while slots are overwritten.
     pub(crate) scrubbing: Mutex<()>,
     /// The private memory of header and state.
     _reservation: Reservation,
 }
 
-impl<S: Spared> Owner<S> {
+impl Owner {
     pub(crate) fn new(entry: Entry, config: TensorPoolConfig, max_slots: u32) -> Result<Self> {
         let own_slots = max_slots;
         let max_slots = max_slots + MAX_ADOPTED;
@@ -128,7 +128,7 @@ impl<S: Spared> Owner<S> {
     }
 
     /// The private memory that a slot costs, used or not.
-    const BYTES_PER_SLOT: usize = State::<S>::BYTES_PER_SLOT + 3 * size_of::<AtomicU64>();
+    const BYTES_PER_SLOT: usize = State::BYTES_PER_SLOT + 3 * size_of::<AtomicU64>();
 
     /// Whether this process is a forked child of the owner, which owns nothing.
     #[inline]
@@ -142,7 +142,7 @@ impl<S: Spared> Owner<S> {
     }
 
     #[inline]
-    pub(crate) fn state(&self) -> MutexGuard<'_, State<S>> {
+    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
         // No code under this lock panics between two halves of a change.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -194,7 +194,7 @@ impl<S: Spared> Owner<S> {
     }
 
     /// Lets spares be kept ready again, if they may be.
-    pub(crate) fn open_ready(&self, state: &State<S>) {
+    pub(crate) fn open_ready(&self, state: &State) {
         if !state.closed && !self.config.scrub {
             self.ready.open();
         }
@@ -208,7 +208,7 @@ impl<S: Spared> Owner<S> {
 }
 
 /// Leasing, and closing.
-impl<S: Spared> Owner<S> {
+impl Owner {
     /// Stops letting others in, and keeping spares, which refer to the pool. Gives the directory it was
     /// found in, unless it was closed before.
     pub(crate) fn close(&self) -> Option<Arc<Place>> {
@@ -248,7 +248,7 @@ impl<S: Spared> Owner<S> {
         drop(lingered);
     }
 
-    fn lingers(&self) -> MutexGuard<'_, Option<Arc<Owner<S>>>> {
+    fn lingers(&self) -> MutexGuard<'_, Option<Arc<Owner>>> {
         self.lingers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -292,7 +292,7 @@ impl<S: Spared> Owner<S> {
 }
 
 /// Telling.
-impl<S: Spared> Owner<S> {
+impl Owner {
     pub(crate) fn stats(&self) -> PoolStats {
         self.unready();
         self.state().look(self.serials());

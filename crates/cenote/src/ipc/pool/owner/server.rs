@@ -20,7 +20,6 @@ use crate::ipc::pool::owner::host::{Guest, Host};
 use crate::ipc::pool::owner::readers::Attacher;
 use crate::ipc::pool::owner::state::{Row, State};
 use crate::ipc::pool::report;
-use crate::ipc::pool::spared::Spared;
 use crate::ipc::service_thread;
 use crate::ipc::service_thread::{Served, Waker, Watch};
 use crate::ipc::shared::wire::{Kind, MAX_SHARED, Packet, Refusal, SegmentInfo, Welcome, row};
@@ -64,7 +63,7 @@ pub(crate) struct Server {
 impl Server {
     /// Makes the pool known. Look afterwards whether it still is: its directory is watched only when its
     /// entry is there, so that nobody is woken for that.
-    fn start(place: Place, owner: &Arc<Owner<impl Spared>>) -> Result<Server> {
+    fn start(place: Place, owner: &Arc<Owner>) -> Result<Server> {
         let error = |source| Error::os("watching a socket", source);
         let served = owner.served();
         let waker = Waker::new(served.clone(), GROWTH).map_err(error)?;
@@ -108,7 +107,7 @@ impl Drop for Server {
 }
 
 /// Makes a pool that others can find under `name`.
-pub(crate) fn create<S: Spared>(name: &str, config: TensorPoolConfig) -> Result<Arc<Owner<S>>> {
+pub(crate) fn create(name: &str, config: TensorPoolConfig) -> Result<Arc<Owner>> {
     let (config, max_slots) = config.checked()?;
     let place = Place::open("pools", config.access)?;
     let locked = place.lock()?;
@@ -123,11 +122,11 @@ pub(crate) fn create<S: Spared>(name: &str, config: TensorPoolConfig) -> Result<
 
 /// Makes a pool that others find in `place`, beside others of the same name, and whose socket is
 /// shared with whoever `host` makes. Of `names`, which were there, those of the dead go.
-pub(crate) fn create_shared<S: Spared, H: Host + 'static>(
+pub(crate) fn create_shared<H: Host + 'static>(
     (place, names): (Place, &[String]),
     entry: Entry,
     config: TensorPoolConfig,
-    host: impl FnOnce(&Arc<Owner<S>>) -> Result<Arc<H>>,
+    host: impl FnOnce(&Arc<Owner>) -> Result<Arc<H>>,
 ) -> Result<Arc<H>> {
     let (config, max_slots) = config.checked()?;
     let (place, locked) = place.locked(config.access)?;
@@ -179,7 +178,7 @@ pub(crate) fn random_uid() -> Result<u64> {
     Ok(u64::from_ne_bytes(bytes).max(1))
 }
 
-impl<S: Spared> Owner<S> {
+impl Owner {
     fn served(self: &Arc<Self>) -> Weak<dyn Served> {
         Arc::downgrade(&(self.clone() as Arc<dyn Served>))
     }
@@ -401,7 +400,7 @@ impl<S: Spared> Owner<S> {
 
     fn send_welcome(
         &self,
-        state: &State<S>,
+        state: &State,
         connection: BorrowedFd<'_>,
         row: &OwnedFd,
     ) -> Result<(), ()> {
@@ -466,7 +465,7 @@ impl<S: Spared> Owner<S> {
     }
 }
 
-impl<S: Spared> Served for Owner<S> {
+impl Served for Owner {
     fn ready(self: Arc<Self>, token: u64) {
         match token {
             DIRECTORY => self.check_socket(),

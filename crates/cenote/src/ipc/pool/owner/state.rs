@@ -20,15 +20,17 @@ use crate::ipc::pool::owner::introduce::Lent;
 use crate::ipc::pool::owner::readers::Attachers;
 use crate::ipc::pool::owner::segment::Segment;
 use crate::ipc::pool::owner::server::Server;
-use crate::ipc::pool::owner::tlsf::allocator::{Allocator, SegmentId, Slot};
+use crate::ipc::pool::owner::tlsf::allocator::Allocator;
 use crate::ipc::shared::wire::{MAX_ADOPTED, row};
 use crate::ipc::shared::words::Words;
 use crate::memory::kind::TensorMemory;
 use crate::memory::selection::Wish;
+use crate::memory::slot::{SegmentId, Slot};
 use crate::sync::AtomicU64;
 use crate::sys::mapping::Map;
 use crate::sys::socket::peer;
 use crate::sys::socket::peer::Peer;
+use crate::tensor::buffer::Buffer;
 
 /// How many slots more than it may an attacher can hold without being expelled, in a pool that has many:
 /// one that gives a slot back and takes another while they are counted is counted with both. A
@@ -37,7 +39,7 @@ const LEASE_SLACK: usize = 64;
 
 /// What the lock of a pool protects.
 #[derive(Debug)]
-pub(crate) struct State<S> {
+pub(crate) struct State {
     pub(crate) allocator: Allocator,
     pub(crate) adopted: Adopted,
     pub(crate) retired: Retired,
@@ -46,10 +48,10 @@ pub(crate) struct State<S> {
     /// Segments that nobody needs any more, to be dropped without the lock.
     gone: Vec<Segment>,
     pub(crate) attachers: Attachers,
-    pub(crate) lent: Lent<S>,
+    pub(crate) lent: Lent,
     /// How others find the pool.
     pub(crate) server: Option<Server>,
-    spares: Vec<Spare<S>>,
+    spares: Vec<Spare>,
     /// Bytes of the slots that were put off.
     fresh_bytes: usize,
     /// When each retired slot was first seen to be held by others alone.
@@ -78,9 +80,9 @@ pub(crate) struct State<S> {
 
 /// A spare, and the range of bytes it was made for.
 #[derive(Debug)]
-struct Spare<S> {
+struct Spare {
     place: Option<Slot>,
-    spare: Option<Arc<S>>,
+    spare: Option<Arc<Buffer>>,
 }
 
 /// A row, in the memory of whoever writes it.
@@ -101,14 +103,14 @@ impl AsRef<[AtomicU64]> for Row {
 
 /// A slot that was allocated, as what a handle of it is made of.
 #[derive(Debug)]
-pub(crate) enum Granted<S> {
+pub(crate) enum Granted {
     /// What was left when this very range was given back the last time.
-    Again(Arc<S>),
+    Again(Arc<Buffer>),
     /// A range of a segment of which nothing was kept.
     New(Slot, Arc<Map>),
 }
 
-impl<S> State<S> {
+impl State {
     pub(crate) fn new(
         config: &TensorPoolConfig,
         max_slots: u32,
@@ -145,11 +147,11 @@ impl<S> State<S> {
 
     /// The bytes of private memory that it needs for each slot.
     pub(crate) const BYTES_PER_SLOT: usize = Allocator::BYTES_PER_SLOT
-        + size_of::<Spare<S>>()
+        + size_of::<Spare>()
         + size_of::<Duration>()
         + 3 * size_of::<u32>(); // retired, dirty
 
-    pub(crate) fn grant(&mut self, slot: Slot) -> Granted<S> {
+    pub(crate) fn grant(&mut self, slot: Slot) -> Granted {
         self.allocations += 1;
         let spare = &mut self.spares[slot.index as usize];
         if spare.place == Some(slot)
@@ -176,7 +178,7 @@ impl<S> State<S> {
 
     /// Keeps a spare for a slot; gives back the one it replaces, to be dropped without the lock.
     /// A spare leads back to the pool: after closing, keeping it would keep the pool for ever.
-    pub(crate) fn keep(&mut self, slot: u32, spare: Option<Arc<S>>) -> Option<Arc<S>> {
+    pub(crate) fn keep(&mut self, slot: u32, spare: Option<Arc<Buffer>>) -> Option<Arc<Buffer>> {
         if self.closed || self.adopted.has(slot) {
             return spare;
         }
@@ -232,7 +234,7 @@ impl<S> State<S> {
     pub(crate) fn look_and(
         &mut self,
         serials: &[AtomicU64],
-        take: impl Fn(Arc<S>) -> Result<(), Arc<S>>,
+        take: impl Fn(Arc<Buffer>) -> Result<(), Arc<Buffer>>,
     ) {
         let State { allocator, retired, rows, spares, retired_at, .. } = self;
         let mut now = None;
@@ -349,12 +351,12 @@ impl<S> State<S> {
     }
 
     /// Every spare there is.
-    pub(crate) fn take_spares(&mut self) -> Vec<Arc<S>> {
+    pub(crate) fn take_spares(&mut self) -> Vec<Arc<Buffer>> {
         self.spares.iter_mut().filter_map(|spare| spare.spare.take()).collect()
     }
 
     /// Spares of slots that are not in use: they keep segments mapped.
-    pub(crate) fn drop_spares_of_unused(&mut self) -> Vec<Arc<S>> {
+    pub(crate) fn drop_spares_of_unused(&mut self) -> Vec<Arc<Buffer>> {
         let allocator = &self.allocator;
         let unused = |index: &u32| allocator.slot(*index).is_none();
         let indices = (0..u32::try_from(self.spares.len()).unwrap_or(u32::MAX)).filter(unused);

@@ -20,21 +20,21 @@ use crate::ipc::discovery::socket_dir::{Entry, Place};
 use crate::ipc::discovery::{handshake, query};
 use crate::ipc::lease::reader::{Leases, Refused, Shipped};
 use crate::ipc::pool::owner::introduce::MAX_LENT;
-use crate::ipc::pool::owner::tlsf::allocator::{SegmentId, Slot};
 use crate::ipc::pool::reader::lease_table::Holdings;
-use crate::ipc::pool::spared::Spared;
 use crate::ipc::service_thread;
 use crate::ipc::service_thread::{Served, Watch};
 use crate::ipc::shared::fd_checks;
 use crate::ipc::shared::wire::{Kind, MAX_SHARED, Packet, Refusal, Welcome, header, row};
 use crate::ipc::shared::words::Words;
 use crate::memory::budget::{Budget, Reservation};
-use crate::sync::{AtomicBool, AtomicU64, Biased, Ordering, put_behind};
+use crate::memory::slot::{SegmentId, Slot};
+use crate::sync::{AtomicBool, AtomicU64, Biased, Ordering};
 use crate::sys::fork;
 use crate::sys::fork::GuardedSocket;
 use crate::sys::mapping::Map;
 use crate::sys::socket::packet;
 use crate::sys::socket::peer::Peer;
+use crate::tensor::buffer::Buffer;
 
 /// The most segments that an owner can make this process map: more than it has at a time, because
 /// word of one that is gone may be late, or lost.
@@ -48,7 +48,7 @@ const LAST_PACKETS: usize = 1 << 12;
 
 /// A pool of another process.
 #[derive(Debug)]
-pub(crate) struct Attachment<S> {
+pub(crate) struct Attachment {
     pub(crate) entry: Entry,
     pub(crate) owner: Peer,
     epoch: u64,
@@ -57,8 +57,8 @@ pub(crate) struct Attachment<S> {
     connection: Arc<GuardedSocket>,
     /// Slots that are held, and spares of those that were given back, for as long as it stays. Whoever has this lock
     /// takes no other.
-    holdings: Biased<Holdings<S>>,
-    state: Mutex<State<S>>,
+    holdings: Biased<Holdings<Buffer>>,
+    state: Mutex<State>,
     /// Held while packets are read, so that whoever has read them knows that they were heeded.
     listening: Mutex<()>,
     arrived: Condvar,
@@ -72,23 +72,23 @@ pub(crate) struct Attachment<S> {
 
 /// A slot that was leased, as what a handle of it is made of.
 #[derive(Debug)]
-pub(crate) enum Leased<S> {
+pub(crate) enum Leased {
     /// What was left when it was given back the last time.
-    Again(Arc<S>),
+    Again(Arc<Buffer>),
     /// A range of a segment.
     New(Slot, Arc<Map>),
 }
 
 #[derive(Debug)]
-pub(crate) struct State<S> {
+pub(crate) struct State {
     segments: HashMap<u32, Arc<Map>>,
     watches: Vec<Watch>,
     /// Itself, for as long as it is to stay although nobody uses it, and to keep spares.
-    pub(crate) stays: Option<Arc<Attachment<S>>>,
+    pub(crate) stays: Option<Arc<Attachment>>,
     /// How many slots were held, and how many may be, if it was expelled for that.
     expelled: Option<(u32, u32)>,
     /// Other pools of the same owner, by uid.
-    pub(crate) lent: HashMap<u64, Arc<Attachment<S>>>,
+    pub(crate) lent: HashMap<u64, Arc<Attachment>>,
     /// How many there can be.
     pub(crate) max_lent: usize,
     /// When a segment was last asked for by somebody who does not wait.
@@ -96,10 +96,10 @@ pub(crate) struct State<S> {
 }
 
 /// Begins to attach to a pool; `then` is run by whoever listens.
-pub(crate) fn begin_at<S: Spared>(
+pub(crate) fn begin_at(
     place: &Place,
     entry: &Entry,
-    then: impl FnOnce(Result<Arc<Attachment<S>>>) + Send + 'static,
+    then: impl FnOnce(Result<Arc<Attachment>>) + Send + 'static,
 ) -> Result<Begun> {
     let hello = Packet::new(Kind::Hello);
     let ours = entry.clone();
@@ -108,7 +108,7 @@ pub(crate) fn begin_at<S: Spared>(
 }
 
 /// Makes an attachment of what the owner answered to a hello.
-pub(crate) fn answered<S: Spared>(entry: Entry, answer: Answer) -> Result<Arc<Attachment<S>>> {
+pub(crate) fn answered(entry: Entry, answer: Answer) -> Result<Arc<Attachment>> {
     let (kind, head) = Packet::parse(&answer.bytes)?;
     match kind {
         Kind::Welcome => Attachment::new(entry, answer, MAX_LENT),
@@ -119,7 +119,7 @@ pub(crate) fn answered<S: Spared>(entry: Entry, answer: Answer) -> Result<Arc<At
     }
 }
 
-impl<S: Spared> Attachment<S> {
+impl Attachment {
     /// What an owner's welcome makes of this process; it may be lent so many other pools.
     pub(crate) fn new(
         entry: Entry,
@@ -142,7 +142,7 @@ impl<S: Spared> Attachment<S> {
             segments.insert(info.index, Arc::new(fd_checks::open_segment(fd, info.len)?));
         }
         // How many slots there are is what the owner says.
-        let berths = welcome.max_slots as usize * Holdings::<S>::BYTES_PER_SLOT;
+        let berths = welcome.max_slots as usize * Holdings::<Buffer>::BYTES_PER_SLOT;
         let reservation = Budget::reserve(berths)?;
         let holdings = Holdings::new(row, welcome.max_slots, welcome.max_leases);
         let state = State {
@@ -185,7 +185,7 @@ impl<S: Spared> Attachment<S> {
         Ok(())
     }
 
-    pub(crate) fn state(&self) -> MutexGuard<'_, State<S>> {
+    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
         // No code under this lock panics between two halves of a change.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -260,12 +260,12 @@ impl<S: Spared> Attachment<S> {
     }
 
     /// Leases a slot that a descriptor names. Waits a moment for a segment that is not here yet.
-    pub(crate) fn lease(&self, slot: u32, serial: u64) -> Result<Leased<S>> {
+    pub(crate) fn lease(&self, slot: u32, serial: u64) -> Result<Leased> {
         self.lease_by(slot, SEGMENT_TIMEOUT, |leases| leases.by_serial(slot, serial))
     }
 
     /// As [`Attachment::lease`], but does not wait.
-    pub(crate) fn try_lease(&self, slot: u32, serial: u64) -> Result<Leased<S>> {
+    pub(crate) fn try_lease(&self, slot: u32, serial: u64) -> Result<Leased> {
         self.lease_by(slot, Duration::ZERO, |leases| leases.by_serial(slot, serial))
     }
 
@@ -275,7 +275,7 @@ impl<S: Spared> Attachment<S> {
         &self,
         slot: u32,
         unchanged: impl Fn() -> bool,
-    ) -> Result<Leased<S>> {
+    ) -> Result<Leased> {
         self.lease_by(slot, Duration::ZERO, |leases| leases.by_entry(slot, &unchanged))
     }
 
@@ -284,7 +284,7 @@ impl<S: Spared> Attachment<S> {
         slot: u32,
         patience: Duration,
         lease: impl FnOnce(Leases<'_, Shipped>) -> Result<(), Refused>,
-    ) -> Result<Leased<S>> {
+    ) -> Result<Leased> {
         self.check_process()?;
         self.check_usable()?;
         let mut holdings = self.holdings.lock();
@@ -308,7 +308,7 @@ impl<S: Spared> Attachment<S> {
         &self,
         slot: u32,
         unchanged: impl Fn() -> bool,
-    ) -> Option<Arc<S>> {
+    ) -> Option<Arc<Buffer>> {
         if self.inherited() || self.is_gone() {
             return None;
         }
@@ -340,8 +340,8 @@ impl<S: Spared> Attachment<S> {
 
     /// Whether its owner says that a slot is where it was.
     #[inline(always)]
-    fn is_at(&self, spare: &S) -> bool {
-        let slot = spare.slot();
+    fn is_at(&self, spare: &Buffer) -> bool {
+        let Some(slot) = spare.slot_ref().map(|slot_ref| slot_ref.slot) else { return false };
         // Word by word: what is compared as a whole is written to memory first, and waited for.
         self.place_words(slot.index).is_some_and(|[segment, offset, capacity]| {
             segment == u64::from(slot.segment.0)
@@ -415,46 +415,19 @@ impl<S: Spared> Attachment<S> {
         }
     }
 
-    /// Gives back the lease that a spare stands for, and keeps that for the next one. It may be all that keeps the
-    /// attachment.
-    ///
-    /// Whether the owner waits is looked at before the lease ends, for afterwards there may be no attachment. Should that
-    /// be too early, the owner looks again by itself in a moment.
-    #[inline]
-    pub(crate) fn take_back(spare: Arc<S>) {
-        let Some(this) = spare.attachment().filter(|this| !this.inherited()) else { return };
-        if this.is_waited_for() {
-            return Self::take_back_and_wake(&this.clone(), spare);
-        }
-        Self::put_back(spare);
-    }
-
-    #[cold]
-    fn take_back_and_wake(this: &Arc<Self>, spare: Arc<S>) {
-        Self::put_back(spare);
-        this.wake_owner();
-    }
-
     #[inline(always)]
-    fn put_back(spare: Arc<S>) {
-        let slot = spare.slot().index;
-        drop(put_behind(spare, Self::holdings_of, |holdings| holdings.end_lease(slot)));
-    }
-
-    /// Where the lease is that a spare stands for.
-    #[inline]
-    fn holdings_of(spare: &S) -> Option<&Biased<Holdings<S>>> {
-        spare.attachment().map(|this| &this.holdings)
+    pub(crate) fn holdings(&self) -> &Biased<Holdings<Buffer>> {
+        &self.holdings
     }
 
     #[inline]
-    fn is_waited_for(&self) -> bool {
+    pub(crate) fn is_waited_for(&self) -> bool {
         self.header.get()[header::WAITING].load(Ordering::Relaxed) != 0
     }
 
     /// Tells an owner that waits for a slot.
     #[cold]
-    fn wake_owner(&self) {
+    pub(crate) fn wake_owner(&self) {
         let wake = Packet::new(Kind::Wake);
         let _ = packet::send(self.connection.as_fd(), bytemuck::bytes_of(&wake), &[]);
     }
@@ -527,7 +500,7 @@ impl<S: Spared> Attachment<S> {
 const CONNECTION: u64 = 0;
 const OWNER: u64 = 1;
 
-impl<S: Spared> Served for Attachment<S> {
+impl Served for Attachment {
     fn ready(self: Arc<Self>, token: u64) {
         if token == OWNER {
             // What it sent before it died is still there to be read.

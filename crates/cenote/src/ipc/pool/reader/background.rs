@@ -10,10 +10,9 @@ use crate::ipc::pool::reader::attachment::Attachment;
 use crate::ipc::pool::reader::connect;
 use crate::ipc::pool::registry;
 use crate::ipc::pool::registry::Known;
-use crate::tensor::buffer::Buffer;
 
 /// What has come of it, once something has.
-type Outcome = Option<Result<Arc<Attachment<Buffer>>>>;
+type Outcome = Option<Result<Arc<Attachment>>>;
 
 /// A pool that is being attached to.
 #[derive(Debug)]
@@ -87,6 +86,6 @@ fn outcome(shared: &Mutex<Outcome>) -> MutexGuard<'_, Outcome> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn set(shared: &Mutex<Outcome>, value: Result<Arc<Attachment<Buffer>>>) {
+fn set(shared: &Mutex<Outcome>, value: Result<Arc<Attachment>>) {
     *outcome(shared) = Some(value);
 }

@@ -11,7 +11,6 @@ use crate::ipc::discovery::handshake::{Answer, Begun};
 use crate::ipc::discovery::socket_dir::{Entry, Place};
 use crate::ipc::pool::reader::attachment;
 use crate::ipc::pool::reader::attachment::Attachment;
-use crate::ipc::pool::spared::Spared;
 use crate::ipc::shared::wire::{Kind, Packet, Welcome};
 use crate::sys::fork::GuardedSocket;
 use crate::sys::socket::peer::Peer;
@@ -21,24 +20,24 @@ use crate::sys::socket::{packet, seqpacket};
 type Found = (Arc<Place>, Entry);
 
 /// Attaches to the pool of this name, unless `known` has its uid.
-pub(crate) fn by_name<S: Spared>(
+pub(crate) fn by_name(
     name: &str,
-    known: impl Fn(u64) -> Option<Arc<Attachment<S>>>,
-) -> Result<Arc<Attachment<S>>> {
+    known: impl Fn(u64) -> Option<Arc<Attachment>>,
+) -> Result<Arc<Attachment>> {
     let found = find_in("pools", |entry| entry.name == name)?;
     attach(found, known, || Error::NoSuchPool { pool: name.to_owned() })
 }
 
 /// Attaches to the pool with this uid.
-pub(crate) fn by_uid<S: Spared>(uid: u64) -> Result<Arc<Attachment<S>>> {
+pub(crate) fn by_uid(uid: u64) -> Result<Arc<Attachment>> {
     let missing = || Error::NoSuchPool { pool: format!("uid {uid:016x}") };
     attach(find(uid)?, |_| None, missing)
 }
 
 /// Begins to attach to the pool with this uid; `then` runs on the service thread.
-pub(crate) fn begin<S: Spared>(
+pub(crate) fn begin(
     uid: u64,
-    then: impl FnOnce(Result<Arc<Attachment<S>>>) + Send + 'static,
+    then: impl FnOnce(Result<Arc<Attachment>>) + Send + 'static,
 ) -> Result<Begun> {
     let Some((place, entry)) = find(uid)?.into_iter().next() else {
         return Ok(Begun::Nobody);
@@ -74,11 +73,11 @@ fn find_in(kind: &str, wanted: impl Fn(&Entry) -> bool) -> Result<Vec<Found>> {
     Ok(entries.map(|entry| (place.clone(), entry)).collect())
 }
 
-fn attach<S: Spared>(
+fn attach(
     found: Vec<Found>,
-    known: impl Fn(u64) -> Option<Arc<Attachment<S>>>,
+    known: impl Fn(u64) -> Option<Arc<Attachment>>,
     missing: impl Fn() -> Error,
-) -> Result<Arc<Attachment<S>>> {
+) -> Result<Arc<Attachment>> {
     for (place, entry) in found {
         for attempt in 1.. {
             let Some((owner, connection)) = connect(&place, &entry)? else { break };
@@ -131,11 +130,7 @@ fn connect(place: &Place, entry: &Entry) -> Result<Option<(Peer, GuardedSocket)>
 }
 
 /// Says hello and waits for the answer.
-fn greet<S: Spared>(
-    entry: Entry,
-    owner: Peer,
-    connection: GuardedSocket,
-) -> Result<Arc<Attachment<S>>> {
+fn greet(entry: Entry, owner: Peer, connection: GuardedSocket) -> Result<Arc<Attachment>> {
     let error = |source| Error::Connect { pool: entry.name.clone(), source };
     let hello = Packet::new(Kind::Hello);
     match packet::send(connection.as_fd(), bytemuck::bytes_of(&hello), &[]) {

@@ -11,16 +11,15 @@ use crate::ipc::discovery::handshake::Answer;
 use crate::ipc::discovery::layout;
 use crate::ipc::discovery::socket_dir::Entry;
 use crate::ipc::pool::reader::attachment::{Attachment, PACKETS_AT_ONCE};
-use crate::ipc::pool::spared::Spared;
 use crate::ipc::shared::wire::Welcome;
 use crate::sys::fork::GuardedSocket;
 use crate::sys::socket::packet;
 use crate::sys::socket::peer::Peer;
 
-impl<S: Spared> Attachment<S> {
+impl Attachment {
     /// Another pool of the owner's, if it was lent. Whatever was lent before this was asked is found; one
     /// whose owner may be dying, too.
-    pub(crate) fn lent(&self, uid: u64) -> Option<Arc<Attachment<S>>> {
+    pub(crate) fn lent(&self, uid: u64) -> Option<Arc<Attachment>> {
         let found = || self.state().lent.get(&uid).cloned();
         found().filter(|pool| pool.is_usable()).or_else(|| {
             if !self.inherited() {

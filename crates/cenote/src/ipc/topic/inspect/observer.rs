@@ -441,7 +441,7 @@ fn lease(packed: &Packed<'_>) -> Result<Handle> {
     loop {
         // Asked first: what its owner sent last may come in while this looks for it.
         let alive = known.is_alive();
-        match registry::lease_packed(&known, packed, None, || true) {
+        match registry::lease(&known, packed.slot, packed.serial, false, || true) {
             Err(Error::NoSuchSegment { .. })
                 if start.elapsed() < OBSERVER_SEGMENT_TIMEOUT && alive =>
             {

@@ -323,7 +323,7 @@ impl Arrivals {
             return self.subscribe(entry, Some(known), wish, step);
         }
         let (weak, ours) = (Arc::downgrade(self), entry.clone());
-        let then = move |attached: Result<Arc<Attachment<_>>>| {
+        let then = move |attached: Result<Arc<Attachment>>| {
             let Some(us): Option<Arc<Self>> = weak.upgrade() else { return };
             match attached {
                 Ok(attachment) => {

@@ -24,7 +24,6 @@ use crate::sync::{AtomicBool, Ordering};
 use crate::sys::fork::GuardedSocket;
 use crate::sys::socket::packet;
 use crate::sys::socket::peer::Peer;
-use crate::tensor::buffer::Buffer;
 
 /// How many packets are read before others have their turn. There are more only if somebody never
 /// stops sending them.
@@ -63,7 +62,7 @@ pub(crate) struct Other {
     /// The pool of the publisher, if its messages are tensors.
     pub(crate) pool: Option<Known>,
     /// The same, if it belongs to that very process, so that an entry of the ring is as good as a serial.
-    pub(crate) own_pool: Option<Arc<Attachment<Buffer>>>,
+    pub(crate) own_pool: Option<Arc<Attachment>>,
     row: Words,
     /// It waits for its subscribers.
     waits: bool,

@@ -24,7 +24,7 @@ impl Tensors for Again<'_> {
     fn buffer(&mut self, packed: &Packed<'_>) -> Result<Handle, Unread> {
         let leased = match &self.other.own_pool {
             Some(pool) if packed.pool == self.other.uid => {
-                registry::lease_again(pool, packed, || self.entry.is_there())
+                registry::lease_again(pool, packed.slot, packed.serial, || self.entry.is_there())
             }
             _ => None,
         };
@@ -59,9 +59,9 @@ impl Tensors for Lender<'_> {
         }
         // Asked first: what its owner sent last may come in while this looks for it.
         let alive = pool.is_alive();
-        let trusted = pool.attached_of(&other.peer).map(|_| other.uid);
+        let own = pool.attached_of(&other.peer).is_some() && packed.pool == other.uid;
         let entry = self.cursor.entry();
-        match registry::lease_packed(pool, packed, trusted, || entry.is_there()) {
+        match registry::lease(pool, packed.slot, packed.serial, own, || entry.is_there()) {
             Ok(leased) => Ok(leased),
             Err(error) => Err(self.unread(error, alive)),
         }

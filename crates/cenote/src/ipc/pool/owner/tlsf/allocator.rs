@@ -29,28 +29,13 @@
 
 use crate::ipc::pool::owner::tlsf::bins::{Bins, Class};
 use crate::ipc::pool::owner::tlsf::blocks::{Block, BlockId, Blocks, State};
+use crate::memory::slot::{SegmentId, Slot};
 
 /// Slot numbers stay below this, so that the table of blocks can number two blocks per slot.
 pub(crate) const MAX_SLOTS: u32 = 1 << 24;
 
 /// Segments are numbered below this. The numbers above are free for others.
 pub(crate) const SEGMENT_NUMBERS: u32 = 1 << 31;
-
-/// Names a segment; never reused within one allocator.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct SegmentId(pub(crate) u32);
-
-/// A range of bytes in use.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Slot {
-    /// Below `max_slots`. Stable until the slot is freed; then another range can get it.
-    pub(crate) index: u32,
-    pub(crate) segment: SegmentId,
-    /// In bytes, a multiple of the alignment.
-    pub(crate) offset: usize,
-    /// In bytes, a multiple of the alignment, and at least what was asked for.
-    pub(crate) capacity: usize,
-}
 
 /// Why there is no slot for a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -3,6 +3,7 @@
 use crate::ipc::pool::owner::tlsf::allocator::*;
 use crate::ipc::pool::owner::tlsf::bins::Class;
 use crate::ipc::pool::owner::tlsf::blocks::State;
+use crate::memory::slot::{SegmentId, Slot};
 use proptest::prelude::*;
 
 const ALIGN: usize = 64;
