@@ -1,7 +1,7 @@
 //! The file for a public forge runs every stage, one a job.
 
 use crate::stages::STAGES;
-use crate::tidy::Files;
+use crate::tidy::files::Files;
 use crate::tidy::finding::Finding;
 
 const FILE: &str = ".github/workflows/ci.yml";

@@ -12,7 +12,7 @@ use crate::checkout::Checkout;
 use crate::command::cargo;
 use crate::failure::Failure;
 use crate::stages::core_features;
-use crate::tidy::Files;
+use crate::tidy::files::Files;
 use crate::tidy::finding::Finding;
 use graph::{Graph, Package};
 use licence::Expression;

@@ -9,7 +9,7 @@ use std::path::Path;
 
 use crate::checkout::Checkout;
 use crate::failure::Failure;
-use crate::tidy::Files;
+use crate::tidy::files::Files;
 use crate::tidy::finding::Finding;
 
 /// How often a rule is broken, by name.
@@ -42,7 +42,7 @@ impl Measured {
     }
 
     /// Compares with the list of the checkout.
-    pub(super) fn compare(&self, files: &Files) -> Vec<Finding> {
+    pub(crate) fn compare(&self, files: &Files) -> Vec<Finding> {
         let Some(text) = files.get(&self.path()) else {
             return vec![Finding::in_file(self.path(), "the list does not exist")];
         };
@@ -77,7 +77,7 @@ impl Measured {
     }
 
     /// Rewrites the list in the checkout, with the numbers lowered to what there is.
-    pub(super) fn shrink(&self, checkout: &Checkout) -> Result<(), Failure> {
+    pub(crate) fn shrink(&self, checkout: &Checkout) -> Result<(), Failure> {
         let path = checkout.root.join(Path::new(&self.path()));
         let text = std::fs::read_to_string(&path)?;
         std::fs::write(&path, self.shrunk(&text))?;

@@ -11,12 +11,12 @@ pub(crate) struct Finding {
 }
 
 impl Finding {
-    pub(super) fn in_file(file: impl Into<String>, message: impl Into<String>) -> Finding {
+    pub(crate) fn in_file(file: impl Into<String>, message: impl Into<String>) -> Finding {
         Finding { file: file.into(), line: None, message: message.into() }
     }
 
     /// `line` counts from 1.
-    pub(super) fn at(file: impl Into<String>, line: usize, message: impl Into<String>) -> Finding {
+    pub(crate) fn at(file: impl Into<String>, line: usize, message: impl Into<String>) -> Finding {
         Finding { file: file.into(), line: Some(line), message: message.into() }
     }
 }
@@ -34,6 +34,6 @@ impl fmt::Display for Finding {
 
 /// For unit tests: the findings as they are printed.
 #[cfg(test)]
-pub(super) fn texts(findings: &[Finding]) -> Vec<String> {
+pub(crate) fn texts(findings: &[Finding]) -> Vec<String> {
     findings.iter().map(ToString::to_string).collect()
 }

@@ -1,7 +1,7 @@
 //! Text that no file may have: ignored tests, unfinished code, names of package hosts, paths of one
 //! machine.
 
-use crate::tidy::Files;
+use crate::tidy::files::Files;
 use crate::tidy::finding::Finding;
 
 /// In parts, so that this file does not have them.

@@ -1,7 +1,7 @@
 //! The modules that the stage `miri` names exist.
 
 use crate::stages::MIRI_MODULES;
-use crate::tidy::Files;
+use crate::tidy::files::Files;
 use crate::tidy::finding::Finding;
 
 pub(super) fn check(files: &Files) -> Vec<Finding> {

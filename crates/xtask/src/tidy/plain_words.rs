@@ -1,8 +1,8 @@
 //! Texts are in plain English: comments, names and pages have none of the words in the list `words`,
 //! except as often as the list allows.
 
-use crate::tidy::Files;
 use crate::tidy::exceptions::{self, Counts, Measured, Slack};
+use crate::tidy::files::Files;
 use crate::tidy::finding::Finding;
 
 const LIST: &str = "words";

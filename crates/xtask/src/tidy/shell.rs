@@ -1,7 +1,7 @@
 //! Shell scripts pass shellcheck.
 
 use crate::command::CommandLine;
-use crate::tidy::Files;
+use crate::tidy::files::Files;
 use crate::tidy::finding::Finding;
 
 pub(super) fn check(files: &Files) -> Vec<Finding> {

@@ -1,7 +1,7 @@
 //! A folder has few files at one level, so that its listing is a table of contents.
 
-use crate::tidy::Files;
 use crate::tidy::exceptions::{Counts, Measured, Slack};
+use crate::tidy::files::Files;
 
 const MAX_FILES: usize = 14;
 

@@ -2,13 +2,13 @@
 
 use std::collections::BTreeSet;
 
-use crate::tidy::Files;
+use crate::tidy::docs::links::resolve;
+use crate::tidy::docs::markdown::Link;
+use crate::tidy::docs::pages::CONTENTS;
+use crate::tidy::files::Files;
 use crate::tidy::finding::Finding;
-use crate::tidy::links::resolve;
-use crate::tidy::markdown::Link;
-use crate::tidy::pages::CONTENTS;
 
-pub(super) fn check(files: &Files) -> Vec<Finding> {
+pub(crate) fn check(files: &Files) -> Vec<Finding> {
     let Some(contents) = files.get(CONTENTS) else {
         return vec![Finding::in_file(CONTENTS, "the guide has no contents page")];
     };

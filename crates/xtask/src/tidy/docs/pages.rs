@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use crate::tidy::Files;
+use crate::tidy::docs::markdown::Fence;
+use crate::tidy::files::Files;
 use crate::tidy::finding::Finding;
-use crate::tidy::markdown::Fence;
 use crate::toolchain::is_executable;
 
 /// The files that run the examples of pages.
@@ -16,7 +16,7 @@ pub(super) const CONTENTS: &str = "guide/SUMMARY.md";
 const MAX_EXAMPLE_LINES: usize = 60;
 const LONG_FILE_LINES: usize = 600;
 
-pub(super) fn check(files: &Files, root: &Path) -> Vec<Finding> {
+pub(crate) fn check(files: &Files, root: &Path) -> Vec<Finding> {
     let mut findings = commands(files, |command| is_executable(&root.join(command)));
     findings.extend(guide(files));
     findings.extend(examples(files));
@@ -86,7 +86,7 @@ fn is_example(path: &str) -> bool {
 }
 
 /// Files that have become long, without their tests. They are worth a look, and not an error.
-pub(super) fn long_files(files: &Files) -> Vec<Finding> {
+pub(crate) fn long_files(files: &Files) -> Vec<Finding> {
     let sources = files.under("crates/", ".rs").filter(|(path, _)| path.contains("/src/"));
     let lengths = sources.map(|(path, text)| {
         (path, text.lines().take_while(|line| !line.starts_with("#[cfg(test)]")).count())

@@ -1,10 +1,10 @@
 //! Every relative link in a Markdown file leads to a file that exists, and to a heading in it.
 
-use crate::tidy::Files;
+use crate::tidy::docs::markdown::{Heading, Link};
+use crate::tidy::files::Files;
 use crate::tidy::finding::Finding;
-use crate::tidy::markdown::{Heading, Link};
 
-pub(super) fn check(files: &Files) -> Vec<Finding> {
+pub(crate) fn check(files: &Files) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (page, text) in files.under("", ".md") {
         for link in Link::all(text).iter().filter(|link| !link.is_external()) {
