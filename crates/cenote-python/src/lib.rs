@@ -1,30 +1,22 @@
-//! The native part of the Python package `cenote`: the classes and functions that Python code sees. Each of
-//! them makes one call of the core and adds only what Python needs.
+//! The native part of the Python package `cenote`: the classes and functions that Python code sees. Each of them makes
+//! one call of the core and adds only what Python needs. No folder imports one below it in this table:
 //!
-//! Imports point from right to left:
+//! | folder | contents | imports, besides `runtime` and `args` |
+//! |---|---|---|
+//! | `runtime` | the interpreter: its lock, calls into Python code, exceptions, waiting | |
+//! | `args` | arguments from Python: integers, seconds, shapes, dtypes, descriptors | |
+//! | `interop` | memory that numpy, DLPack and the buffer protocol share with the core | |
+//! | `host_pool` | `MemoryPool`, `UnifiedBuffer` | `interop` |
+//! | `tensor` | `Tensor` | `interop` |
+//! | `outbox` | tensors that are in a queue of `multiprocessing` | |
+//! | `pool` | `TensorPool` | `interop`, `tensor`, `outbox` |
+//! | `inspect` | `topics()`, `pools()`, `copies()` | `pool` |
+//! | `domain` | `Image`, `PointCloud`, `DepthImage` | `interop`, `tensor`, `pool` |
+//! | `topic` | `Topic` | `tensor`, `pool`, `inspect`, `domain` |
+//! | `multiprocessing` | what `_multiprocessing.py` calls | `tensor`, `outbox`, `domain` |
 //!
-//! ```text
-//!   runtime ← args ← interop ← tensor ← outbox ← pool ← domain ←  topic, multiprocessing
-//!                                                 pool ← inspect ← topic
-//!                      interop ← host_pool
-//! ```
-//!
-//! | folder | what is in it |
-//! |---|---|
-//! | `runtime` | the interpreter: its lock, calls into Python code, exceptions, waiting |
-//! | `args` | arguments from Python: integers, seconds, shapes, dtypes, descriptors |
-//! | `interop` | memory that numpy, DLPack and the buffer protocol share with the core |
-//! | `tensor` | `Tensor`: indexing, conversion to a number |
-//! | `outbox` | tensors that are in a queue of `multiprocessing` |
-//! | `pool` | `TensorPool` |
-//! | `domain` | `Image`, `PointCloud`, `DepthImage` |
-//! | `inspect` | `topics()`, `pools()`, `copies()` |
-//! | `topic` | `Topic` |
-//! | `multiprocessing` | the functions that `_multiprocessing.py` calls |
-//! | `host_pool` | `MemoryPool`, `UnifiedBuffer` |
-//!
-//! Python gets a pointer to a tensor's memory only through `interop::export`, which keeps the memory alive
-//! and holds a loan while Python may write it.
+//! Python gets a pointer to a tensor's memory only together with an object that keeps the memory alive: an
+//! `interop::export::Export`, which is a loan while Python may write, or an immutable tensor.
 #![allow(clippy::needless_pass_by_value, reason = "arguments from Python are values")]
 
 mod args;

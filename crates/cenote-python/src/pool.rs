@@ -20,7 +20,7 @@ use crate::runtime::gil;
 use crate::runtime::wait;
 use crate::tensor::Tensor;
 
-/// The name of a pool: a string, or a number.
+/// A pool's name as an argument: a string or a number.
 struct NameArg(PoolName);
 
 impl<'py> FromPyObject<'_, 'py> for NameArg {
@@ -41,22 +41,26 @@ impl<'py> FromPyObject<'_, 'py> for NameArg {
 /// >>> frame = pool.alloc(shape=(1080, 1920, 3), dtype="float32")
 /// >>> pool.close()
 ///
-/// The process that makes it owns it: only the owner allocates and writes; others `open` it, or get
-/// its tensors by descriptor, queue or topic, and read. Memory is reserved as it is needed, up to
-/// `size_mb` MiB. When a tensor and all arrays of it are gone, here and elsewhere, its memory is used
-/// again; a tensor that `alloc` gives holds whatever was there before.
+/// The process that makes a pool owns it. Only the owner allocates and writes tensors. Other processes `open` the pool,
+/// or get its tensors by descriptor, queue or topic, and read them. The pool reserves memory when it needs it, up to
+/// `size_mb` MiB. When a tensor and its arrays are gone in all processes, the pool reuses the memory; a tensor of
+/// `alloc` shows the old bytes until you write it.
 ///
-/// `pool_id` is a number or a name. `max_slots` is the most tensors at a time, `slot_alignment` their
-/// alignment, `growth_mb` how much is reserved at a time (0: as the pool sees fit), `max_leases` how
-/// many tensors another process may hold at a time (0: half of them). `scrub` overwrites with zeros
-/// what is released; `group` lets the users of a group attach. `prefault`, `mlock` and `huge_pages` are
-/// wishes: `stats()["not_granted"]` tells which were refused.
+/// `pool_id`         a number or a name
+/// `max_slots`       how many tensors can exist at a time
+/// `slot_alignment`  their alignment, in bytes
+/// `growth_mb`       how much memory is reserved at a time; 0 lets the pool decide
+/// `max_leases`      how many tensors another process can hold at a time; 0 means half of `max_slots`
+/// `scrub`           overwrite released memory with zeros
+/// `group`           the id of a group whose users can attach; None means this user only
+/// `prefault`, `mlock`, `huge_pages`
+///                   requests to the kernel; `stats()["not_granted"]` lists those that it refused
 #[pyclass(frozen, weakref, module = "cenote")]
 #[derive(Debug)]
 pub(crate) struct TensorPool {
-    /// Until it is closed.
+    /// `None` after it was closed.
     pool: Mutex<Option<cenote::TensorPool>>,
-    /// Whether memory is touched when it is reserved, which takes a while.
+    /// Whether reserving memory takes long, because the kernel touches or moves it at once.
     grows_slowly: bool,
 }
 
@@ -66,18 +70,18 @@ impl TensorPool {
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<cenote::TensorPool>> {
-        // Put there and taken out whole.
+        // A panic leaves it whole: its value is only ever replaced.
         self.pool.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The pool, unless it was closed.
+    /// The pool. Fails if it was closed.
     pub(crate) fn get(&self) -> Result<cenote::TensorPool> {
         let closed = || raise("Error", "the pool was closed".to_owned(), None);
         let pool = self.lock().clone();
         pool.ok_or_else(closed)
     }
 
-    /// Allocates in it, without the interpreter if that may take long.
+    /// Calls `alloc` with the pool. Releases the GIL meanwhile if reserving memory takes long.
     pub(crate) fn alloc_with<T: Send>(
         &self,
         py: Python<'_>,
@@ -127,14 +131,15 @@ impl TensorPool {
         Ok(TensorPool::of(made?, prefault || mlock || huge_pages))
     }
 
-    /// Attaches to a pool that another process owns, to read its tensors.
+    /// Attaches to the pool of another process, to read its tensors.
     #[staticmethod]
     #[pyo3(signature = (pool_id=NameArg(1.into())))]
     fn open(py: Python<'_>, pool_id: NameArg) -> Result<TensorPool> {
         Ok(TensorPool::of(py.detach(|| cenote::TensorPool::open(pool_id.0))?, false))
     }
 
-    /// Allocates a tensor; with a timeout (in seconds) waits for room if the pool is full.
+    /// Allocates a tensor. If the pool is full, it waits for `timeout` seconds before it fails; without a timeout it fails
+    /// at once.
     #[pyo3(signature = (shape, dtype=DTypeArg(DType::F32), *, timeout=None))]
     fn alloc(
         &self,
@@ -150,8 +155,8 @@ impl TensorPool {
         Ok(tensor.into())
     }
 
-    /// A copy in this pool of a tensor, or of whatever numpy makes an array of. Counted, in `stats` and
-    /// in `cenote.copies()`. For the owner only.
+    /// Copies a tensor, an array, or an object that numpy converts to an array into this pool. `stats` and
+    /// `cenote.copies()` count the copy. Only the owner can call it.
     fn stage(&self, py: Python<'_>, array: &Bound<'_, PyAny>) -> Result<Tensor> {
         let pool = self.get()?;
         let source = match array.cast::<Tensor>() {
@@ -161,7 +166,7 @@ impl TensorPool {
         Ok(py.detach(|| pool.stage(&source))?.into())
     }
 
-    /// How the pool is doing, as a dict of numbers.
+    /// The state of the pool, as a dict of numbers.
     ///
     /// >>> with cenote.TensorPool("example", size_mb=64) as pool:
     /// ...     frame = pool.alloc((480, 640))
@@ -169,7 +174,7 @@ impl TensorPool {
     /// >>> stats["slots_in_use"], stats["pool_size"]
     /// (1, 67108864)
     ///
-    /// For the owner only.
+    /// Only the owner can call it.
     fn stats<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyDict>> {
         let pool = self.get()?;
         let stats = pool.stats()?;
@@ -178,47 +183,47 @@ impl TensorPool {
         Ok(dict)
     }
 
-    /// Who holds tensors of this pool: this process, and those attached to it. A list of dicts with
-    /// `pid`, `program`, `slots`, `retired_slots` (which the owner let go of) and `longest` (how many
-    /// seconds ago the first of those). For the owner only.
+    /// The processes that hold tensors of this pool: this one, and those attached to it. A list of dicts with `pid`,
+    /// `program`, `slots`, `retired_slots` (those that the owner itself has released) and `longest` (how many seconds
+    /// ago the owner released the first of those). Only the owner can call it.
     fn holders<'py>(&self, py: Python<'py>) -> Result<Vec<Bound<'py, PyDict>>> {
         let pool = self.get()?;
         let holders = py.detach(|| pool.holders())?;
         Ok(holders.iter().map(|holder| holder_dict(py, holder)).collect::<PyResult<_>>()?)
     }
 
-    /// Frees every segment without a tensor in it; tells how many bytes. For the owner only.
+    /// Frees each segment that has no tensor, and returns how many bytes it freed. Only the owner can call it.
     fn trim(&self, py: Python<'_>) -> Result<usize> {
         let pool = self.get()?;
         Ok(py.detach(|| pool.trim())?)
     }
 
-    /// The name.
+    /// The name of the pool.
     #[getter]
     fn name(&self) -> Result<String> {
         Ok(self.get()?.name().to_owned())
     }
 
-    /// The number that descriptors know it by.
+    /// The number that descriptors use for the pool.
     #[getter]
     fn uid(&self) -> Result<u64> {
         Ok(self.get()?.uid())
     }
 
-    /// Whether this process owns the pool, and so can allocate.
+    /// Whether this process owns the pool, so that it can allocate.
     #[getter]
     fn is_owner(&self) -> bool {
         self.lock().as_ref().is_some_and(cenote::TensorPool::is_owner)
     }
 
-    /// Whether the pool can be used: not closed, its owner alive, not inherited through fork.
+    /// Whether the pool can be used: it is not closed, its owner is alive, and it was not inherited by a fork.
     #[getter]
     fn is_alive(&self) -> bool {
         self.lock().as_ref().is_some_and(cenote::TensorPool::is_alive)
     }
 
-    /// Closes the pool: nobody finds it any more. Tensors and arrays of it stay as they are. The `with`
-    /// statement does this at its end; so does whatever drops the last reference.
+    /// Closes the pool: other processes can no longer find it. Its tensors and arrays stay valid. The pool also closes at
+    /// the end of a `with` statement, or when its last reference is gone.
     fn close(&self, py: Python<'_>) {
         let pool = self.lock().take();
         py.detach(|| drop(pool));
@@ -240,7 +245,7 @@ impl TensorPool {
     }
 }
 
-/// What `TensorPool.stats` tells that the pool knows.
+/// A pool's counters, as a dict. `TensorPool.stats` adds `in_transit`.
 pub(crate) fn stats_dict<'py>(py: Python<'py>, stats: &PoolStats) -> PyResult<Bound<'py, PyDict>> {
     let wishes: Vec<_> = stats.not_granted.iter().map(|&wish| wish_name(wish)).collect();
     let dict = PyDict::new(py);
@@ -262,7 +267,7 @@ pub(crate) fn stats_dict<'py>(py: Python<'py>, stats: &PoolStats) -> PyResult<Bo
     Ok(dict)
 }
 
-/// A process that holds tensors.
+/// A process that holds tensors, as a dict.
 pub(crate) fn holder_dict<'py>(py: Python<'py>, holder: &Holder) -> PyResult<Bound<'py, PyDict>> {
     let dict = PyDict::new(py);
     dict.set_item("pid", holder.pid)?;
@@ -273,7 +278,7 @@ pub(crate) fn holder_dict<'py>(py: Python<'py>, holder: &Holder) -> PyResult<Bou
     Ok(dict)
 }
 
-/// Waits for room.
+/// Allocates a tensor. If the pool is full, it waits for `timeout`. Runs signal handlers meanwhile.
 fn alloc_waiting(
     py: Python<'_>,
     pool: &cenote::TensorPool,
@@ -284,9 +289,8 @@ fn alloc_waiting(
     let start = Instant::now();
     loop {
         let left = timeout.saturating_sub(start.elapsed());
-        // A signal's handler has its turn every now and then.
-        let pause = Instant::now() + wait::SIGNAL_INTERVAL;
-        let go_on = || Instant::now() < pause;
+        let pause_at = Instant::now() + wait::SIGNAL_INTERVAL;
+        let go_on = || Instant::now() < pause_at;
         if let Some(tensor) = py.detach(|| pool.alloc_while(shape, dtype, left, go_on))? {
             return Ok(tensor);
         }
@@ -294,7 +298,7 @@ fn alloc_waiting(
     }
 }
 
-/// A wish by the name of the argument that asks for it.
+/// The name of the argument for a request to the kernel.
 fn wish_name(wish: Wish) -> &'static str {
     match wish {
         Wish::HugePages => "huge_pages",
@@ -319,6 +323,7 @@ fn describe(pool: &cenote::TensorPool) -> String {
     }
 }
 
+/// The number of bytes. Fails if it does not fit.
 pub(crate) fn bytes(mebibytes: usize) -> Result<usize> {
     let fits = mebibytes.checked_mul(1 << 20);
     fits.ok_or_else(|| bad_argument(format!("{mebibytes} MiB do not fit the address space")))

@@ -122,7 +122,7 @@ def test_an_image_of_an_array():
     ):
         assert cenote.Image.from_numpy(np.zeros(shape, dtype)).format == form
     for shape, dtype in (((4, 6, 5), "uint8"), ((6,), "uint8"), ((4, 6, 3), "int64")):
-        with pytest.raises(cenote.ArgumentError, match="which format"):
+        with pytest.raises(cenote.ArgumentError, match="cannot guess the pixel format"):
             cenote.Image.from_numpy(np.zeros(shape, dtype))
     with pytest.raises(cenote.Error):
         cenote.Image.from_numpy(np.zeros((4, 6), "uint8"), "rgb8")
@@ -354,7 +354,7 @@ def test_errors_name_the_argument(wrong, named):
 
 def test_errors_name_the_field():
     for name, shown in (("é" * 40, "é" * 16), ("intensity_of_light", "intensity_of_lig")):
-        with pytest.raises(cenote.ArgumentError, match=f'"{shown}" and so on, has {len(name.encode())} bytes'):
+        with pytest.raises(cenote.ArgumentError, match=rf'"{shown}"\.\.\. has {len(name.encode())} bytes; the limit is 16$'):
             cenote.PointCloud(3, fields=[("x", "f4"), (name, "f4")])
     assert cenote.PointCloud(3, fields=[("é" * 8, "f4")]).fields[0][0] == "é" * 8
 

@@ -4,7 +4,7 @@
 >>> topic = cenote.Topic("camera.rgb", cenote.Image)
 >>> image = topic.image(1920, 1080, "rgb8")
 >>> image[...] = 128                                # or numpy.add(a, b, out=image.numpy())
->>> topic.send(image)                               # to every process; no pixel is copied
+>>> topic.send(image)                               # to all processes; no pixel is copied
 >>> received = topic.recv(timeout=5)                # there: for image in cenote.Topic("camera.rgb", cenote.Image)
 >>> received
 <cenote.Image 1920x1080 rgb8, shm, read-only>
@@ -14,25 +14,25 @@ np.float64(128.0)
 
 Topic       sends images, point clouds, depth images and tensors to other processes, and receives them
 Image, PointCloud, DepthImage
-            tensors of which it is known what they are, and where and when they were recorded
-Tensor      an array in memory that other processes can see; numpy and whatever knows DLPack or buffers use it
-            without a copy, ``torch()`` does until it is sent, ``jax()`` from then on
-TensorPool  allocates tensors in nanoseconds, and tells who holds them
-MemoryPool  buffers of this process that are used again; ``get_memory_pool()`` is the one that all code shares
-UnifiedBuffer  an array with a host side and a device side, copied when the side that is behind is used
+            tensors with a type and a header (frame, time, number)
+Tensor      an array in memory that other processes can map. numpy, and libraries with DLPack or buffers, use it
+            without a copy; ``torch()`` shares it until it is sent, ``jax()`` after that
+TensorPool  allocates tensors in nanoseconds, and lists the processes that hold them
+MemoryPool  reuses buffers of this process; ``get_memory_pool()`` is the pool that all code shares
+UnifiedBuffer
+            an array with a host side and a device side, copied when the older side is used
 topics, pools
-            which there are, and who publishes, subscribes, owns and holds
-copies      what was copied so far, and why
-in_transit  what was put into queues of ``multiprocessing`` and not taken out yet; ``recall`` lets go of it
+            the topics and pools that exist, with publishers, subscribers, owners and holders
+copies      what this process has copied so far, and why
+in_transit  how many tensors are in queues of ``multiprocessing``; ``recall`` releases them
 
-Whatever goes wrong is a ``cenote.Error``; the classes below it are also ``ValueError``, ``IndexError`` and so on.
+All errors are subclasses of ``cenote.Error``; most are also a ``ValueError``, an ``IndexError`` and so on.
 
-A tensor can be written until it was sent. From then on nobody can, here or elsewhere, and arrays of it are
-read-only. If something that can write it is still alive when it is sent, such as an array of ``numpy()``, a copy
-is sent, and counted.
+A tensor is writable until it is sent. Then it and its arrays are read-only, in all processes. If an object that can
+write it is alive when it is sent, such as an array of ``numpy()``, a copy is sent, and counted.
 
-Where processes meet, and in which part of it, say the environment variables ``CENOTE_DIR`` and
-``CENOTE_NAMESPACE``.
+The environment variable ``CENOTE_DIR`` sets the directory in which processes find each other, and ``CENOTE_NAMESPACE``
+a part of it.
 """
 
 from . import _multiprocessing as _multiprocessing

@@ -1,4 +1,4 @@
-"""Receiving in asyncio: the event loop waits for the topic's descriptor, and for the topic to be closed."""
+"""Receiving in asyncio: the event loop waits until the topic's descriptor is readable, or the topic is closed."""
 
 import asyncio
 import contextlib
@@ -8,7 +8,7 @@ from weakref import WeakKeyDictionary
 
 from ._errors import Error
 
-# Who waits, by topic.
+# The futures of the tasks that wait for a message, by topic.
 _waiting: "WeakKeyDictionary[Any, set[asyncio.Future[None]]]" = WeakKeyDictionary()
 
 
@@ -21,21 +21,21 @@ async def recv(topic: Any) -> Any:
 
 async def next_of(topic: Any) -> Any:
     """The next message of a topic, for ``async for``, which ends when the topic is closed."""
-    # Others have their turn, however many messages are there.
+    # Lets other tasks run, however many messages are waiting.
     await asyncio.sleep(0)
     try:
         return await recv(topic)
     except Error as error:
-        # None of its kinds, which tell of something else.
+        # A closed topic raises ``Error`` itself. A subclass has another cause.
         if topic.closed and type(error) is Error:
             raise StopAsyncIteration from None
         raise
 
 
 def wake(topic: Any) -> None:
-    """Has all who wait look again: the topic was closed, by any thread."""
+    """Wakes all tasks that wait for a message: a thread has closed the topic."""
     for ready in list(_waiting.get(topic, ())):
-        # A loop that was closed has nobody to tell.
+        # A closed event loop has no task to wake.
         with contextlib.suppress(RuntimeError):
             ready.get_loop().call_soon_threadsafe(_wake, ready)
 
@@ -43,21 +43,21 @@ def wake(topic: Any) -> None:
 async def _readable(topic: Any) -> None:
     loop = asyncio.get_running_loop()
     ready = loop.create_future()
-    # One of its own, for a loop tells one of those who wait for the same descriptor.
-    own = topic._dup()
+    # Each task needs a separate descriptor: a loop calls only one reader of a descriptor.
+    fd = topic._dup()
     waiting = _waiting.setdefault(topic, set())
     try:
         waiting.add(ready)
-        loop.add_reader(own, _wake, ready)
+        loop.add_reader(fd, _wake, ready)
         try:
-            # Closed before it was added, it would not be told.
+            # If the topic was closed before the line above, ``wake`` did not see this future.
             if not topic.closed:
                 await ready
         finally:
-            loop.remove_reader(own)
+            loop.remove_reader(fd)
     finally:
         waiting.discard(ready)
-        os.close(own)
+        os.close(fd)
 
 
 def _wake(ready: "asyncio.Future[None]") -> None:

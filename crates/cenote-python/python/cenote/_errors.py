@@ -1,6 +1,6 @@
-"""What cenote raises: one class of exceptions, and below it those that can be told apart.
+"""The exceptions that cenote raises: ``Error`` and its subclasses.
 
-Each is also one of Python's own where that fits, so ``except ValueError`` works as with numpy.
+Most subclasses also extend a built-in exception, so ``except ValueError`` works as with numpy.
 """
 
 __all__ = [
@@ -23,63 +23,63 @@ __all__ = [
 
 
 class Error(Exception):
-    """Whatever went wrong in cenote."""
+    """The base class of all errors of cenote."""
 
 
 class ArgumentError(Error, ValueError):
-    """A shape, name, size or format that cannot be."""
+    """An argument is invalid: a shape, name, size, format or configuration."""
 
 
 class OutOfRange(Error, IndexError):
-    """An index, axis, plane or pixel that is not there."""
+    """An index, axis, plane or pixel does not exist."""
 
 
 class DTypeError(Error, TypeError):
-    """An unknown dtype, or not the one that the elements have."""
+    """The dtype is unknown, or the elements have another one."""
 
 
 class ReadOnlyError(Error, ValueError):
-    """Memory that cannot be written any more, or not from here."""
+    """The memory is read-only: it was sent or received, or another object can still write it."""
 
 
 class OutOfMemory(Error, MemoryError):
-    """Memory that the machine or the control group does not have."""
+    """The machine or its control group has not enough memory."""
 
 
 class PoolFull(Error, MemoryError):
-    """A pool without room; the message says who holds it."""
+    """The pool has no room. The message names the processes that hold its tensors."""
 
 
 class NotFound(Error, LookupError):
-    """Something of that name is not there."""
+    """There is no pool or field of that name."""
 
 
 class Stale(NotFound):
-    """A descriptor of a tensor that is gone: its memory was used again."""
+    """The tensor of a descriptor is gone: its memory was reused."""
 
 
 class PoolExists(Error, ValueError):
-    """A living process owns a pool of that name."""
+    """Another pool of that name exists, and its owner is alive."""
 
 
 class Timeout(Error, TimeoutError):
-    """Somebody else did not do his part in time."""
+    """Another process did not answer or receive in time."""
 
 
 class Forked(Error, RuntimeError):
-    """Something that was inherited through fork and belongs to the parent: make or open it anew."""
+    """The object was inherited by a forked process and belongs to the parent. Make or open it again in the child."""
 
 
 class PeerError(Error, ConnectionError):
-    """Another process is gone, refused, or sent nonsense."""
+    """Another process is dead, refused the connection, or sent invalid data."""
 
 
 class TypeMismatch(Error, TypeError):
-    """Something of another type was sent than was to be received."""
+    """A message or descriptor has another type than expected."""
 
 
 class OsError(Error, OSError):
-    """What the operating system said; ``errno`` is set."""
+    """A system call failed; ``errno`` is set."""
 
 
 for _name in __all__:

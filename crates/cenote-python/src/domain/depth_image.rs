@@ -15,7 +15,7 @@ use crate::runtime::error::Result;
 use crate::runtime::py_call::float;
 use crate::tensor::Tensor;
 
-/// A depth image: metres as `float32`, or millimetres as `uint16`. 0 is where nothing was measured.
+/// A depth image: metres as `float32`, or millimetres as `uint16`. 0 means that nothing was measured.
 ///
 /// >>> depth = cenote.DepthImage(480, 640, intrinsics=(525.0, 525.0, 319.5, 239.5))
 /// >>> depth
@@ -24,9 +24,9 @@ use crate::tensor::Tensor;
 /// >>> depth.depth_at(300, 200), depth.depth_at(0, 0)
 /// (1.5, None)
 ///
-/// The height comes first, as in the shape. The pool is that of this process, or `pool`, where it holds
-/// whatever the memory held before. `intrinsics` is the camera that it was taken with: focal lengths and
-/// optical centre, `(fx, fy, cx, cy)`, in pixels.
+/// The height comes first, as in the shape. The memory is in the pool of this process, or in `pool`, where it shows old
+/// bytes until you write it. `intrinsics` describes the camera: focal lengths and optical centre, `(fx, fy, cx, cy)`,
+/// in pixels.
 #[pyclass(frozen, extends = Tensor, module = "cenote")]
 #[derive(Debug)]
 pub(crate) struct DepthImage(pub(crate) LockedValue<cenote::DepthImage>);
@@ -34,16 +34,16 @@ pub(crate) struct DepthImage(pub(crate) LockedValue<cenote::DepthImage>);
 domain_class!(DepthImage, cenote::DepthImage);
 
 impl DepthImage {
-    /// The depth image that a tensor is.
-    fn of(
+    /// Makes a depth image over a tensor.
+    fn over_tensor(
         py: Python<'_>,
         tensor: cenote::Tensor,
-        intrinsics: Option<Camera>,
+        intrinsics: Option<IntrinsicsArg>,
         header: cenote::Header,
     ) -> Result<Py<DepthImage>> {
         let mut depth = cenote::DepthImage::from_tensor(tensor)?;
         depth.set_header(header);
-        depth.set_intrinsics(intrinsics.map(|camera| camera.0))?;
+        depth.set_intrinsics(intrinsics.map(|given| given.0))?;
         Ok(DepthImage::make(py, depth)?)
     }
 
@@ -53,18 +53,18 @@ impl DepthImage {
 }
 
 /// `(fx, fy, cx, cy)`
-type Numbers<T> = (T, T, T, T);
+type FourNumbers<T> = (T, T, T, T);
 
-/// The camera of an argument: four numbers as Python gives them.
-struct Camera(Intrinsics);
+/// Intrinsics as an argument: a sequence of four numbers.
+struct IntrinsicsArg(Intrinsics);
 
-impl<'py> FromPyObject<'_, 'py> for Camera {
+impl<'py> FromPyObject<'_, 'py> for IntrinsicsArg {
     type Error = PyErr;
 
     fn extract(given: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
-        let (fx, fy, cx, cy) = given.extract::<Numbers<Bound<'py, PyAny>>>()?;
+        let (fx, fy, cx, cy) = given.extract::<FourNumbers<Bound<'py, PyAny>>>()?;
         let [fx, fy, cx, cy] = [float(&fx)?, float(&fy)?, float(&cx)?, float(&cy)?];
-        Ok(Camera(Intrinsics { fx, fy, cx, cy }))
+        Ok(IntrinsicsArg(Intrinsics { fx, fy, cx, cy }))
     }
 }
 
@@ -81,7 +81,7 @@ impl DepthImage {
         #[pyo3(from_py_with = size::height)] height: usize,
         #[pyo3(from_py_with = size::width)] width: usize,
         dtype: DTypeArg,
-        intrinsics: Option<Camera>,
+        intrinsics: Option<IntrinsicsArg>,
         frame_id: &str,
         #[pyo3(from_py_with = count::stamp_ns)] stamp_ns: u64,
         #[pyo3(from_py_with = count::seq)] seq: u64,
@@ -95,11 +95,11 @@ impl DepthImage {
             None => py.detach(|| cenote::DepthImage::new(height, width, dtype.0))?,
         };
         depth.set_header(header);
-        depth.set_intrinsics(intrinsics.map(|camera| camera.0))?;
+        depth.set_intrinsics(intrinsics.map(|given| given.0))?;
         Ok(DepthImage::init(depth))
     }
 
-    /// A depth image with a copy of an array, `(height, width)` of `float32` or `uint16`.
+    /// A depth image with a copy of an array of shape `(height, width)`, of `float32` or `uint16`.
     ///
     /// >>> cenote.DepthImage.from_numpy(numpy.ones((480, 640), "uint16"))
     /// <cenote.DepthImage 640x480 uint16, shm>
@@ -108,29 +108,29 @@ impl DepthImage {
     fn from_numpy(
         py: Python<'_>,
         array: &Bound<'_, PyAny>,
-        intrinsics: Option<Camera>,
+        intrinsics: Option<IntrinsicsArg>,
         frame_id: &str,
         #[pyo3(from_py_with = count::stamp_ns)] stamp_ns: u64,
         #[pyo3(from_py_with = count::seq)] seq: u64,
     ) -> Result<Py<DepthImage>> {
         let source = numpy_array::adopt(&numpy_array::to_array(array)?)?;
         let copy = py.detach(|| source.to_pooled())?;
-        DepthImage::of(py, copy, intrinsics, header(frame_id, stamp_ns, seq)?)
+        DepthImage::over_tensor(py, copy, intrinsics, header(frame_id, stamp_ns, seq)?)
     }
 
-    /// The depth image that a tensor is, without a copy.
+    /// A depth image over a tensor, without a copy.
     #[staticmethod]
     #[pyo3(signature = (tensor, *, intrinsics=None, frame_id="", stamp_ns=0, seq=0))]
     fn from_tensor(
         py: Python<'_>,
         tensor: &Bound<'_, Tensor>,
-        intrinsics: Option<Camera>,
+        intrinsics: Option<IntrinsicsArg>,
         frame_id: &str,
         #[pyo3(from_py_with = count::stamp_ns)] stamp_ns: u64,
         #[pyo3(from_py_with = count::seq)] seq: u64,
     ) -> Result<Py<DepthImage>> {
         let tensor = tensor.get().0.clone();
-        DepthImage::of(py, tensor, intrinsics, header(frame_id, stamp_ns, seq)?)
+        DepthImage::over_tensor(py, tensor, intrinsics, header(frame_id, stamp_ns, seq)?)
     }
 
     /// The width in pixels.
@@ -145,25 +145,25 @@ impl DepthImage {
         self.0.lock().height()
     }
 
-    /// The bytes from one row to the next.
+    /// The number of bytes from one row to the next.
     #[getter]
     fn step(&self) -> usize {
         self.0.lock().step()
     }
 
-    /// The camera that it was taken with, `(fx, fy, cx, cy)` in pixels; None if that is not known.
+    /// The camera's focal lengths and optical centre, `(fx, fy, cx, cy)` in pixels, or None.
     #[getter]
-    fn intrinsics(&self) -> Option<Numbers<f64>> {
+    fn intrinsics(&self) -> Option<FourNumbers<f64>> {
         let camera = self.0.lock().intrinsics()?;
         Some((camera.fx, camera.fy, camera.cx, camera.cy))
     }
 
     #[setter]
-    fn set_intrinsics(&self, intrinsics: Option<Camera>) -> Result<()> {
-        Ok(self.0.with(|depth| depth.set_intrinsics(intrinsics.map(|camera| camera.0)))?)
+    fn set_intrinsics(&self, intrinsics: Option<IntrinsicsArg>) -> Result<()> {
+        Ok(self.0.with(|depth| depth.set_intrinsics(intrinsics.map(|given| given.0)))?)
     }
 
-    /// The depth at a pixel in metres; None where nothing was measured.
+    /// The depth at a pixel in metres, or None if nothing was measured there.
     fn depth_at(
         &self,
         #[pyo3(from_py_with = coordinate)] x: usize,
@@ -177,8 +177,8 @@ impl DepthImage {
         }
     }
 
-    /// How many depths there are (`valid`), with `min`, `max` and `mean` in metres; None if there are
-    /// none.
+    /// The number of measured depths (`valid`), and their `min`, `max` and `mean` in metres, as a dict. None if nothing
+    /// was measured.
     fn stats<'py>(&self, py: Python<'py>) -> Result<Option<Bound<'py, PyDict>>> {
         let depth = self.0.get();
         let Some(stats) = py.detach(|| depth.stats())? else { return Ok(None) };
@@ -190,14 +190,14 @@ impl DepthImage {
         Ok(Some(dict))
     }
 
-    /// The points in space, as the camera saw them. An error without `intrinsics`.
+    /// The measured points in space, in the coordinates of the camera. Fails without `intrinsics`.
     fn to_point_cloud(&self, py: Python<'_>) -> Result<Py<PointCloud>> {
         let depth = self.0.get();
         let cloud = py.detach(|| depth.to_point_cloud())?.into_object(py)?;
         Ok(cloud.cast_into().map_err(PyErr::from)?.unbind())
     }
 
-    /// A rectangle of the image, without a copy. The optical centre moves along.
+    /// A rectangle of the image, without a copy. Its optical centre is adjusted.
     fn roi(
         &self,
         py: Python<'_>,
@@ -219,22 +219,22 @@ impl DepthImage {
         format!("<cenote.{} {size}, {memory}{read_only}{header}>", cenote::DepthImage::NAME)
     }
 
-    /// Pickled with its depths; between processes of `multiprocessing` it goes by descriptor.
+    /// Pickles the depths. Between processes of `multiprocessing` only a descriptor is sent instead.
     fn __reduce__<'py>(slf: &Bound<'py, Self>) -> Result<(Bound<'py, PyAny>, Pickled)> {
         let depth = slf.get().0.get();
-        let again = PyType::new::<Self>(slf.py()).getattr("_unpickle")?;
+        let unpickle = PyType::new::<Self>(slf.py()).getattr("_unpickle")?;
         let (header, camera) = (parts(depth.header()), slf.get().intrinsics());
         let tensor = Py::new(slf.py(), Tensor(depth.into_tensor()))?;
-        Ok((again, (tensor, header, camera)))
+        Ok((unpickle, (tensor, header, camera)))
     }
 
-    /// What `__reduce__` asks for.
+    /// Makes the depth image again, from the values that `__reduce__` returned.
     #[staticmethod]
     fn _unpickle(
         py: Python<'_>,
         tensor: &Bound<'_, Tensor>,
         header: HeaderParts,
-        intrinsics: Option<Camera>,
+        intrinsics: Option<IntrinsicsArg>,
     ) -> Result<Py<DepthImage>> {
         let (frame_id, stamp_ns, seq) = header;
         DepthImage::from_tensor(py, tensor, intrinsics, &frame_id, stamp_ns, seq)
@@ -242,4 +242,4 @@ impl DepthImage {
 }
 
 /// The arguments of `_unpickle`.
-type Pickled = (Py<Tensor>, HeaderParts, Option<Numbers<f64>>);
+type Pickled = (Py<Tensor>, HeaderParts, Option<FourNumbers<f64>>);

@@ -16,7 +16,7 @@ use crate::runtime::py_call;
 use crate::tensor::Tensor;
 use crate::tensor::index;
 
-/// An image: a tensor with a pixel format, and where and when it was recorded.
+/// An image: a tensor with a pixel format and a header (frame, time, number).
 ///
 /// >>> image = cenote.Image(640, 480, "rgb8", frame_id="camera_front")
 /// >>> image
@@ -25,12 +25,12 @@ use crate::tensor::index;
 /// >>> image.numpy().shape, image.pixel(0, 0)
 /// ((480, 640, 3), (255, 0, 0))
 ///
-/// It is black, in the pool that every process has, so that it can be sent without a copy. With `pool` it is
-/// in that one, and holds whatever the memory held before. Formats are `grey`, `mono16`, `mono32f`, `rgb8`,
+/// A new image is filled with zeros. It is in the pool of this process, so `Topic.send` does not copy it. With `pool` it
+/// is in that pool, and shows old bytes until you write it. Formats are `grey`, `mono16`, `mono32f`, `rgb8`,
 /// `bgr8`, `rgba8`, `bgra8`, `rgb32f`, `yuyv`, `uyvy`, `vyuy`, `nv12`, `nv21`, `nv16`, `nv24`, `i420`,
 /// `planar_rgb`, `planar_rgba`, `bayer_rggb8` (and `bggr8`, `gbrg8`, `grbg8`) and `depth16`.
 ///
-/// Notebooks show it as a picture.
+/// Notebooks display it as a picture.
 #[pyclass(frozen, extends = Tensor, module = "cenote")]
 #[derive(Debug)]
 pub(crate) struct Image(pub(crate) LockedValue<cenote::Image>);
@@ -69,8 +69,8 @@ impl Image {
         Ok(Image::init(image))
     }
 
-    /// An image with a copy of an array. Without a format it is grey, RGB or RGBA, as the shape says;
-    /// OpenCV's images are `"bgr8"`.
+    /// An image with a copy of an array. Without a format, shape and dtype decide: grey, RGB or RGBA. OpenCV's images are
+    /// `"bgr8"`.
     ///
     /// >>> cenote.Image.from_numpy(numpy.zeros((480, 640, 3), "uint8"), "bgr8")
     /// <cenote.Image 640x480 bgr8, shm>
@@ -86,14 +86,14 @@ impl Image {
     ) -> Result<Py<Image>> {
         let source = numpy_array::adopt(&numpy_array::to_array(array)?)?;
         let header = header(frame_id, stamp_ns, seq)?;
-        // Packed first: an array may have strides that no image has.
+        // The copy comes first: it is contiguous, and an array may have strides that no image has.
         let copied = py.detach(|| source.to_pooled())?;
         let mut image = cenote::Image::from_tensor(formatted(copied, format)?)?;
         image.set_header(header);
         Ok(Image::make(py, image)?)
     }
 
-    /// The image that a tensor is, without a copy: of `pool.alloc((480, 640, 3), "uint8")`, say.
+    /// An image over a tensor, without a copy: for example over `pool.alloc((480, 640, 3), "uint8")`.
     #[staticmethod]
     #[pyo3(signature = (tensor, format=None, *, frame_id="", stamp_ns=0, seq=0))]
     fn from_tensor(
@@ -122,19 +122,19 @@ impl Image {
         self.0.lock().height()
     }
 
-    /// How pixels are stored.
+    /// The pixel format.
     #[getter]
     fn format(&self) -> &'static str {
         self.0.lock().format().name()
     }
 
-    /// The bytes from one row (of the first plane) to the next.
+    /// The number of bytes from one row of the first plane to the next.
     #[getter]
     fn step(&self) -> usize {
         self.0.lock().step()
     }
 
-    /// Values for one pixel along the axis of channels.
+    /// The number of values of one pixel along the axis of channels.
     #[getter]
     fn channels(&self) -> usize {
         self.0.lock().channels()
@@ -171,13 +171,13 @@ impl Image {
         }
     }
 
-    /// The number of planes: 2 for NV12, 3 for I420.
+    /// The number of planes: for example 2 for NV12, 3 for I420.
     #[getter]
     fn plane_count(&self) -> usize {
         self.0.lock().plane_count()
     }
 
-    /// One plane, as rows of samples, without a copy.
+    /// One plane, without a copy.
     ///
     /// >>> image = cenote.Image(640, 480, "nv12")
     /// >>> image.plane(1).shape                # U and V, side by side
@@ -186,22 +186,21 @@ impl Image {
         Ok(Tensor(self.0.with(|image| image.plane(plane))?))
     }
 
-    /// Sets all pixels: to a number, or to one number for each channel. (All bytes, for a format with
-    /// several planes.)
+    /// Sets all pixels to a number, or to one number for each channel. For a format with several planes it sets all
+    /// bytes.
     fn fill(&self, py: Python<'_>, value: &Bound<'_, PyAny>) -> Result<()> {
         let tensor = self.0.get().into_tensor();
         let array = array(py, &tensor, Access::Write)?;
         Ok(py_call::set_item(array.as_any(), index::ellipsis(py).as_any(), value)?)
     }
 
-    /// The bytes of a PNG file, for looking at: YUV becomes RGB, Bayer stays grey, floats are cut off
-    /// at 0 and 1.
+    /// The image as a PNG file, for viewing: YUV becomes RGB, Bayer stays grey, floats are clamped to 0 and 1.
     fn to_png<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyBytes>> {
         let image = self.0.get();
         Ok(PyBytes::new(py, &py.detach(|| image.to_png())?))
     }
 
-    /// What notebooks show.
+    /// Notebooks call this to display the image.
     fn _repr_png_<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyBytes>> {
         self.to_png(py)
     }
@@ -214,16 +213,16 @@ impl Image {
         format!("<cenote.{} {size}, {memory}{read_only}{header}>", cenote::Image::NAME)
     }
 
-    /// Pickled with its pixels; between processes of `multiprocessing` it goes by descriptor.
+    /// Pickles the pixels. Between processes of `multiprocessing` only a descriptor is sent instead.
     fn __reduce__<'py>(slf: &Bound<'py, Self>) -> Result<(Bound<'py, PyAny>, Pickled)> {
         let image = slf.get().0.get();
-        let again = PyType::new::<Self>(slf.py()).getattr("_unpickle")?;
+        let unpickle = PyType::new::<Self>(slf.py()).getattr("_unpickle")?;
         let header = parts(image.header());
         let tensor = Py::new(slf.py(), Tensor(image.into_tensor()))?;
-        Ok((again, (tensor, header)))
+        Ok((unpickle, (tensor, header)))
     }
 
-    /// What `__reduce__` asks for.
+    /// Makes the image again, from the values that `__reduce__` returned.
     #[staticmethod]
     fn _unpickle(
         py: Python<'_>,
@@ -238,17 +237,18 @@ impl Image {
 /// The arguments of `_unpickle`.
 type Pickled = (Py<Tensor>, HeaderParts);
 
-/// The tensor with the format asked for, or the one that it has, or one that its shape tells.
+/// The tensor with the given format, or with the format that it has, or with one that its shape and dtype suggest.
 fn formatted(tensor: cenote::Tensor, format: Option<&str>) -> Result<cenote::Tensor> {
     let format = match format {
         Some(format) => format.parse()?,
         None if tensor.format().is_some() => return Ok(tensor),
-        None => guessed(&tensor)?,
+        None => guess_format(&tensor)?,
     };
     Ok(tensor.with_format(format)?)
 }
 
-fn guessed(tensor: &cenote::Tensor) -> Result<PixelFormat> {
+/// The usual format for a shape and dtype. Fails if there is none.
+fn guess_format(tensor: &cenote::Tensor) -> Result<PixelFormat> {
     let channels = match tensor.shape() {
         [_, _] => 1,
         &[_, _, channels] => channels,
@@ -262,7 +262,7 @@ fn guessed(tensor: &cenote::Tensor) -> Result<PixelFormat> {
         (DType::F32, 1) => Ok(PixelFormat::Mono32F),
         (DType::F32, 3) => Ok(PixelFormat::Rgb32F),
         (dtype, _) => Err(bad_argument(format!(
-            "{} of shape {} could be anything: say which format it has",
+            "cannot guess the pixel format of {} of shape {}: pass `format`",
             dtype.numpy_name(),
             tuple(tensor.shape())
         ))),

@@ -5,3 +5,4 @@ pub(crate) mod depth_image;
 pub(crate) mod header;
 pub(crate) mod image;
 pub(crate) mod point_cloud;
+mod point_fields;

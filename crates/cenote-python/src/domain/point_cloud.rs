@@ -1,20 +1,23 @@
 //! `cenote.PointCloud`.
-#![allow(unsafe_code, reason = "the buffer protocol is told of by pointers")]
+#![allow(unsafe_code, reason = "the buffer protocol is a C structure of pointers")]
 
 use std::ffi::c_int;
 
-use cenote::{DType, Domain, Field, MAX_FIELD_NAME};
-use numpy::{PyArrayDescr, PyUntypedArray, PyUntypedArrayMethods};
+use cenote::{DType, Domain, Field};
+use numpy::{PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::exceptions::{PyAttributeError, PyBufferError};
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyList, PySlice, PyString, PyTuple, PyType};
+use pyo3::types::{PyDict, PySlice, PyString, PyType};
 
 use crate::args::dtype::{self, DTypeArg, descr_of};
 use crate::args::integer::{count, size};
 use crate::args::shape::tuple;
 use crate::domain::class::{LockedValue, domain_class};
 use crate::domain::header::{HeaderParts, header, parts, shown};
+use crate::domain::point_fields::{
+    FieldParts, field_of, field_parts, fields_of, is_structured, is_uniform, structured_dtype,
+};
 use crate::interop::export::Access;
 use crate::interop::numpy_array::{self, array};
 use crate::pool::TensorPool;
@@ -31,15 +34,15 @@ use crate::tensor::index;
 /// >>> cloud.numpy().shape, cloud["z"].shape
 /// ((10000, 3), (10000,))
 ///
-/// Points are zeros of `values` values: `x`, `y`, `z`, `intensity`, and from the fifth on `f4`, `f5` and so
-/// forth. Or their values have the names and dtypes of `fields`, which is what numpy makes a structured
-/// dtype of; if those are not all alike, so is the array:
+/// A new cloud is filled with zeros. A point has `values` values of one dtype: `x`, `y`, `z`, `intensity`, then `f4`,
+/// `f5` and so on. With `fields`, names and dtypes are those of a structured dtype, as for `numpy.dtype`. If the fields
+/// have different dtypes, the cloud's array is structured:
 ///
 /// >>> cloud = cenote.PointCloud(100, fields=[("x", "f4"), ("y", "f4"), ("z", "f4"), ("ring", "u2")])
 /// >>> cloud.numpy().dtype.names
 /// ('x', 'y', 'z', 'ring')
 ///
-/// The pool is that of this process, or `pool`, where points hold whatever the memory held before.
+/// The memory is in the pool of this process, or in `pool`, where the points show old bytes until you write them.
 #[pyclass(frozen, extends = Tensor, module = "cenote")]
 #[derive(Debug)]
 pub(crate) struct PointCloud(pub(crate) LockedValue<cenote::PointCloud>);
@@ -47,7 +50,8 @@ pub(crate) struct PointCloud(pub(crate) LockedValue<cenote::PointCloud>);
 domain_class!(PointCloud, cenote::PointCloud);
 
 impl PointCloud {
-    /// The points that there are, unless there are none: no tensor is empty.
+    /// The tensor that Python code sees: the points up to the cloud's length. A cloud without points shows all its
+    /// capacity instead, because no tensor is empty.
     fn base_of(cloud: &cenote::PointCloud) -> cenote::Tensor {
         let tensor = cloud.tensor();
         if cloud.len() == cloud.capacity() {
@@ -58,10 +62,10 @@ impl PointCloud {
 }
 
 impl PointCloud {
-    /// Whether the elements of the tensor are the points, and all of them.
+    /// Whether the tensor that Python code sees has exactly the values of the points.
     fn is_plain(&self) -> bool {
         let cloud = self.0.lock();
-        !cloud.is_empty() && is_alike(&cloud)
+        !cloud.is_empty() && is_uniform(&cloud)
     }
 }
 
@@ -90,7 +94,7 @@ impl PointCloud {
         let made = py.detach(|| match (fields, pool) {
             (Some(fields), Some(pool)) => cenote::PointCloud::new_in(&pool, points, &fields),
             (Some(fields), None) => cenote::PointCloud::with_fields(points, &fields),
-            (None, Some(pool)) => numbered_in(&pool, points, values, dtype.0),
+            (None, Some(pool)) => new_in_pool(&pool, points, values, dtype.0),
             (None, None) => cenote::PointCloud::new(points, values, dtype.0),
         });
         let mut cloud = made?;
@@ -98,7 +102,7 @@ impl PointCloud {
         Ok(PointCloud::init(cloud))
     }
 
-    /// A cloud with a copy of an array: `(points, values)`, or `(points,)` of a structured dtype.
+    /// A cloud with a copy of an array of shape `(points, values)`, or `(points,)` with a structured dtype.
     ///
     /// >>> cenote.PointCloud.from_numpy(numpy.zeros((100, 4), "float32"))
     /// <cenote.PointCloud of 100 points (x, y, z, intensity), float32, shm>
@@ -112,12 +116,12 @@ impl PointCloud {
         #[pyo3(from_py_with = count::seq)] seq: u64,
     ) -> Result<Py<PointCloud>> {
         let (array, header) = (numpy_array::to_array(array)?, header(frame_id, stamp_ns, seq)?);
-        let mut cloud = match (array.dtype().getattr("names")?.is_none(), array.shape()) {
-            (false, [_]) => copy_structured(&array)?,
-            (true, &[0, values]) => {
+        let mut cloud = match (is_structured(&array)?, array.shape()) {
+            (true, [_]) => copy_structured(&array)?,
+            (false, &[0, values]) => {
                 cenote::PointCloud::new(0, values, dtype::from_descr(&array.dtype())?)?
             }
-            (true, &[_, _]) => {
+            (false, &[_, _]) => {
                 let source = numpy_array::adopt(&array)?;
                 cenote::PointCloud::from_tensor(py.detach(|| source.to_pooled())?)?
             }
@@ -131,7 +135,7 @@ impl PointCloud {
         Ok(PointCloud::make(py, cloud)?)
     }
 
-    /// The cloud that a tensor `(points, values)` is, without a copy.
+    /// A cloud over a tensor of shape `(points, values)`, without a copy.
     #[staticmethod]
     #[pyo3(signature = (tensor, *, frame_id="", stamp_ns=0, seq=0))]
     fn from_tensor(
@@ -146,14 +150,13 @@ impl PointCloud {
         Ok(PointCloud::make(py, cloud)?)
     }
 
-    /// The number of points that there is room for.
+    /// How many points the memory has room for.
     #[getter]
     fn capacity(&self) -> usize {
         self.0.lock().capacity()
     }
 
-    /// What the values of a point are: name, dtype, how many of that name, and where in a point they
-    /// lie, in bytes.
+    /// The fields of a point. Of each: name, dtype, number of values, and offset in bytes.
     ///
     /// >>> cenote.PointCloud(1, 2).fields
     /// [('x', 'float32', 1, 0), ('y', 'float32', 1, 4)]
@@ -162,20 +165,19 @@ impl PointCloud {
         self.0.lock().fields().iter().map(field_parts).collect()
     }
 
-    /// The array over the same memory, without a copy: `(points, values)`, or `(points,)` of a
-    /// structured dtype if the fields are not all alike. Else as with tensors.
+    /// An array over the same memory, without a copy: of shape `(points, values)`, or `(points,)` with a structured dtype
+    /// if the fields have different dtypes. Otherwise as `Tensor.numpy`.
     fn numpy<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyAny>> {
         points_array(py, &self.0.get(), Access::WriteIfAllowed)
     }
 
-    /// All values of a field, without a copy; `cloud["x"]` is the same. An error for a cloud without
-    /// points.
+    /// The values of a field for all points, without a copy; `cloud["x"]` is the same. Fails for a cloud without points.
     fn column(&self, name: &str) -> Result<Tensor> {
         Ok(Tensor(self.0.with(|cloud| cloud.column(name))?))
     }
 
-    /// The coordinates, `(points, 3)`, without a copy. An error if `x`, `y` and `z` do not have one dtype
-    /// and equal distances, and for a cloud without points.
+    /// The coordinates, of shape `(points, 3)`, without a copy. Fails if `x`, `y` and `z` do not have one dtype and equal
+    /// distances, and for a cloud without points.
     fn xyz(&self) -> Result<Tensor> {
         Ok(Tensor(self.0.with(|cloud| cloud.xyz())?))
     }
@@ -184,7 +186,7 @@ impl PointCloud {
         self.0.lock().len()
     }
 
-    /// A field by its name, or a view as of a tensor.
+    /// A field by its name, or a view as of `Tensor`.
     fn __getitem__(slf: &Bound<'_, Self>, key: &Bound<'_, PyAny>) -> Result<Tensor> {
         match key.cast::<PyString>() {
             Ok(name) => slf.get().column(name.to_str()?),
@@ -218,12 +220,15 @@ impl PointCloud {
         numpy_array::converted(array.cast_into().map_err(PyErr::from)?, dtype, copy)
     }
 
-    /// The old array interface, where a tensor has the same elements.
+    /// The old array interface. Fails if the points need a structured dtype, or if there are none.
     #[getter]
     fn __array_interface__<'py>(slf: &Bound<'py, Self>) -> Result<Bound<'py, PyDict>> {
         match slf.get().is_plain() {
             true => slf.as_super().get().__array_interface__(slf.py()),
-            false => Err(PyAttributeError::new_err("points that only `numpy()` knows").into()),
+            false => Err(PyAttributeError::new_err(
+                "these points need a structured dtype: use `numpy()`",
+            )
+            .into()),
         }
     }
 
@@ -235,7 +240,9 @@ impl PointCloud {
         flags: c_int,
     ) -> PyResult<()> {
         if !slf.get().is_plain() {
-            return Err(PyBufferError::new_err("points that only `numpy()` knows"));
+            return Err(PyBufferError::new_err(
+                "these points need a structured dtype: use `numpy()`",
+            ));
         }
         // SAFETY: the caller's promise.
         unsafe { Tensor::__getbuffer__(slf.as_super(), view, flags) }
@@ -245,7 +252,7 @@ impl PointCloud {
         let cloud = slf.get().0.get();
         let names: Vec<_> = cloud.fields().iter().map(Field::name).collect();
         let what = format!("of {} points ({})", cloud.len(), names.join(", "));
-        let dtype = match is_alike(&cloud) {
+        let dtype = match is_uniform(&cloud) {
             true => format!(", {}", cloud.tensor().dtype().numpy_name()),
             false => String::new(),
         };
@@ -254,16 +261,16 @@ impl PointCloud {
         format!("<cenote.{} {what}{dtype}, {memory}{read_only}{header}>", cenote::PointCloud::NAME)
     }
 
-    /// Pickled with its points; between processes of `multiprocessing` it goes by descriptor.
+    /// Pickles the points. Between processes of `multiprocessing` only a descriptor is sent instead.
     fn __reduce__<'py>(slf: &Bound<'py, Self>) -> Result<(Bound<'py, PyAny>, Pickled)> {
         let cloud = slf.get().0.get();
-        let again = PyType::new::<Self>(slf.py()).getattr("_unpickle")?;
+        let unpickle = PyType::new::<Self>(slf.py()).getattr("_unpickle")?;
         let (header, len, fields) = (parts(cloud.header()), cloud.len(), slf.get().fields());
         let tensor = Py::new(slf.py(), Tensor(cloud.into_tensor()))?;
-        Ok((again, (tensor, header, len, fields)))
+        Ok((unpickle, (tensor, header, len, fields)))
     }
 
-    /// What `__reduce__` asks for.
+    /// Makes the cloud again, from the values that `__reduce__` returned.
     #[staticmethod]
     fn _unpickle(
         py: Python<'_>,
@@ -285,94 +292,44 @@ impl PointCloud {
 /// The arguments of `_unpickle`.
 type Pickled = (Py<Tensor>, HeaderParts, usize, Vec<FieldParts>);
 
-/// Name, dtype, count and offset.
-type FieldParts = (String, String, u16, u32);
-
-fn field_parts(field: &Field) -> FieldParts {
-    // Both come from such numbers.
-    let count = u16::try_from(field.count()).unwrap_or(u16::MAX);
-    let offset = u32::try_from(field.offset()).unwrap_or(u32::MAX);
-    (field.name().to_owned(), field.dtype().numpy_name().to_owned(), count, offset)
-}
-
-fn field_of((name, dtype, count, offset): &FieldParts) -> Result<Field> {
-    Ok(Field::new(checked(name)?, dtype.parse()?).with_count(*count).at(*offset))
-}
-
-/// The name of a field. One that is too long no field has, so it could not be told later.
-fn checked(name: &str) -> Result<&str> {
-    if name.len() <= MAX_FIELD_NAME {
-        return Ok(name);
-    }
-    let start: String = name.chars().take(MAX_FIELD_NAME).collect();
-    let why = format!("has {} bytes, and {MAX_FIELD_NAME} are the most", name.len());
-    Err(bad_argument(format!("the name of a field, {start:?} and so on, {why}")))
-}
-
-/// Whether the values of a point are all of one dtype, and nothing lies between them.
-fn is_alike(cloud: &cenote::PointCloud) -> bool {
-    let (tensor, mut end) = (cloud.tensor(), 0);
-    let alike = |field: &Field| {
-        let follows = field.dtype() == tensor.dtype() && field.offset() == end;
-        end += field.count() * field.dtype().size();
-        follows
-    };
-    cloud.fields().iter().all(alike) && tensor.shape()[1] * tensor.dtype().size() == end
-}
-
-/// The array of the points that there are.
+/// The array of all points.
 fn points_array<'py>(
     py: Python<'py>,
     cloud: &cenote::PointCloud,
     wanted: Access,
 ) -> Result<Bound<'py, PyAny>> {
     let all = array(py, cloud.tensor(), wanted)?.into_any();
-    let all = if is_alike(cloud) { all } else { structured(py, cloud, &all)? };
+    let all = if is_uniform(cloud) { all } else { structured(py, cloud, &all)? };
     match cloud.len() == cloud.capacity() {
         true => Ok(all),
         false => Ok(all.get_item(PySlice::new(py, 0, cloud.len().cast_signed(), 1))?),
     }
 }
 
-/// The array of points whose values are not alike.
+/// The rows of a cloud's tensor as an array of structured points.
 fn structured<'py>(
     py: Python<'py>,
     cloud: &cenote::PointCloud,
     rows: &Bound<'py, PyAny>,
 ) -> Result<Bound<'py, PyAny>> {
-    let (names, formats, offsets) = (PyList::empty(py), PyList::empty(py), PyList::empty(py));
-    for field in cloud.fields() {
-        names.append(field.name())?;
-        offsets.append(field.offset())?;
-        let descr = dtype::descr(py, field.dtype())?;
-        match field.count() {
-            1 => formats.append(descr)?,
-            count => formats.append((descr, (count,)))?,
-        }
-    }
-    let layout = PyDict::new(py);
-    layout.set_item("names", names)?;
-    layout.set_item("formats", formats)?;
-    layout.set_item("offsets", offsets)?;
-    layout.set_item("itemsize", cloud.tensor().shape()[1] * cloud.tensor().dtype().size())?;
-    let descr = descr_of(layout.as_any())?;
-    let points = py_call::method(rows, "view", (descr,))?;
+    let points = py_call::method(rows, "view", (structured_dtype(py, cloud)?,))?;
     Ok(points.get_item((index::ellipsis(py), 0))?)
 }
 
-/// A new cloud with the points of an array of a structured dtype.
+/// A cloud with a copy of an array of a structured dtype.
 fn copy_structured(array: &Bound<'_, PyUntypedArray>) -> Result<cenote::PointCloud> {
     let (py, points, fields) = (array.py(), array.shape()[0], fields_of(&array.dtype())?);
     let cloud = py.detach(|| cenote::PointCloud::with_fields(points, &fields))?;
     let target = points_array(py, &cloud, Access::Write)?;
-    match is_alike(&cloud) {
-        // An array that is not structured takes one column at a time.
+    match is_uniform(&cloud) {
+        // The target has no structured dtype, so it is filled one column at a time.
         true => fields.iter().try_for_each(|field| copy_column(array, &cloud, field.name()))?,
         false => py_call::set_item(&target, index::ellipsis(py).as_any(), array.as_any())?,
     }
     Ok(cloud)
 }
 
+/// Copies one field of a structured array.
 fn copy_column(
     array: &Bound<'_, PyUntypedArray>,
     cloud: &cenote::PointCloud,
@@ -386,8 +343,8 @@ fn copy_column(
     Ok(py_call::set_item(column.as_any(), everything.as_any(), &array.get_item(name)?)?)
 }
 
-/// As `PointCloud::new`, in a pool.
-fn numbered_in(
+/// As `cenote::PointCloud::new`, in a pool.
+fn new_in_pool(
     pool: &cenote::TensorPool,
     points: usize,
     values: usize,
@@ -397,22 +354,4 @@ fn numbered_in(
     let mut cloud = cenote::PointCloud::from_tensor(tensor)?;
     cloud.set_len(points)?;
     Ok(cloud)
-}
-
-/// The fields of a structured dtype. Where they lie is the cloud's business.
-fn fields_of(descr: &Bound<'_, PyArrayDescr>) -> Result<Vec<Field>> {
-    let names = descr.getattr("names")?;
-    let Ok(names) = names.cast_into::<PyTuple>() else {
-        return Err(bad_argument(format!("{descr} has no fields with names")));
-    };
-    let field = |name: Bound<'_, PyAny>| {
-        let member = descr.get_item(&name)?;
-        let shape: Vec<u16> = member.getattr("shape")?.extract()?;
-        let base = member.getattr("base")?.cast_into::<PyArrayDescr>().map_err(PyErr::from)?;
-        let count = shape.iter().try_fold(1_u16, |all, &each| all.checked_mul(each));
-        let count = count.ok_or_else(|| bad_argument("a field with so many values"))?;
-        let name = name.cast::<PyString>().map_err(PyErr::from)?;
-        Ok(Field::new(checked(name.to_str()?)?, dtype::from_descr(&base)?).with_count(count))
-    };
-    names.iter().map(field).collect()
 }

@@ -8,10 +8,11 @@ use pyo3::types::PyDict;
 use crate::args::dtype::DTypeArg;
 use crate::args::integer::{optional_max_retained_bytes, size};
 use crate::args::shape::ShapeArg;
-use crate::host_pool::unified_buffer::{UnifiedBuffer, acquire, global_pool, make_room_for};
+use crate::host_pool::shared_pool::{MAX_BUFFER_SIZE, acquire, global_pool, make_room_for};
+use crate::host_pool::unified_buffer::UnifiedBuffer;
 use crate::runtime::error::Result;
 
-/// Buffers of this process that are used again.
+/// A pool of buffers of this process, which it reuses after release.
 ///
 /// >>> pool = cenote.MemoryPool(max_pool_size=10)
 /// >>> buffer = pool.acquire((480, 640), "float32")
@@ -21,13 +22,12 @@ use crate::runtime::error::Result;
 /// >>> pool.stats()["cache_hits"]
 /// 1
 ///
-/// What is released waits to be used again: at most `max_pool_size` buffers, none larger than
-/// `max_buffer_size` bytes, and no more than `max_retained_bytes` in all. If that is not given, the
-/// environment variable `CENOTE_BUFFER_POOL_MAX_RETAINED_BYTES` says how many, or it is
-/// `max_buffer_size`, but at least 100 MiB. What waits for ten seconds or more is freed. A buffer that nobody has any more comes back as if it were
-/// released.
+/// The pool retains released buffers: at most `max_pool_size` of them, none larger than `max_buffer_size` bytes, and
+/// at most `max_retained_bytes` in all. The default of the latter is the environment variable
+/// `CENOTE_BUFFER_POOL_MAX_RETAINED_BYTES`, or else `max_buffer_size`, but at least 100 MiB. The pool frees buffers that
+/// were not used for ten seconds. A buffer is also released when its last reference is gone.
 ///
-/// New buffers hold zeros, used ones whatever was in them. Any thread can use the pool.
+/// New buffers are filled with zeros; reused ones show their old bytes. All threads can use the pool.
 #[pyclass(frozen, weakref, module = "cenote")]
 #[derive(Debug)]
 pub(crate) struct MemoryPool(cenote::MemoryPool);
@@ -35,7 +35,7 @@ pub(crate) struct MemoryPool(cenote::MemoryPool);
 #[pymethods]
 impl MemoryPool {
     #[new]
-    #[pyo3(signature = (max_pool_size=100, max_buffer_size=1 << 30, *, max_retained_bytes=None))]
+    #[pyo3(signature = (max_pool_size=100, max_buffer_size=MAX_BUFFER_SIZE, *, max_retained_bytes=None))]
     fn new(
         #[pyo3(from_py_with = size::max_pool_size)] max_pool_size: usize,
         #[pyo3(from_py_with = size::max_buffer_size)] max_buffer_size: usize,
@@ -49,8 +49,8 @@ impl MemoryPool {
         Ok(MemoryPool(pool))
     }
 
-    /// A buffer: one that was released, if one is as large, or a new one. `pinned=True` asks for memory
-    /// that is never swapped out; `buffer.pinned` tells whether the system allowed that.
+    /// A buffer: a retained one of the same size, or a new one. `pinned=True` requests memory that is never swapped out;
+    /// `buffer.pinned` says whether the kernel allowed that.
     ///
     /// >>> cenote.get_memory_pool().acquire((2, 3))
     /// <cenote.UnifiedBuffer (2, 3) float32, uninitialized>
@@ -65,13 +65,12 @@ impl MemoryPool {
         Ok(UnifiedBuffer::from(acquire(py, &self.0, &shape, dtype.0, pinned)?))
     }
 
-    /// Takes a buffer back. From now on every use of it is an error, also releasing it again.
+    /// Releases a buffer. From now on each use of it fails, also a second release.
     ///
-    /// Arrays of it stay as they are, and show nothing of what others write: the memory is used again,
-    /// and counted as released, when the last of them is gone.
+    /// Its arrays stay valid: the pool reuses the memory, and counts it as released, when the last array is gone.
     fn release(&self, buffer: &Bound<'_, UnifiedBuffer>) -> Result<()> {
         let release = |buffer: &mut cenote::UnifiedBuffer| self.0.release(buffer);
-        Ok(buffer.get().with(buffer.py(), release)??)
+        Ok(buffer.get().0.with(buffer.py(), release)??)
     }
 
     /// A buffer that is released at the end of a `with` statement.
@@ -92,16 +91,19 @@ impl MemoryPool {
         self.acquire(py, shape, dtype, pinned)
     }
 
-    /// Frees all buffers that wait to be used again.
+    /// Frees all retained buffers.
     fn clear(&self, py: Python<'_>) {
         py.detach(|| self.0.clear());
     }
 
-    /// What the pool has done and what it holds, as a dict of numbers: `pool_size` (buffers that wait to
-    /// be used again) and `total_bytes` of them, `total_acquired`, `total_released`, `cache_hits` (a
-    /// buffer was used again), `cache_misses` (one was new), `in_use` and `in_use_bytes`, `peak_bytes`
-    /// (the most in use and waiting together), and what was freed: `evictions` (to make room), `rejects`
-    /// (for a limit), `decays` (not used for a while).
+    /// The counters of the pool, as a dict of numbers:
+    ///
+    /// `pool_size`, `total_bytes`             the retained buffers, and their bytes
+    /// `in_use`, `in_use_bytes`               the acquired buffers, and their bytes
+    /// `peak_bytes`                           the most bytes of both together
+    /// `total_acquired`, `total_released`     how many buffers were acquired and released
+    /// `cache_hits`, `cache_misses`           how many of them were reused, and how many were new
+    /// `evictions`, `rejects`, `decays`       how many were freed: to make room, because of a limit, after ten seconds
     ///
     /// >>> pool = cenote.MemoryPool()
     /// >>> for _ in range(100):
@@ -127,19 +129,19 @@ impl MemoryPool {
         Ok(dict)
     }
 
-    /// The number of buffers that wait to be used again.
+    /// The number of retained buffers.
     #[getter]
     fn pool_size(&self) -> usize {
         self.0.pool_size()
     }
 
-    /// The bytes of the buffers that wait to be used again.
+    /// The bytes of the retained buffers.
     #[getter]
     fn total_bytes(&self) -> usize {
         self.0.total_bytes()
     }
 
-    /// The most bytes that may wait to be used again. Lowering it frees at once.
+    /// How many bytes the pool retains at most. Lowering it frees buffers at once.
     #[getter]
     fn max_retained_bytes(&self) -> usize {
         self.0.max_retained_bytes()
@@ -155,8 +157,8 @@ impl MemoryPool {
 
     fn __repr__(&self) -> String {
         let stats = self.0.stats();
-        let (waiting, bytes, used) = (stats.pool_size, stats.retained_bytes, stats.live);
-        format!("<cenote.MemoryPool: {used} buffers in use, {waiting} ({bytes} bytes) waiting>")
+        let (retained, bytes, used) = (stats.pool_size, stats.retained_bytes, stats.live);
+        format!("<cenote.MemoryPool: {used} buffers in use, {retained} ({bytes} bytes) retained>")
     }
 }
 

@@ -1,19 +1,11 @@
 //! `cenote.UnifiedBuffer`.
 //!
-//! Its arrays keep the memory: that of the host side is a loan, which the buffer counts as written
-//! until it is gone, and that of the device side a view, which never changes. So a buffer can be
-//! released at any time: its memory is used again when the last array is gone.
-//!
-//! The lock is held for one call of the core at a time, and never while the interpreter is asked for.
-//! Where the call copies a lot, others run meanwhile.
+//! Its arrays keep the memory. An array of the host side holds a loan: while that is alive, the buffer counts the host
+//! side as written. An array of the device side holds a view, which never changes. So a buffer can be released at any
+//! time: the pool reuses its memory when the last array is gone.
 #![allow(unsafe_code, reason = "arrays are made of pointers")]
 
-use std::process;
-use std::sync::atomic::Ordering::Relaxed;
-use std::sync::atomic::{AtomicBool, AtomicU32};
-use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
-
-use cenote::host_pool::{DeviceView, HostLoan, HostView, SyncState};
+use cenote::host_pool::SyncState;
 use cenote::{DType, Error, Layout, TensorMemory, TensorOptions};
 use numpy::{PyArrayDescr, PyUntypedArray};
 use pyo3::exceptions::PyBufferError;
@@ -22,14 +14,15 @@ use pyo3::types::{PyEllipsis, PyTuple};
 
 use crate::args::dtype::{self, DTypeArg};
 use crate::args::shape::{ShapeArg, tuple};
+use crate::host_pool::array_base::{ArrayBase, Side};
+use crate::host_pool::locked_buffer::LockedBuffer;
+use crate::host_pool::shared_pool::{acquire, global_pool};
 use crate::interop::export::Access;
-use crate::interop::numpy_array::{self, Place, array, over};
-use crate::runtime::error::{Result, raise};
-use crate::runtime::gil;
+use crate::interop::numpy_array::{self, Elements, array, over};
+use crate::runtime::error::Result;
 use crate::runtime::py_call;
 
-/// An array with two sides, one on the host and one on a device, copied when the side that is behind
-/// is used.
+/// An array with a host side and a device side. Using the side that is older copies the other one first.
 ///
 /// >>> buffer = cenote.UnifiedBuffer((2, 3), "float32")
 /// >>> buffer.host[:] = 1.5
@@ -40,129 +33,57 @@ use crate::runtime::py_call;
 /// >>> buffer
 /// <cenote.UnifiedBuffer (2, 3) float32, in_step>
 ///
-/// It comes from the pool of `cenote.get_memory_pool()`; `MemoryPool.acquire` gives one of another
-/// pool. It goes back when it is released, at the end of a `with` statement, or when nobody has it any
-/// more. It holds anything until it is written; `pinned=True` asks for memory that is never swapped
-/// out.
+/// The memory comes from the pool of `cenote.get_memory_pool()`; `MemoryPool.acquire` takes it from another pool. It
+/// returns to the pool when the buffer is released, at the end of a `with` statement, or when the buffer's last
+/// reference is gone. A new buffer shows old bytes until you write it. `pinned=True` requests memory that is never
+/// swapped out.
 ///
-/// Arrays of it can be used for as long as you like. What they show stays theirs: the memory is used
-/// again only when the buffer was released *and* its arrays, and views of those, are gone.
+/// Arrays of the buffer stay valid after it was released: the pool reuses the memory only when the arrays and their views
+/// are gone, too.
 #[pyclass(frozen, weakref, module = "cenote")]
 #[derive(Debug)]
-pub(crate) struct UnifiedBuffer {
-    buffer: Mutex<cenote::UnifiedBuffer>,
-    /// Copying all of it takes long.
-    is_large: bool,
-    /// The process that has last locked it without the interpreter. One that was forked meanwhile has
-    /// nobody who would unlock it.
-    wanted_by: AtomicU32,
-}
+pub(crate) struct UnifiedBuffer(pub(super) LockedBuffer);
 
 impl From<cenote::UnifiedBuffer> for UnifiedBuffer {
     fn from(buffer: cenote::UnifiedBuffer) -> Self {
-        let is_large = gil::is_large(buffer.nbytes());
-        UnifiedBuffer { buffer: Mutex::new(buffer), is_large, wanted_by: AtomicU32::new(0) }
+        UnifiedBuffer(buffer.into())
     }
 }
 
 impl UnifiedBuffer {
-    /// Does something that is quick.
-    pub(crate) fn with<T: Send>(
-        &self,
-        py: Python<'_>,
-        f: impl FnOnce(&mut cenote::UnifiedBuffer) -> T + Send,
-    ) -> Result<T> {
-        match self.try_lock()? {
-            Some(mut buffer) => Ok(f(&mut buffer)),
-            None => Ok(self.detached(py, f)),
-        }
-    }
-
-    /// Does something that copies all of it, perhaps.
-    fn apart<T: Send>(
-        &self,
-        py: Python<'_>,
-        f: impl FnOnce(&mut cenote::UnifiedBuffer) -> cenote::Result<T> + Send,
-    ) -> Result<T> {
-        if !self.is_large {
-            return Ok(self.with(py, f)??);
-        }
-        // Only to see that somebody will unlock it.
-        drop(self.try_lock()?);
-        Ok(self.detached(py, f)?)
-    }
-
-    /// Does something with the host side, which is copied first if it is behind.
-    fn on_host<T: Send>(
-        &self,
-        py: Python<'_>,
-        f: impl FnOnce(&mut cenote::UnifiedBuffer) -> cenote::Result<T> + Send,
-    ) -> Result<T> {
-        match self.with(py, |buffer| is_host_behind(buffer.state()))? {
-            true => self.apart(py, f),
-            false => Ok(self.with(py, f)??),
-        }
-    }
-
-    /// `None` if another thread has it.
-    fn try_lock(&self) -> Result<Option<MutexGuard<'_, cenote::UnifiedBuffer>>> {
-        match self.buffer.try_lock() {
-            Ok(buffer) => Ok(Some(buffer)),
-            // The core leaves it whole, whatever happens.
-            Err(TryLockError::Poisoned(poisoned)) => Ok(Some(poisoned.into_inner())),
-            Err(TryLockError::WouldBlock) if self.wanted_by.load(Relaxed) == process::id() => {
-                Ok(None)
-            }
-            Err(TryLockError::WouldBlock) => {
-                let message = "the buffer was in use when this process was forked";
-                Err(raise("Forked", message.to_owned(), None))
-            }
-        }
-    }
-
-    /// Takes and gives back the lock while others have the interpreter: a thread that asks for that at
-    /// its end never gets it, and would keep the lock for ever.
-    fn detached<T: Send>(
-        &self,
-        py: Python<'_>,
-        f: impl FnOnce(&mut cenote::UnifiedBuffer) -> T + Send,
-    ) -> T {
-        self.wanted_by.store(process::id(), Relaxed);
-        py.detach(|| f(&mut self.buffer.lock().unwrap_or_else(PoisonError::into_inner)))
-    }
-
     fn layout(&self, py: Python<'_>) -> Result<Layout> {
-        self.with(py, |buffer| buffer.layout().clone())
+        self.0.with(py, |buffer| buffer.layout().clone())
     }
 
     fn element(&self, py: Python<'_>) -> Result<DType> {
-        self.with(py, |buffer| buffer.dtype())
+        self.0.with(py, |buffer| buffer.dtype())
     }
 
-    /// The host side, to be read during a call: that is no write, unless an array is alive anyway.
+    /// An array of the host side, for reading during one call. It does not count as a write, unless an array of `host` is
+    /// alive.
     fn host_to_read<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyUntypedArray>> {
-        // Whether it is lent is not for the interpreter to tell of.
-        let view = self.on_host(py, |buffer| match buffer.view() {
+        // With a loan alive, the core gives no view. The array of `host` does as well then.
+        let view = self.0.on_host(py, |buffer| match buffer.view() {
             Err(Error::Lent) => Ok(None),
             view => view.map(Some),
         })?;
         match view {
-            Some(view) => self.array(py, Side::Host(view)),
+            Some(view) => self.array(py, Side::HostView(view)),
             None => self.host(py),
         }
     }
 
     fn array<'py>(&self, py: Python<'py>, side: Side) -> Result<Bound<'py, PyUntypedArray>> {
         let (layout, descr) = (self.layout(py)?, dtype::descr(py, self.element(py)?)?);
-        let (address, len, writable) = side.place();
+        let (address, len, writable) = side.bytes();
         if len != layout.nbytes() {
             return Err(Error::TransferLen { device: len, host: layout.nbytes() }.into());
         }
-        let place = Place { address, shape: layout.shape(), strides: layout.strides(), writable };
-        let base = Bound::new(py, HeldSide(side))?.into_any();
-        // SAFETY: there are as many bytes as the layout needs, which starts with the first and has no
-        // gaps, for as long as the side is kept. A loan lets them be written.
-        unsafe { over(descr, place, base) }
+        let (shape, strides) = (layout.shape(), layout.strides());
+        let base = Bound::new(py, ArrayBase(side))?.into_any();
+        // SAFETY: the layout starts at the first byte, has no gaps, and needs `len` bytes, which was just checked. The
+        // bytes stay valid while the base keeps the side. They are writable only if the side is a loan.
+        unsafe { over(descr, Elements { address, shape, strides, writable }, base) }
     }
 }
 
@@ -180,10 +101,10 @@ impl UnifiedBuffer {
         Ok(UnifiedBuffer::from(acquire(py, pool, &shape, dtype.0, pinned)?))
     }
 
-    /// The host side as an array, downloaded first if the device side is newer.
+    /// The host side as an array. Downloads the device side first if that is newer.
     ///
-    /// Writing it is noticed: as long as the array is alive, or a view of it, the host side counts as
-    /// the newer one, and whatever uses the device side uploads it first.
+    /// While the array or a view of it is alive, the buffer counts the host side as the newer one: each use of the device
+    /// side uploads first.
     ///
     /// >>> buffer = cenote.UnifiedBuffer(3, "int32")
     /// >>> array = buffer.host
@@ -195,15 +116,15 @@ impl UnifiedBuffer {
     /// ('host_dirty', array([7, 1, 1], dtype=int32))
     #[getter]
     fn host<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyUntypedArray>> {
-        let loan = self.on_host(py, cenote::UnifiedBuffer::lend)?;
-        self.array(py, Side::Lent(loan))
+        let loan = self.0.on_host(py, cenote::UnifiedBuffer::lend)?;
+        self.array(py, Side::HostLoan(loan))
     }
 
-    /// The device side as an array, uploaded first if the host side is newer. It is read-only and does
-    /// not change: what is uploaded while it is alive goes to other memory.
+    /// The device side as an array. Uploads the host side first if that is newer. The array is read-only and never
+    /// changes: later uploads go to other memory while it is alive.
     ///
-    /// `buffer.device = x` writes all elements of the device side, which then is the newer one. An
-    /// error while an array of `host` is alive.
+    /// `buffer.device = x` writes all elements of the device side, which then is the newer one. It fails while an array
+    /// of `host` is alive.
     ///
     /// >>> buffer = cenote.UnifiedBuffer(3, "int32")
     /// >>> buffer.device = [1, 2, 3]
@@ -212,32 +133,33 @@ impl UnifiedBuffer {
     /// >>> buffer.host                                 # downloads
     /// array([1, 2, 3], dtype=int32)
     ///
-    /// Without a device this side is host memory, too, and is copied as often as with one.
+    /// On a machine without a device the device side is host memory, too. The copies are the same as with a device.
     #[getter]
     fn device<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyUntypedArray>> {
-        let view = self.apart(py, cenote::UnifiedBuffer::device_view)?;
-        let far = || PyBufferError::new_err("the host cannot reach the memory of this device");
-        self.array(py, Side::Device(view.ok_or_else(far)?))
+        let view = self.0.with_copy(py, cenote::UnifiedBuffer::device_view)?;
+        let unreachable =
+            || PyBufferError::new_err("the host cannot reach the memory of this device");
+        self.array(py, Side::DeviceView(view.ok_or_else(unreachable)?))
     }
 
     #[setter]
     fn set_device(&self, py: Python<'_>, value: &Bound<'_, PyAny>) -> Result<()> {
-        // Broadcast and cast by numpy, in memory of its own.
+        // numpy broadcasts and casts the value into separate memory, which is uploaded then.
         let options = TensorOptions::new().memory(TensorMemory::Mem);
         let staged = options.create(self.layout(py)?.shape(), self.element(py)?)?;
         assign(array(py, &staged, Access::Write)?.as_any(), value)?;
-        self.apart(py, |buffer| buffer.device_mut()?.upload(staged.map()?.as_bytes()?))
+        self.0.with_copy(py, |buffer| buffer.device_mut()?.upload(staged.map()?.as_bytes()?))
     }
 
-    /// Which side holds the data: `"uninitialized"` (none), `"host_only"`, `"device_only"`, `"in_step"`
-    /// (both), or which is newer: `"host_dirty"`, `"device_dirty"`.
+    /// Which side has the data: `"uninitialized"` (none), `"host_only"`, `"device_only"`, `"in_step"` (both),
+    /// `"host_dirty"` (the host side is newer) or `"device_dirty"` (the device side is newer).
     #[getter]
     fn state(&self, py: Python<'_>) -> Result<&'static str> {
-        Ok(name(self.with(py, |buffer| buffer.state())?))
+        Ok(name(self.0.with(py, |buffer| buffer.state())?))
     }
 
-    /// Sets all elements of the host side: to those of an array, or of whatever numpy makes one of. As
-    /// with numpy it is broadcast and cast.
+    /// Copies an array, or an object that numpy converts to an array, to the host side. Broadcasts and casts as numpy
+    /// does.
     ///
     /// >>> buffer = cenote.UnifiedBuffer((2, 2), "uint8")
     /// >>> buffer.copy_from([[1, 2], [3, 4]])
@@ -251,7 +173,7 @@ impl UnifiedBuffer {
         }
     }
 
-    /// Sets all elements of an array, a tensor or another buffer to those of this one.
+    /// Copies the elements to an array, a tensor or another buffer.
     ///
     /// >>> buffer = cenote.UnifiedBuffer(3, "uint8")
     /// >>> buffer.fill(9)
@@ -281,7 +203,7 @@ impl UnifiedBuffer {
         Ok(())
     }
 
-    /// Brings the side that is behind up to date.
+    /// Copies the newer side to the older one, so that both are the same.
     ///
     /// >>> buffer = cenote.UnifiedBuffer(3)
     /// >>> buffer.zeros()
@@ -289,19 +211,19 @@ impl UnifiedBuffer {
     /// >>> buffer.state
     /// 'in_step'
     fn synchronize(&self, py: Python<'_>) -> Result<()> {
-        self.apart(py, cenote::UnifiedBuffer::sync)
+        self.0.with_copy(py, cenote::UnifiedBuffer::sync)
     }
 
-    /// Gives it back to its pool, as `MemoryPool.release` does. From now on every use of it is an error,
-    /// but arrays of it stay as they are.
+    /// Releases the buffer to its pool, as `MemoryPool.release` does. From now on each use of it fails. Its arrays stay
+    /// valid.
     fn release(&self, py: Python<'_>) -> Result<()> {
-        Ok(self.with(py, cenote::UnifiedBuffer::release)??)
+        Ok(self.0.with(py, cenote::UnifiedBuffer::release)??)
     }
 
-    /// Whether it was released.
+    /// Whether the buffer was released.
     #[getter]
     fn released(&self, py: Python<'_>) -> Result<bool> {
-        self.with(py, |buffer| buffer.is_released())
+        self.0.with(py, |buffer| buffer.is_released())
     }
 
     /// The length of each dimension.
@@ -310,7 +232,7 @@ impl UnifiedBuffer {
         Ok(PyTuple::new(py, self.layout(py)?.shape())?)
     }
 
-    /// What its elements are, as a dtype of numpy. bfloat16 needs the package `ml_dtypes`.
+    /// The type of the elements, as numpy's dtype. bfloat16 needs the package `ml_dtypes`.
     #[getter]
     fn dtype<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyArrayDescr>> {
         dtype::descr(py, self.element(py)?).cloned()
@@ -328,25 +250,25 @@ impl UnifiedBuffer {
         Ok(self.layout(py)?.len())
     }
 
-    /// The number of bytes in its elements.
+    /// The number of bytes of all elements.
     #[getter]
     fn nbytes(&self, py: Python<'_>) -> Result<usize> {
-        self.with(py, |buffer| buffer.nbytes())
+        self.0.with(py, |buffer| buffer.nbytes())
     }
 
-    /// Whether the host side is locked in memory: it was asked for, and the system allowed it.
+    /// Whether the host side is never swapped out: `pinned=True` was given, and the kernel allowed it.
     #[getter]
     fn pinned(&self, py: Python<'_>) -> Result<bool> {
-        self.with(py, |buffer| buffer.is_pinned())
+        self.0.with(py, |buffer| buffer.is_pinned())
     }
 
-    /// Whether the device side is on a device, and not on the host too.
+    /// Whether the device side is on a device; False if it is host memory.
     #[getter]
     fn is_device(&self, py: Python<'_>) -> Result<bool> {
-        self.with(py, |buffer| buffer.is_device())
+        self.0.with(py, |buffer| buffer.is_device())
     }
 
-    /// What `numpy.asarray` asks for: the array of `host`.
+    /// Used by `numpy.asarray`: the array of `host`.
     #[pyo3(signature = (dtype=None, copy=None))]
     fn __array__<'py>(
         &self,
@@ -368,82 +290,18 @@ impl UnifiedBuffer {
         _value: Py<PyAny>,
         _traceback: Py<PyAny>,
     ) -> Result<()> {
-        match self.with(py, cenote::UnifiedBuffer::release)? {
+        match self.0.with(py, cenote::UnifiedBuffer::release)? {
             Err(Error::Released) | Ok(()) => Ok(()),
             Err(error) => Err(error.into()),
         }
     }
 
     fn __repr__(&self, py: Python<'_>) -> Result<String> {
-        self.with(py, |buffer| {
+        self.0.with(py, |buffer| {
             let state = if buffer.is_released() { "released" } else { name(buffer.state()) };
             let (shape, dtype) = (tuple(buffer.shape()), buffer.dtype().numpy_name());
             format!("<cenote.UnifiedBuffer {shape} {dtype}, {state}>")
         })
-    }
-}
-
-/// The base of an array: what is behind its memory.
-///
-/// It has no buffer of its own, so numpy cannot be talked into making a read-only array writable.
-#[pyclass(frozen, module = "cenote._cenote")]
-struct HeldSide(#[allow(dead_code, reason = "kept, not looked at")] Side);
-
-/// A share of one side of a buffer.
-#[derive(Debug)]
-enum Side {
-    /// The host side, to be written.
-    Lent(HostLoan),
-    /// The host side, to be read.
-    Host(HostView),
-    /// The device side, to be read.
-    Device(DeviceView),
-}
-
-impl Side {
-    /// The first byte, how many there are, and whether they may be written.
-    fn place(&self) -> (*mut u8, usize, bool) {
-        let read = |bytes: &[u8]| (bytes.as_ptr().cast_mut(), bytes.len(), false);
-        match self {
-            Side::Lent(loan) => (loan.as_ptr(), loan.len(), true),
-            Side::Host(view) => read(view),
-            Side::Device(view) => read(view),
-        }
-    }
-}
-
-/// The pool that all code of this process shares, the core's included.
-pub(crate) fn global_pool() -> Result<&'static cenote::MemoryPool> {
-    static IS_SET_UP: AtomicBool = AtomicBool::new(false);
-    let pool = cenote::MemoryPool::global()?;
-    if !IS_SET_UP.swap(true, Relaxed) {
-        make_room_for(pool, MAX_BUFFER_SIZE);
-    }
-    Ok(pool)
-}
-
-/// The largest buffer that waits to be used again, unless said otherwise.
-pub(crate) const MAX_BUFFER_SIZE: usize = 1 << 30;
-
-/// Lets a pool retain the largest buffer that it may, unless the environment says how many bytes it retains.
-pub(crate) fn make_room_for(pool: &cenote::MemoryPool, max_buffer_size: usize) {
-    if std::env::var_os("CENOTE_BUFFER_POOL_MAX_RETAINED_BYTES").is_none() {
-        pool.set_max_retained_bytes(pool.max_retained_bytes().max(max_buffer_size));
-    }
-}
-
-/// A buffer of the pool.
-pub(crate) fn acquire(
-    py: Python<'_>,
-    pool: &cenote::MemoryPool,
-    shape: &[usize],
-    dtype: DType,
-    pinned: bool,
-) -> cenote::Result<cenote::UnifiedBuffer> {
-    match pinned {
-        // All of it is touched.
-        true => py.detach(|| pool.acquire_pinned(shape, dtype)),
-        false => pool.acquire(shape, dtype),
     }
 }
 
@@ -452,10 +310,7 @@ fn assign(target: &Bound<'_, PyAny>, value: &Bound<'_, PyAny>) -> Result<()> {
     Ok(py_call::set_item(target, PyEllipsis::get(target.py()).as_any(), value)?)
 }
 
-fn is_host_behind(state: SyncState) -> bool {
-    matches!(state, SyncState::DeviceOnly | SyncState::DeviceDirty)
-}
-
+/// The name of a state in Python.
 fn name(state: SyncState) -> &'static str {
     match state {
         SyncState::Uninitialized => "uninitialized",

@@ -1,4 +1,4 @@
-//! `cenote.copies`.
+//! `cenote.copies`: counters of copies by reason, as dicts.
 
 use std::fmt::Debug;
 
@@ -6,7 +6,8 @@ use cenote::{Copies, StagedCopies};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-/// All copies of tensor bytes in this process so far: for each reason how many, and how many bytes.
+/// The copies of tensor memory that this process has made so far. For each reason a tuple: how many copies, and how many
+/// bytes in all.
 ///
 /// >>> before = cenote.copies()["CopiedIn"]
 /// >>> t = cenote.Tensor.from_numpy(numpy.zeros(100, "uint8"))
@@ -18,12 +19,12 @@ pub(crate) fn copies(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
     of_process(py, &cenote::copies())
 }
 
-/// The copies of a process.
+/// The copies that a process made, as a dict.
 pub(crate) fn of_process<'py>(py: Python<'py>, copies: &[Copies]) -> PyResult<Bound<'py, PyDict>> {
     by_reason(py, copies.iter().map(|each| (each.reason, each.count, each.bytes)))
 }
 
-/// The copies of messages that were sent.
+/// The copies that a publisher made to send messages, as a dict.
 pub(crate) fn of_topic<'py>(
     py: Python<'py>,
     copies: &[StagedCopies],

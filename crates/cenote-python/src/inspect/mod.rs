@@ -1,4 +1,4 @@
-//! `cenote.topics` and `cenote.pools`.
+//! What exists in this namespace: `cenote.topics`, `cenote.pools`; and the copies of this process: `cenote.copies`.
 
 pub(crate) mod copies;
 
@@ -9,13 +9,16 @@ use pyo3::types::PyDict;
 use crate::pool::{holder_dict, stats_dict};
 use crate::runtime::error::Result;
 
-/// The topics that have a publisher, or subscribers that wait for one: a list of dicts with `name`, whether it is
-/// `closed` to this user, `publishers` and, where nobody publishes, `waiting`.
+/// The topics that have a publisher, or subscribers that wait for one, as a list of dicts:
 ///
-/// Of a publisher it tells `pid` and `program`, the type that it `carries` (None if it did not answer within 0.2
-/// seconds), whether it is `closed` to this user, how many messages it has `sent`, its `uid`, `depth`, whether it
-/// `waits` for slow subscribers, its `copies` by reason, and its `subscribers`. Of a subscriber it tells `pid`,
-/// `program` and how many messages it is `behind`. Nobody who is asked notices.
+/// - of a topic: `name`, `closed` (whether this user may not use it), `publishers`, and `waiting` (the subscribers of
+///   a topic without a publisher);
+/// - of a publisher: `pid`, `program`, `carries` (the type of its messages, or None if it did not answer within 0.2
+///   seconds), `closed`, `sent` (the number of messages), `uid`, `depth`, `waits` (whether it waits for slow
+///   subscribers), `copies` by reason, and `subscribers`;
+/// - of a subscriber: `pid`, `program`, and `behind` (the number of messages that it has not received yet).
+///
+/// The call does not disturb publishers and subscribers.
 ///
 /// >>> with cenote.Topic("listed", cenote.Image) as topic:
 /// ...     topic.send(cenote.Image(64, 48))
@@ -29,10 +32,11 @@ pub(crate) fn topics(py: Python<'_>) -> Result<Vec<Bound<'_, PyDict>>> {
     Ok(found.iter().map(|topic| topic_dict(py, topic)).collect::<PyResult<_>>()?)
 }
 
-/// The pools that have an owner, those of topics' publishers included: a list of dicts with `name`, `of_topic`,
-/// `uid`, the owner's `pid` and `program`, and its `account`: None if it did not answer within 0.2 seconds, else a
-/// dict with `stats`, as of `TensorPool.stats`, `processes`, as of `TensorPool.holders`, and the `copies` of that
-/// process.
+/// The pools that have an owner, including those of publishers, as a list of dicts with `name`, `of_topic`, `uid`, the
+/// owner's `pid` and `program`, and `account`.
+///
+/// `account` is None if the owner did not answer within 0.2 seconds. Otherwise it is a dict with `stats` (as of
+/// `TensorPool.stats`), `processes` (as of `TensorPool.holders`), and the `copies` of the owner's process.
 ///
 /// >>> with cenote.TensorPool("listed", size_mb=64) as pool:
 /// ...     frame = pool.alloc((480, 640))
@@ -74,14 +78,14 @@ fn subscriber_dicts<'py>(
     py: Python<'py>,
     subscribers: &[SubscriberInfo],
 ) -> PyResult<Vec<Bound<'py, PyDict>>> {
-    let described = |subscriber: &SubscriberInfo| {
+    let as_dict = |subscriber: &SubscriberInfo| {
         let dict = PyDict::new(py);
         dict.set_item("pid", subscriber.pid)?;
         dict.set_item("program", &subscriber.program)?;
         dict.set_item("behind", subscriber.behind)?;
         Ok(dict)
     };
-    subscribers.iter().map(described).collect()
+    subscribers.iter().map(as_dict).collect()
 }
 
 fn pool_dict<'py>(py: Python<'py>, pool: &PoolInfo) -> PyResult<Bound<'py, PyDict>> {

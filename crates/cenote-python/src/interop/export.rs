@@ -1,27 +1,26 @@
-//! What keeps a tensor's memory alive, and counted, while Python has a pointer to it.
+//! What keeps a tensor's memory valid while Python has a pointer to it.
 //!
-//! Everything that hands out a pointer (arrays, buffers, capsules) keeps an [`Export`] for as long as
-//! the pointer may be used, or the tensor itself where nobody writes it any more. An export that can be written is
-//! a loan: as long as it is alive the tensor is not published, so nobody in another process reads what is being
-//! written.
+//! Each array, buffer and capsule keeps an [`Export`] for as long as its pointer may be used. (An array of an immutable
+//! tensor keeps the tensor object instead.) A writable export is a loan: while it is alive, the tensor cannot be
+//! published, so no other process reads memory that Python code is writing.
 
 use cenote::{Loan, NotWritable, Tensor, TensorMemory};
 use pyo3::prelude::*;
 
 use crate::runtime::error::Result;
 
-/// A pointer to a tensor's memory, and what keeps it valid. Dropping it needs no interpreter.
+/// A pointer to a tensor's memory, and the loan that keeps it valid. Dropping it needs no GIL.
 #[derive(Debug)]
 pub(crate) struct Export(Loan);
 
-/// What is asked of an export.
+/// The access that an export has to give.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Access {
-    /// Only to read.
+    /// Reading.
     Read,
-    /// To write where that is allowed, else to read.
+    /// Writing if the tensor is writable, else reading.
     WriteIfAllowed,
-    /// To write, or it is an error.
+    /// Writing. Fails if the tensor is read-only.
     Write,
 }
 
@@ -49,16 +48,15 @@ impl Export {
     }
 }
 
-/// Whether a tensor can still be written: it is of this process, was never sent, and is in memory that
-/// can be lent.
+/// Whether a tensor can still be written: this process made it, it was never sent, and its kind of memory can be lent.
 pub(crate) fn may_write(tensor: &Tensor) -> bool {
-    let lendable = matches!(tensor.memory(), TensorMemory::Mem | TensorMemory::Shm);
-    lendable && matches!(tensor.not_writable(), None | Some(NotWritable::Shared))
+    let can_be_lent = matches!(tensor.memory(), TensorMemory::Mem | TensorMemory::Shm);
+    can_be_lent && matches!(tensor.not_writable(), None | Some(NotWritable::Shared))
 }
 
-/// The base of an array: what is behind its memory.
+/// The base of an array: it keeps the array's memory.
 ///
-/// It has no buffer of its own, so numpy cannot be talked into making a read-only array writable.
+/// It does not implement the buffer protocol. So `array.flags.writeable = True` fails for a read-only array.
 #[pyclass(frozen, module = "cenote._cenote")]
 #[derive(Debug)]
 pub(crate) struct Memory(pub(crate) Export);
@@ -66,7 +64,7 @@ pub(crate) struct Memory(pub(crate) Export);
 #[pymethods]
 impl Memory {
     fn __repr__(&self) -> String {
-        let access = if self.0.is_writable() { "to write" } else { "to read" };
+        let access = if self.0.is_writable() { "writable" } else { "read-only" };
         format!("<memory of {:?}, {access}>", self.0.tensor())
     }
 }

@@ -6,7 +6,7 @@ const PHRASES: [(&str, &str); 10] = [
     ("configuration: pool_size:", "configuration: size_mb:"),
     ("configuration: growth:", "configuration: growth_mb:"),
     ("`pool_size`", "`size_mb`"),
-    ("alloc_timeout is for", "alloc is for"),
+    ("alloc_while is for", "alloc is for"),
     ("call `set_format` first", "give it one with `Image.from_tensor(tensor, format)`"),
     ("(`set_intrinsics`)", "(`depth.intrinsics = (fx, fy, cx, cy)`)"),
     ("`to_contiguous`", "`copy()`"),

@@ -4,7 +4,7 @@
 //! Each method takes a `Python` token, which proves that the calling thread holds the GIL. The module declares
 //! that it needs the GIL, so a free-threaded Python turns it on; where that is forbidden, importing the module
 //! fails.
-#![allow(unsafe_code, reason = "the GIL is a lock that Rust does not know")]
+#![allow(unsafe_code, reason = "Rust does not see that the GIL is a lock")]
 
 use std::cell::Cell;
 use std::sync::Arc;

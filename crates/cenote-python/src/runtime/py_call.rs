@@ -59,7 +59,7 @@ fn guarded<T>(f: impl FnOnce() -> T) -> T {
     result
 }
 
-/// Arguments of a call: whatever becomes a Python tuple.
+/// Arguments of a call: a value that converts to a Python tuple.
 pub(crate) trait Args<'py>:
     IntoPyObject<'py, Target = PyTuple, Output = Bound<'py, PyTuple>, Error: Into<PyErr>>
 {

@@ -1,7 +1,9 @@
 //! `cenote.Tensor`.
 
 pub(crate) mod index;
-pub(crate) mod scalar;
+mod protocols;
+mod scalar;
 pub(crate) mod tensor;
+mod views;
 
 pub(crate) use tensor::Tensor;

@@ -10,8 +10,8 @@ use crate::runtime::py_call;
 use crate::tensor::tensor::Tensor;
 
 impl Tensor {
-    /// The one element, as a Python number.
-    fn one<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyAny>> {
+    /// The only element, as a Python number. Fails if there are several.
+    fn only_element<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyAny>> {
         match self.0.len() {
             1 => self.item(py),
             _ => Err(PyTypeError::new_err("only a tensor of one element is a number").into()),
@@ -23,32 +23,32 @@ impl Tensor {
 impl Tensor {
     /// `int(t)`, of a tensor with one element.
     fn __int__<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyAny>> {
-        Ok(py_call::call(PyInt::type_object(py).as_any(), (self.one(py)?,), None)?)
+        Ok(py_call::call(PyInt::type_object(py).as_any(), (self.only_element(py)?,), None)?)
     }
 
     /// `float(t)`, of a tensor with one element.
     fn __float__<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyAny>> {
-        Ok(py_call::call(PyFloat::type_object(py).as_any(), (self.one(py)?,), None)?)
+        Ok(py_call::call(PyFloat::type_object(py).as_any(), (self.only_element(py)?,), None)?)
     }
 
     /// `complex(t)`, of a tensor with one element.
     fn __complex__<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyAny>> {
-        Ok(py_call::call(PyComplex::type_object(py).as_any(), (self.one(py)?,), None)?)
+        Ok(py_call::call(PyComplex::type_object(py).as_any(), (self.only_element(py)?,), None)?)
     }
 
-    /// What counts as an index is an integer in a tensor of no dimensions, as in numpy.
+    /// The tensor as an index. As in numpy it must be an integer and have no dimensions.
     fn __index__<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyAny>> {
-        let scalar = self.0.ndim() == 0;
+        let is_scalar = self.0.ndim() == 0;
         let refused = || PyTypeError::new_err("only an integer of no dimensions is an index");
-        Ok(py_call::index(&scalar.then(|| self.item(py)).ok_or_else(refused)??)?)
+        Ok(py_call::index(&is_scalar.then(|| self.item(py)).ok_or_else(refused)??)?)
     }
 
-    /// Whether the one element is true; an error if there are several, as in numpy.
+    /// Whether the only element is true. Fails if there are several, as in numpy.
     fn __bool__(&self, py: Python<'_>) -> Result<bool> {
         match self.0.len() {
             1 => Ok(self.item(py)?.is_truthy()?),
             several => Err(bad_argument(format!(
-                "whether {several} elements are true is ambiguous: ask `is not None`, or `numpy().any()`"
+                "whether {several} elements are true is ambiguous: use `is not None`, or `numpy().any()`"
             ))),
         }
     }

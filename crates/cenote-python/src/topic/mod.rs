@@ -1,4 +1,4 @@
-//! `cenote.Topic`.
+//! `cenote.Topic`: sending and receiving.
 
 pub(crate) mod open_flag;
 pub(crate) mod topic;

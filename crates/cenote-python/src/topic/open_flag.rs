@@ -1,4 +1,4 @@
-//! Whether a topic is open, and waiting for as long as it is.
+//! Whether a topic is open, and waiting that ends when it is closed.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 use crate::runtime::error::{Raised, Result, raise};
 use crate::runtime::wait;
 
-/// Whether a topic is open. Not behind a lock: it is asked while others may fork.
+/// Whether a topic is open. It is atomic, not locked: a thread can read it without the GIL while another thread forks.
 #[derive(Debug)]
 pub(crate) struct OpenFlag(AtomicBool);
 
@@ -25,7 +25,7 @@ impl OpenFlag {
         self.0.store(false, Ordering::Release);
     }
 
-    /// As [`wait::wait`], and an error once the topic is closed.
+    /// As [`wait::wait`], and fails once the topic is closed.
     pub(crate) fn wait<T: Send>(
         &self,
         py: Python<'_>,
@@ -43,6 +43,7 @@ impl OpenFlag {
     }
 }
 
+/// The error for a use of a closed topic.
 pub(crate) fn closed() -> Raised {
     raise("Error", "the topic was closed".to_owned(), None)
 }

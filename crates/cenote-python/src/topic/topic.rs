@@ -28,54 +28,54 @@ use crate::tensor::Tensor;
 use crate::topic::open_flag::{OpenFlag, closed};
 use crate::topic::typed_topic::{AnyTopic, TypedTopic};
 
-/// Sends and receives messages of one type, under one name.
+/// Sends and receives messages of one type under one name.
 ///
 /// >>> topic = cenote.Topic("camera.rgb", cenote.Image)
 /// >>> image = cenote.Image(640, 480, "rgb8", seq=7)
-/// >>> topic.send(image)                  # here, and to every other process; no pixel is copied
-/// >>> topic.recv(timeout=5)              # anywhere else: for image in cenote.Topic("camera.rgb", cenote.Image)
+/// >>> topic.send(image)                  # to all subscribers, in all processes; no pixel is copied
+/// >>> topic.recv(timeout=5)              # in another process: for image in cenote.Topic("camera.rgb", cenote.Image)
 /// <cenote.Image 640x480 rgb8, shm, read-only, seq=7>
 /// >>> topic.close()
 ///
-/// `type` is `Image`, `PointCloud`, `DepthImage` or `Tensor`. A topic of tensors, which it is without a type,
-/// receives all of them, but as tensors: without `seq`, `stamp_ns`, `frame_id` and whatever else they carry. One
-/// object does both: it begins to publish with the first `send`, and to subscribe with the first `recv`.
-/// (`advertise` and `subscribe` do so at once.) Any thread can use it.
+/// `type` is `Image`, `PointCloud`, `DepthImage` or `Tensor`, which is the default. A topic of `Tensor` receives
+/// messages of all types as tensors, without metadata such as `seq`, `stamp_ns` and `frame_id`. One object can send and
+/// receive: the first `send` starts publishing, and the first `recv` subscribes. (`advertise` and `subscribe` do so at
+/// once.) All threads can use it.
 ///
-/// What was sent is for good: nobody can write it any more. If something that can write it is alive, such as
-/// an array of `numpy()` or a view of one, a copy is sent; `stats()["copies"]` counts that.
+/// After a message was sent, its memory is read-only. If an object that can write it is alive at that moment, such as
+/// an array of `numpy()` or a view of it, a copy is sent, and `stats()["copies"]` counts it.
 ///
-/// `depth` is how many messages are kept for subscribers. If one is slower than that, `policy` decides:
-/// `"keep_last"` pushes out the oldest, and the subscriber is told how many it `missed`; `"block"` waits for
-/// the subscriber, but not longer than `timeout` seconds (None: for as long as it lives); `"reject"` fails at
-/// once. `history` is how many messages from before it came a subscriber asks for. `ignore_own` has it not
-/// receive what was sent through this very object. `size_mb` and `max_slots` are of the publisher's pool, which
-/// `alloc_tensor` and `image` allocate from.
+/// `depth` is how many messages the publisher keeps for subscribers. If a subscriber falls behind by more, `policy`
+/// decides: `"keep_last"` overwrites the oldest message, and the subscriber counts it as `missed`; `"block"` waits for
+/// the subscriber, for `timeout` seconds at most (None: for as long as the subscriber lives); `"reject"` fails at once.
+/// `history` is how many earlier messages it requests when it subscribes. With `ignore_own` the object does not receive the
+/// messages that it sent itself. `size_mb` and `max_slots` configure the publisher's pool, in which `alloc_tensor` and
+/// `image` allocate.
 #[pyclass(frozen, weakref, module = "cenote")]
 pub(crate) struct Topic {
     name: String,
     open: OpenFlag,
-    /// Whether somebody may await it, and has to be told when it is closed.
-    awaited: AtomicBool,
-    /// Until it is closed.
+    /// Whether an asyncio task may await it, which `close` then has to wake.
+    is_awaited: AtomicBool,
+    /// `None` after it was closed.
     inner: GilCell<dyn AnyTopic>,
 }
 
 impl Topic {
-    /// The topic, unless it was closed.
+    /// The topic. Fails if it was closed.
     #[inline]
     fn get(&self, py: Python<'_>) -> Result<Arc<dyn AnyTopic>> {
         self.inner.get(py).ok_or_else(closed)
     }
 
-    /// The topic, if it is of this process: what it was before a fork tells nothing.
-    fn here(&self, py: Python<'_>) -> Result<Arc<dyn AnyTopic>> {
+    /// The topic. Fails also in a forked child, where its counters would be those of the parent.
+    fn get_own(&self, py: Python<'_>) -> Result<Arc<dyn AnyTopic>> {
         let topic = self.get(py)?;
         topic.check_process()?;
         Ok(topic)
     }
 
-    /// The next message, for which it waits; None if there was none for so long.
+    /// The next message, or `None` after `timeout`.
     fn recv_within<'py>(
         &self,
         py: Python<'py>,
@@ -110,60 +110,41 @@ impl Topic {
             TopicConfig { depth, policy, history, ignore_own, ..TopicConfig::default() };
         config.pool.pool_size = bytes(size_mb)?;
         config.pool.max_slots = max_slots;
-        let inner: Arc<dyn AnyTopic> = match r#type {
-            None => TypedTopic::<cenote::Tensor>::open(name, config)?,
-            Some(given) if given.is(PyType::new::<Tensor>(py)) => {
-                TypedTopic::<cenote::Tensor>::open(name, config)?
-            }
-            Some(given) if given.is(PyType::new::<Image>(py)) => {
-                TypedTopic::<cenote::Image>::open(name, config)?
-            }
-            Some(given) if given.is(PyType::new::<PointCloud>(py)) => {
-                TypedTopic::<cenote::PointCloud>::open(name, config)?
-            }
-            Some(given) if given.is(PyType::new::<DepthImage>(py)) => {
-                TypedTopic::<cenote::DepthImage>::open(name, config)?
-            }
-            Some(other) => {
-                let kinds = "cenote.Image, PointCloud, DepthImage or Tensor";
-                let message = format!("a topic carries {kinds}, not {}", py_call::repr(other)?);
-                return Err(PyTypeError::new_err(message).into());
-            }
-        };
-        let (name, awaited) = (inner.name().to_owned(), AtomicBool::new(false));
-        Ok(Topic { name, open: OpenFlag::new(), awaited, inner: GilCell::new(inner) })
+        let inner = open_typed(py, name, r#type, config)?;
+        let (name, is_awaited) = (inner.name().to_owned(), AtomicBool::new(false));
+        Ok(Topic { name, open: OpenFlag::new(), is_awaited, inner: GilCell::new(inner) })
     }
 
-    /// The name, with dots.
+    /// The name of the topic.
     #[getter]
     fn name(&self) -> &str {
         &self.name
     }
 
-    /// Whether it was closed.
+    /// Whether the topic was closed.
     #[getter]
     fn closed(&self) -> bool {
         !self.open.get()
     }
 
-    /// Sends a message to every subscriber there is, this object included unless `ignore_own` is set.
-    /// `policy` decides what happens if one of them is slow: `"block"` raises `cenote.Timeout` when its
-    /// time is over, `"reject"` at once.
+    /// Sends a message to all subscribers, and to this object unless `ignore_own` is set. If a subscriber is slow, the
+    /// policy `"block"` fails with `cenote.Timeout` after its timeout, and `"reject"` at once.
     #[pyo3(signature = (message, /))]
     fn send(&self, py: Python<'_>, message: &Bound<'_, PyAny>) -> Result<()> {
         self.get(py)?.send(py, message, &self.open)
     }
 
-    /// Sends a message if no subscriber has to be waited for; tells whether it did.
+    /// Sends a message unless it would have to wait for a slow subscriber. Returns whether it was sent.
     #[pyo3(signature = (message, /))]
     fn try_send(&self, py: Python<'_>, message: &Bound<'_, PyAny>) -> Result<bool> {
         self.get(py)?.try_send(py, message)
     }
 
-    /// The next message. Waits for it: without a timeout for ever, else for so many seconds, after which
-    /// it gives None. `timeout=0` never waits.
+    /// The next message. Waits for it for `timeout` seconds, then returns None; without a timeout it waits forever.
+    /// `timeout=0` does not wait.
     ///
-    /// Messages of one publisher come in the order they were sent; publishers take turns.
+    /// Messages of one publisher arrive in the order in which they were sent. With several publishers, it takes from
+    /// each in turn.
     #[pyo3(signature = (timeout=None))]
     fn recv<'py>(
         &self,
@@ -173,17 +154,17 @@ impl Topic {
         self.recv_within(py, timeout.map(duration).transpose()?)
     }
 
-    /// The newest message that was not received yet, or None. Those before it are skipped, and not
-    /// counted as missed. Never waits.
+    /// The newest message that was not received yet, or None. Skips all messages before it, which do not count as
+    /// missed. Does not wait.
     fn latest<'py>(&self, py: Python<'py>) -> Result<Option<Bound<'py, PyAny>>> {
         self.get(py)?.latest(py)
     }
 
-    /// The next message, to be awaited in asyncio. `async for` does so again and again.
+    /// The next message, for `await` in asyncio. `async for` awaits one message after the other.
     ///
-    /// Closing the topic is an error for who awaits it; cancelling the task loses no message.
+    /// If the topic is closed, the `await` fails. Cancelling the task loses no message.
     fn recv_async<'py>(slf: &Bound<'py, Self>) -> Result<Bound<'py, PyAny>> {
-        slf.get().awaited.store(true, Ordering::Relaxed);
+        slf.get().is_awaited.store(true, Ordering::Relaxed);
         static RECV: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
         let recv = py_call::imported(slf.py(), &RECV, "cenote._asyncio", "recv")?;
         Ok(py_call::call(recv, (slf,), None)?)
@@ -193,7 +174,7 @@ impl Topic {
         slf
     }
 
-    /// Ends when the topic is closed.
+    /// The next message. The iteration ends when the topic is closed.
     fn __next__<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyAny>> {
         let ended = || PyStopIteration::new_err(()).into();
         if !self.open.get() {
@@ -201,7 +182,7 @@ impl Topic {
         }
         match self.recv_within(py, None) {
             Ok(message) => message.ok_or_else(ended),
-            // What a signal handler raised is not for us to end.
+            // Only the error of a closed topic ends the iteration. An exception of a signal handler is passed on.
             Err(raised) if !self.open.get() && raised.is_plain(py) => Err(ended()),
             Err(raised) => Err(raised),
         }
@@ -212,35 +193,35 @@ impl Topic {
     }
 
     fn __anext__<'py>(slf: &Bound<'py, Self>) -> Result<Bound<'py, PyAny>> {
-        slf.get().awaited.store(true, Ordering::Relaxed);
+        slf.get().is_awaited.store(true, Ordering::Relaxed);
         static NEXT: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
         let next = py_call::imported(slf.py(), &NEXT, "cenote._asyncio", "next_of")?;
         Ok(py_call::call(next, (slf,), None)?)
     }
 
-    /// A descriptor that is readable when there may be something to receive: for `select`, `selectors`
-    /// and event loops. Then call `recv(timeout=0)` until it gives None. It belongs to the topic.
+    /// A file descriptor that becomes readable when a message may have arrived, for `select`, `selectors` and event
+    /// loops. Then call `recv(timeout=0)` until it returns None. The topic closes the descriptor.
     fn fileno(&self, py: Python<'_>) -> Result<RawFd> {
         self.get(py)?.fileno(py)
     }
 
-    /// As `fileno`, but the caller's own, whenever the topic is closed.
+    /// A duplicate of the descriptor of `fileno`. The caller closes it; it stays valid after the topic is closed.
     fn _dup(&self, py: Python<'_>) -> Result<RawFd> {
         Ok(self.get(py)?.dup(py)?.into_raw_fd())
     }
 
-    /// Begins to publish, so that subscribers find this publisher before it sends anything.
+    /// Starts publishing, so that subscribers find this publisher before its first message.
     fn advertise(&self, py: Python<'_>) -> Result<()> {
         self.get(py)?.advertise(py)
     }
 
-    /// Begins to subscribe: whatever is sent from here on is received.
+    /// Subscribes: receives the messages that are sent from now on.
     fn subscribe(&self, py: Python<'_>) -> Result<()> {
         self.get(py)?.subscribe(py)
     }
 
-    /// Waits until there are `count` subscribers, this object not counted, but not longer than `timeout`
-    /// seconds; tells how many there are.
+    /// Waits until there are `count` subscribers, not counting this object, for `timeout` seconds at most. Returns how
+    /// many there are.
     #[pyo3(signature = (count=1, timeout=None))]
     fn wait_for_subscribers(
         &self,
@@ -252,37 +233,36 @@ impl Topic {
         self.get(py)?.wait_for_subscribers(py, count, timeout, &self.open)
     }
 
-    /// How many messages were lost so far: overwritten before they were taken, or not to be had.
+    /// How many messages were lost so far: overwritten before they were received, or not receivable.
     #[getter]
     fn missed(&self, py: Python<'_>) -> Result<u64> {
-        Ok(self.here(py)?.stats().missed)
+        Ok(self.get_own(py)?.stats().missed)
     }
 
-    /// Why the last message that was `missed` could not be had, as an exception; None if it was overwritten,
-    /// or none was missed. Told once.
+    /// Why the last `missed` message could not be received, as an exception. None if it was overwritten, if none was
+    /// missed, or if the reason was returned before.
     fn last_loss(&self, py: Python<'_>) -> Result<Option<PyErr>> {
-        Ok(self.here(py)?.last_loss().map(|error| Raised::from(error).into()))
+        Ok(self.get_own(py)?.last_loss().map(|error| Raised::from(error).into()))
     }
 
-    /// What is wrong with receiving, as an exception, if no call has raised it yet: a publisher sends something
-    /// else, say. None if nothing is. Told once, here or by what raises it, but for `Forked`, which lasts.
+    /// The error of receiving, as an exception, or None: for example, a publisher of this topic sends another type. Each
+    /// error is reported once, here or raised by another call; only `Forked` is reported each time.
     fn last_error(&self, py: Python<'_>) -> Result<Option<PyErr>> {
         Ok(self.get(py)?.last_error().map(|error| Raised::from(error).into()))
     }
 
-    /// What this object has done so far: how many messages it has `sent`, `received` and `missed`; how many
-    /// others there are now, `publishers` that it receives from and `subscribers` that it sends to, itself not
-    /// counted; and its `copies`: for each reason, how many messages were copied to be sent, and how many
-    /// bytes.
+    /// The counters of this object, as a dict: the messages that it has `sent`, `received` and `missed`; the
+    /// `publishers` that it receives from and the `subscribers` that it sends to, not counting itself; and `copies`: for
+    /// each reason, how many messages it copied to send them, and how many bytes.
     ///
     /// >>> with cenote.Topic("example", cenote.Tensor) as topic:
     /// ...     tensor = cenote.Tensor((4,), "uint8")
-    /// ...     array = tensor.numpy()               # can write as long as it lives
+    /// ...     array = tensor.numpy()               # can write while it is alive
     /// ...     topic.send(tensor)
     /// ...     topic.stats()["copies"]
     /// {'Lent': (1, 4)}
     fn stats<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyDict>> {
-        let stats = self.here(py)?.stats();
+        let stats = self.get_own(py)?.stats();
         let dict = PyDict::new(py);
         dict.set_item("sent", stats.sent)?;
         dict.set_item("received", stats.received)?;
@@ -293,7 +273,7 @@ impl Topic {
         Ok(dict)
     }
 
-    /// Allocates a tensor from the topic's own pool. It holds whatever the memory held before.
+    /// Allocates a tensor in the publisher's pool. It shows old bytes until you write it.
     #[pyo3(signature = (shape, dtype=DTypeArg(cenote::DType::F32)))]
     fn alloc_tensor(&self, py: Python<'_>, shape: ShapeArg, dtype: DTypeArg) -> Result<Tensor> {
         let topic = self.get(py)?;
@@ -301,7 +281,7 @@ impl Topic {
         Ok(Tensor(topic.alloc(&shape, dtype.0)?))
     }
 
-    /// Allocates an image from the topic's own pool. It holds whatever the memory held before.
+    /// Allocates an image in the publisher's pool. It shows old bytes until you write it.
     #[pyo3(signature = (width, height, format="rgb8"))]
     fn image(
         &self,
@@ -315,16 +295,16 @@ impl Topic {
         Ok(Py::new(py, Image::init(topic.image(width, height, format)?))?)
     }
 
-    /// Closes the topic: it neither sends nor receives any more. What was sent can still be received, and
-    /// what was received stays as it is. A thread that waits in `recv`, `send` or `wait_for_subscribers` gets
-    /// an error within a tenth of a second, as does a task that awaits `recv_async`, and iterations end. The
-    /// `with` statement does this at its end.
+    /// Closes the topic: it stops sending and receiving. Subscribers can still receive the messages that it sent, and
+    /// received messages stay valid. A thread that waits in `recv`, `send` or `wait_for_subscribers` fails within
+    /// 0.1 seconds, a task that awaits `recv_async` fails too, and iterations end. A `with` statement closes the topic
+    /// at its end.
     fn close(slf: &Bound<'_, Self>) -> Result<()> {
         let (py, topic) = (slf.py(), slf.get());
         let inner = topic.inner.take(py);
         topic.open.close();
         py.detach(|| drop(inner));
-        if topic.awaited.load(Ordering::Relaxed) {
+        if topic.is_awaited.load(Ordering::Relaxed) {
             static WAKE: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
             let wake = py_call::imported(py, &WAKE, "cenote._asyncio", "wake")?;
             py_call::call(wake, (slf,), None)?;
@@ -345,7 +325,7 @@ impl Topic {
         Topic::close(slf)
     }
 
-    /// `Topic[Image]`, for annotations.
+    /// `Topic[Image]`, for type annotations.
     #[classmethod]
     #[pyo3(signature = (item, /))]
     fn __class_getitem__<'py>(
@@ -359,11 +339,37 @@ impl Topic {
     fn __repr__(&self, py: Python<'_>) -> String {
         match self.inner.get(py) {
             None => format!("<cenote.Topic {:?}, closed>", self.name),
-            Some(topic) => format!("<cenote.Topic {:?} of {}>", self.name, topic.kind()),
+            Some(topic) => format!("<cenote.Topic {:?} of {}>", self.name, topic.type_name()),
         }
     }
 }
 
+/// Opens a topic of the message type that a Python class stands for.
+fn open_typed(
+    py: Python<'_>,
+    name: &str,
+    class: Option<&Bound<'_, PyAny>>,
+    config: TopicConfig,
+) -> Result<Arc<dyn AnyTopic>> {
+    let Some(class) = class else {
+        return Ok(TypedTopic::<cenote::Tensor>::open(name, config)?);
+    };
+    Ok(if class.is(PyType::new::<Tensor>(py)) {
+        TypedTopic::<cenote::Tensor>::open(name, config)?
+    } else if class.is(PyType::new::<Image>(py)) {
+        TypedTopic::<cenote::Image>::open(name, config)?
+    } else if class.is(PyType::new::<PointCloud>(py)) {
+        TypedTopic::<cenote::PointCloud>::open(name, config)?
+    } else if class.is(PyType::new::<DepthImage>(py)) {
+        TypedTopic::<cenote::DepthImage>::open(name, config)?
+    } else {
+        let types = "cenote.Image, PointCloud, DepthImage or Tensor";
+        let message = format!("a topic carries {types}, not {}", py_call::repr(class)?);
+        return Err(PyTypeError::new_err(message).into());
+    })
+}
+
+/// The policy of a name. Fails if the name is unknown, or if another policy than `"block"` has a timeout.
 fn policy_of(name: &str, timeout: Option<f64>) -> Result<Policy> {
     match (name, timeout) {
         ("block", None) => Ok(Policy::Block(Duration::MAX)),

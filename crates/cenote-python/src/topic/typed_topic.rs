@@ -1,4 +1,4 @@
-//! Topics of each type behind one interface, and how they wait: for as long as the topic is open.
+//! Topics of all message types behind one interface.
 
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::process;
@@ -13,16 +13,15 @@ use crate::domain::class::MessageClass;
 use crate::runtime::error::Result;
 use crate::topic::open_flag::OpenFlag;
 
-/// A topic, whatever it carries.
+/// A topic of any message type. Calls that wait fail once `open` is closed.
 pub(crate) trait AnyTopic: Send + Sync {
     fn name(&self) -> &str;
-    fn kind(&self) -> &'static str;
+    /// The name of the message type.
+    fn type_name(&self) -> &'static str;
     fn advertise(&self, py: Python<'_>) -> Result<()>;
     fn subscribe(&self, py: Python<'_>) -> Result<()>;
-    /// Waits as long as the topic is open.
     fn send(&self, py: Python<'_>, message: &Bound<'_, PyAny>, open: &OpenFlag) -> Result<()>;
     fn try_send(&self, py: Python<'_>, message: &Bound<'_, PyAny>) -> Result<bool>;
-    /// Waits as long as the topic is open.
     fn recv<'py>(
         &self,
         py: Python<'py>,
@@ -31,9 +30,8 @@ pub(crate) trait AnyTopic: Send + Sync {
     ) -> Result<Option<Bound<'py, PyAny>>>;
     fn latest<'py>(&self, py: Python<'py>) -> Result<Option<Bound<'py, PyAny>>>;
     fn fileno(&self, py: Python<'_>) -> Result<RawFd>;
-    /// Another descriptor for the same.
+    /// A duplicate of the descriptor of `fileno`, which the caller closes.
     fn dup(&self, py: Python<'_>) -> Result<OwnedFd>;
-    /// Waits as long as the topic is open.
     fn wait_for_subscribers(
         &self,
         py: Python<'_>,
@@ -41,7 +39,7 @@ pub(crate) trait AnyTopic: Send + Sync {
         timeout: Option<Duration>,
         open: &OpenFlag,
     ) -> Result<usize>;
-    /// An error in a process that was forked off the one that made the topic, which tells nothing else.
+    /// Fails in a forked child of the process that made the topic.
     fn check_process(&self) -> Result<()>;
     fn stats(&self) -> TopicStats;
     fn last_error(&self) -> Option<Error>;
@@ -55,72 +53,74 @@ pub(crate) trait AnyTopic: Send + Sync {
     ) -> cenote::Result<cenote::Image>;
 }
 
-/// A topic of one type. Beginning to publish or to subscribe takes a while, so it is known whether that
-/// was done: from then on what does not wait is done without letting go of the interpreter.
+/// A topic of one message type.
+///
+/// The first `advertise` and the first `subscribe` take long, so they release the GIL. The flags say which of them are
+/// done: later calls that do not wait keep the GIL.
 pub(crate) struct TypedTopic<T> {
     topic: cenote::Topic<T>,
     policy: Policy,
-    /// The process that made it.
-    maker: u32,
-    publishes: AtomicBool,
-    subscribes: AtomicBool,
+    /// The pid of the process that made it.
+    pid: u32,
+    is_advertised: AtomicBool,
+    is_subscribed: AtomicBool,
 }
 
 impl<T: MessageClass> TypedTopic<T> {
     pub(crate) fn open(name: &str, config: TopicConfig) -> Result<Arc<TypedTopic<T>>> {
-        let (policy, maker) = (config.policy, process::id());
+        let (policy, pid) = (config.policy, process::id());
         let topic = cenote::Topic::with_config(name, config)?;
-        let (publishes, subscribes) = (AtomicBool::new(false), AtomicBool::new(false));
-        Ok(Arc::new(TypedTopic { topic, policy, maker, publishes, subscribes }))
+        let (is_advertised, is_subscribed) = (AtomicBool::new(false), AtomicBool::new(false));
+        Ok(Arc::new(TypedTopic { topic, policy, pid, is_advertised, is_subscribed }))
     }
 
-    /// There is no message, or something is wrong.
-    fn nothing<M>(&self) -> Result<Option<M>> {
+    /// The result of a call that found no message: `None`, or the error of receiving.
+    fn no_message<M>(&self) -> Result<Option<M>> {
         self.topic.last_error().map_or(Ok(None), |error| Err(error.into()))
     }
 
-    /// Sends a message as `send` does: where it is, if that is quick, else without the interpreter.
-    fn sent(
+    /// Calls `send` with the message of an object. Releases the GIL meanwhile if that has to copy the message.
+    fn send_now(
         &self,
         py: Python<'_>,
         object: &T::Object,
         send: impl Fn(&T) -> cenote::Result<()> + Sync,
     ) -> cenote::Result<()> {
-        let at_once = |message: &T| is_quick(message.tensor()).then(|| send(message));
-        T::with(object, at_once).unwrap_or_else(|| {
+        let quickly = |message: &T| is_quick(message.tensor()).then(|| send(message));
+        T::with(object, quickly).unwrap_or_else(|| {
             let message = T::with(object, T::clone);
             py.detach(|| send(&message))
         })
     }
 
-    /// Waits for slow subscribers. The last failure is what there is to tell.
+    /// Sends a message, and waits for slow subscribers for `timeout`. Fails with `SlowSubscriber`, which names the
+    /// subscriber that was slow last.
     fn send_waiting(
         &self,
         py: Python<'_>,
         message: &T,
-        patience: Duration,
+        timeout: Duration,
         open: &OpenFlag,
     ) -> Result<()> {
         let mut slow = None;
-        let timeout = (patience != Duration::MAX).then_some(patience);
-        let sent =
-            open.wait(py, timeout, |slice| match self.topic.send_timeout(message, slice) {
-                Err(error @ Error::SlowSubscriber { .. }) => {
-                    slow = Some(error);
-                    Ok(None)
-                }
-                done => done.map(Some),
-            })?;
+        let limit = (timeout != Duration::MAX).then_some(timeout);
+        let sent = open.wait(py, limit, |slice| match self.topic.send_timeout(message, slice) {
+            Err(error @ Error::SlowSubscriber { .. }) => {
+                slow = Some(error);
+                Ok(None)
+            }
+            done => done.map(Some),
+        })?;
         match (sent, slow) {
             (None, Some(Error::SlowSubscriber { topic, pid, program, .. })) => {
-                Err(Error::SlowSubscriber { topic, pid, program, waited: patience }.into())
+                Err(Error::SlowSubscriber { topic, pid, program, waited: timeout }.into())
             }
             _ => Ok(()),
         }
     }
 }
 
-/// Begins what takes a while, unless it was done.
+/// Calls `begin` without the GIL, unless it was done before.
 #[inline]
 fn once(
     py: Python<'_>,
@@ -134,13 +134,13 @@ fn once(
     Ok(())
 }
 
-/// What is behind a message; an error if it is of another class.
+/// The object of a message. Fails if the message is of another class.
 #[inline]
 fn object_of<'a, T: MessageClass>(message: &'a Bound<'_, PyAny>) -> Result<&'a T::Object> {
     Ok(message.cast::<T::Object>().map_err(PyErr::from)?.get())
 }
 
-/// Whether sending it copies nothing, so that it takes next to no time.
+/// Whether sending the tensor copies nothing, so that it is quick.
 fn is_quick(tensor: &cenote::Tensor) -> bool {
     tensor.memory() == TensorMemory::Shm && !tensor.is_lent()
 }
@@ -150,35 +150,35 @@ impl<T: MessageClass> AnyTopic for TypedTopic<T> {
         self.topic.name()
     }
 
-    fn kind(&self) -> &'static str {
+    fn type_name(&self) -> &'static str {
         T::NAME
     }
 
     #[inline]
     fn advertise(&self, py: Python<'_>) -> Result<()> {
-        once(py, &self.publishes, || self.topic.advertise())
+        once(py, &self.is_advertised, || self.topic.advertise())
     }
 
     #[inline]
     fn subscribe(&self, py: Python<'_>) -> Result<()> {
-        once(py, &self.subscribes, || self.topic.subscribe())
+        once(py, &self.is_subscribed, || self.topic.subscribe())
     }
 
     fn send(&self, py: Python<'_>, message: &Bound<'_, PyAny>, open: &OpenFlag) -> Result<()> {
         let object = object_of::<T>(message)?;
         self.advertise(py)?;
         match self.policy {
-            Policy::Block(patience) => {
-                self.send_waiting(py, &T::with(object, T::clone), patience, open)
+            Policy::Block(timeout) => {
+                self.send_waiting(py, &T::with(object, T::clone), timeout, open)
             }
-            _ => Ok(self.sent(py, object, |message| self.topic.send(message))?),
+            _ => Ok(self.send_now(py, object, |message| self.topic.send(message))?),
         }
     }
 
     fn try_send(&self, py: Python<'_>, message: &Bound<'_, PyAny>) -> Result<bool> {
         let object = object_of::<T>(message)?;
         self.advertise(py)?;
-        match self.sent(py, object, |message| self.topic.try_send(message)) {
+        match self.send_now(py, object, |message| self.topic.try_send(message)) {
             Err(Error::SlowSubscriber { .. }) => Ok(false),
             sent => Ok(sent.map(|()| true)?),
         }
@@ -193,7 +193,7 @@ impl<T: MessageClass> AnyTopic for TypedTopic<T> {
         self.subscribe(py)?;
         let found = match self.topic.recv() {
             Some(message) => Some(message),
-            None if timeout == Some(Duration::ZERO) => return self.nothing(),
+            None if timeout == Some(Duration::ZERO) => return self.no_message(),
             None => open.wait(py, timeout, |slice| self.topic.recv_timeout(slice))?,
         };
         Ok(found.map(|message| message.into_object(py)).transpose()?)
@@ -203,7 +203,7 @@ impl<T: MessageClass> AnyTopic for TypedTopic<T> {
         self.subscribe(py)?;
         match self.topic.latest() {
             Some(message) => Ok(Some(message.into_object(py)?)),
-            None => self.nothing(),
+            None => self.no_message(),
         }
     }
 
@@ -233,7 +233,7 @@ impl<T: MessageClass> AnyTopic for TypedTopic<T> {
     }
 
     fn check_process(&self) -> Result<()> {
-        match process::id() == self.maker {
+        match process::id() == self.pid {
             true => Ok(()),
             false => Err(Error::ForkedTopic { topic: self.topic.name().to_owned() }.into()),
         }
