@@ -1,8 +1,8 @@
-//! What topics do without a lock, in loom: as shipped, and with one piece taken away at a time. See
-//! `ipc/lease/loom_tests.rs` for how to run it and what it means.
+//! The ring protocol in loom: as shipped, and with one step left out at a time. `ipc/lease/loom_tests.rs` says how to
+//! run it and what it means.
 //!
-//! A connection is a flag: set is a byte that lies in it. The models end where somebody sleeps: then
-//! there must be a byte to wake it, or nothing that it waits for.
+//! A connection is a flag: 1 is an unread byte. A model ends when one side sleeps. Then that side must have an unread
+//! byte, or the event that it waits for must not have happened.
 
 use loom::cell::Cell;
 use loom::sync::Arc;
@@ -13,8 +13,10 @@ use crate::ipc::lease::reclaim::Retired;
 use crate::ipc::lease::rows::Rows;
 use crate::ipc::lease::serial::FIRST;
 use crate::ipc::lease::{reader, serial};
-use crate::ipc::ring::subscriber_words::Row;
-use crate::ipc::ring::{Found, Reader, Shape, Writer, ring, subscriber_words};
+use crate::ipc::ring::orderings::{Orderings, Shipped};
+use crate::ipc::ring::ring::{Found, RingReader, RingShape, RingWriter};
+use crate::ipc::ring::subscriber_row;
+use crate::ipc::ring::subscriber_row::SubscriberRow;
 use crate::sync::{AtomicU64, Ordering};
 
 const PREEMPTIONS: usize = 3;
@@ -29,9 +31,9 @@ fn words(count: usize) -> Vec<AtomicU64> {
     (0..count).map(|_| AtomicU64::new(0)).collect()
 }
 
-/// A ring of one entry, a row, and whether each side was sent a byte.
+/// A ring of one entry, a row, and whether each side has an unread byte.
 struct Shared {
-    shape: Shape,
+    shape: RingShape,
     ring: Vec<AtomicU64>,
     row: Vec<AtomicU64>,
     to_subscriber: AtomicU64,
@@ -40,11 +42,11 @@ struct Shared {
 
 impl Shared {
     fn new() -> Arc<Shared> {
-        let shape = Shape::new(1, 1).unwrap();
+        let shape = RingShape::new(1, 1).unwrap();
         let shared = Shared {
             shape,
             ring: words(shape.words()),
-            row: words(subscriber_words::WORDS),
+            row: words(subscriber_row::WORDS),
             to_subscriber: AtomicU64::new(0),
             to_publisher: AtomicU64::new(0),
         };
@@ -52,30 +54,30 @@ impl Shared {
         Arc::new(shared)
     }
 
-    fn writer(&self) -> Writer<'_> {
-        Writer::new(&self.ring, self.shape)
+    fn writer(&self) -> RingWriter<'_> {
+        RingWriter::new(&self.ring, self.shape)
     }
 
-    fn reader(&self) -> Reader<'_> {
-        Reader::new(&self.ring, self.shape)
+    fn reader(&self) -> RingReader<'_> {
+        RingReader::new(&self.ring, self.shape)
     }
 
-    fn row(&self) -> Row<'_> {
-        Row::new(&self.row)
+    fn row(&self) -> SubscriberRow<'_> {
+        SubscriberRow::new(&self.row)
     }
 
-    /// What a publisher does: a message, and a byte to whoever sleeps.
-    fn publish<R: ring::Orderings>(&self, sequence: u64, told: &mut u64) {
+    /// What a publisher does: it publishes a message, and sends a byte to a subscriber that sleeps.
+    fn publish<R: Orderings>(&self, sequence: u64, woken: &mut u64) {
         self.writer().publish::<R>(sequence, &[sequence], 1);
-        if self.row().is_to_be_woken(told) {
+        if self.row().needs_wake(woken) {
             self.to_subscriber.store(1, Ordering::Relaxed);
         }
     }
 
     /// What a subscriber does when it has taken a message.
-    fn take<O: subscriber_words::Orderings>(&self, passed: u64) {
-        self.row().take::<O>(passed, true);
-        if self.reader().is_waited_for() {
+    fn take<O: Orderings>(&self, taken: u64) {
+        self.row().set_taken::<O>(taken, true);
+        if self.reader().publisher_waits() {
             self.to_publisher.store(1, Ordering::Relaxed);
         }
     }
@@ -85,25 +87,25 @@ impl Shared {
 
 /// A subscriber looks, arms, looks again and sleeps, for each of two messages. `R` and `O` are the
 /// publisher's orderings and the subscriber's.
-fn sleeping_subscriber<R: ring::Orderings + 'static, O: subscriber_words::Orderings + 'static>() {
+fn sleeping_subscriber<R: Orderings + 'static, O: Orderings + 'static>() {
     model(|| {
         let shared = Shared::new();
         let theirs = shared.clone();
         let subscriber = thread::spawn(move || {
             for (cursor, number) in [(0, 1), (1, 2)] {
-                subscriber_words::arm::<O>(std::iter::once(theirs.row()), number);
-                if theirs.reader().entry(cursor).peek() == Found::Nothing {
+                subscriber_row::arm::<O>(std::iter::once(theirs.row()), number);
+                if theirs.reader().entry(cursor).peek() == Found::NotYet {
                     return Some(cursor); // asleep
                 }
                 theirs.row().disarm();
             }
             None
         });
-        let mut told = 0;
+        let mut woken = 0;
         for sequence in 0..2 {
-            shared.publish::<R>(sequence, &mut told);
+            shared.publish::<R>(sequence, &mut woken);
         }
-        // Both messages are there, so whoever sleeps must have been woken.
+        // Both messages are there, so a subscriber that sleeps must have been woken.
         if subscriber.join().unwrap().is_some() {
             let woken = shared.to_subscriber.load(Ordering::Relaxed);
             assert_eq!(woken, 1, "a subscriber sleeps through a message");
@@ -113,42 +115,42 @@ fn sleeping_subscriber<R: ring::Orderings + 'static, O: subscriber_words::Orderi
 
 #[test]
 fn a_subscriber_does_not_sleep_through_a_message() {
-    sleeping_subscriber::<ring::Shipped, subscriber_words::Shipped>();
+    sleeping_subscriber::<Shipped, Shipped>();
 }
 
 struct NoWakeFence;
-impl ring::Orderings for NoWakeFence {
+impl Orderings for NoWakeFence {
     const WAKE_FENCE: bool = false;
 }
 
 struct NoArmFence;
-impl subscriber_words::Orderings for NoArmFence {
+impl Orderings for NoArmFence {
     const ARM_FENCE: bool = false;
 }
 
 #[test]
 #[should_panic(expected = "a subscriber sleeps through a message")]
 fn without_the_publishers_fence_a_subscriber_sleeps_through_a_message() {
-    sleeping_subscriber::<NoWakeFence, subscriber_words::Shipped>();
+    sleeping_subscriber::<NoWakeFence, Shipped>();
 }
 
 #[test]
 #[should_panic(expected = "a subscriber sleeps through a message")]
 fn without_its_own_fence_a_subscriber_sleeps_through_a_message() {
-    sleeping_subscriber::<ring::Shipped, NoArmFence>();
+    sleeping_subscriber::<Shipped, NoArmFence>();
 }
 
 // ---- A publisher that waits -------------------------------------------------------------------
 
 /// A publisher has filled its ring and waits for the subscriber to take the message in it.
-fn waiting_publisher<R: ring::Orderings + 'static, O: subscriber_words::Orderings + 'static>() {
+fn waiting_publisher<R: Orderings + 'static, O: Orderings + 'static>() {
     model(|| {
         let shared = Shared::new();
-        shared.writer().publish::<ring::Shipped>(0, &[0], 1);
+        shared.writer().publish::<Shipped>(0, &[0], 1);
         let theirs = shared.clone();
         let subscriber = thread::spawn(move || {
             let mut payload = [9];
-            let found = theirs.reader().entry(0).read::<ring::Shipped>(&mut payload);
+            let found = theirs.reader().entry(0).read::<Shipped>(&mut payload);
             assert_eq!((found, payload), (Found::Message(1), [0]), "overwritten");
             theirs.take::<O>(1);
         });
@@ -160,9 +162,9 @@ fn waiting_publisher<R: ring::Orderings + 'static, O: subscriber_words::Ordering
             assert_eq!(woken, 1, "a publisher sleeps although its ring has room");
             assert_eq!(shared.row().taken(), 1);
         } else {
-            // While the subscriber may still be about to look who waits.
+            // Meanwhile the subscriber may still be about to read WAITING.
             shared.writer().stop_waiting();
-            shared.writer().publish::<ring::Shipped>(1, &[1], 1);
+            shared.writer().publish::<Shipped>(1, &[1], 1);
             subscriber.join().unwrap();
         }
     });
@@ -170,29 +172,29 @@ fn waiting_publisher<R: ring::Orderings + 'static, O: subscriber_words::Ordering
 
 #[test]
 fn a_publisher_does_not_sleep_when_its_ring_has_room() {
-    waiting_publisher::<ring::Shipped, subscriber_words::Shipped>();
+    waiting_publisher::<Shipped, Shipped>();
 }
 
 struct NoWaitFence;
-impl ring::Orderings for NoWaitFence {
+impl Orderings for NoWaitFence {
     const WAIT_FENCE: bool = false;
 }
 
 struct NoTakeFence;
-impl subscriber_words::Orderings for NoTakeFence {
+impl Orderings for NoTakeFence {
     const TAKE_FENCE: bool = false;
 }
 
 #[test]
 #[should_panic(expected = "a publisher sleeps although its ring has room")]
 fn without_its_own_fence_a_publisher_sleeps_on() {
-    waiting_publisher::<NoWaitFence, subscriber_words::Shipped>();
+    waiting_publisher::<NoWaitFence, Shipped>();
 }
 
 #[test]
 #[should_panic(expected = "a publisher sleeps although its ring has room")]
 fn without_the_subscribers_fence_a_publisher_sleeps_on() {
-    waiting_publisher::<ring::Shipped, NoTakeFence>();
+    waiting_publisher::<Shipped, NoTakeFence>();
 }
 
 // ---- A slot that an entry names ---------------------------------------------------------------
@@ -216,8 +218,8 @@ impl AsRef<[AtomicU64]> for LeaseRow {
     }
 }
 
-/// The publisher of one message, in a ring of depth one, which it then overwrites with another in the
-/// same slot, as soon as that is free.
+/// The publisher of one message in a ring of depth one. It then overwrites the message with another one in the same
+/// slot, as soon as the slot is free.
 struct Publisher<L> {
     slot: Arc<Slot>,
     rows: Rows<LeaseRow>,
@@ -225,11 +227,11 @@ struct Publisher<L> {
 }
 
 impl<L: reader::Orderings> Publisher<L> {
-    /// What `send` does with a message that carries nothing, and pushes out one that does.
-    fn push_out(&mut self) {
+    /// What `send` does with a message that has no tensor, when it overwrites one that has.
+    fn overwrite(&mut self) {
         let writer = self.slot.shared.writer();
-        writer.make_way(1);
-        writer.publish::<ring::Shipped>(1, &[0], 1);
+        writer.retract_oldest(1);
+        writer.publish::<Shipped>(1, &[0], 1);
         if self.retired.retire(SLOT, &self.slot.serials, &self.rows) {
             self.reuse();
         }
@@ -243,33 +245,33 @@ impl<L: reader::Orderings> Publisher<L> {
         }
     }
 
-    /// The next content, and the message that names it.
+    /// Writes the next content, and publishes the message that names it.
     fn reuse(&self) {
         let next = serial::next(FIRST);
         self.slot.bytes.set(next);
-        self.slot.shared.writer().make_way(2);
-        self.slot.shared.writer().publish::<ring::Shipped>(2, &[next], 1);
+        self.slot.shared.writer().retract_oldest(2);
+        self.slot.shared.writer().publish::<Shipped>(2, &[next], 1);
     }
 }
 
-/// What `recv` does, wherever its cursor is.
+/// What `recv` does at cursor `sequence`.
 fn recv<L: reader::Orderings>(slot: &Slot, row: &LeaseRow, sequence: u64) {
     let (entry, mut payload) = (slot.shared.reader().entry(sequence), [0]);
-    if entry.read::<ring::Shipped>(&mut payload) != Found::Message(1) || payload == [0] {
+    if entry.read::<Shipped>(&mut payload) != Found::Message(1) || payload == [0] {
         return;
     }
     let leases: Leases<'_, L> = Leases::new(row.as_ref(), &slot.serials);
-    if leases.by_entry(SLOT, || entry.is_there()).is_ok() {
+    if leases.by_entry(SLOT, || entry.is_unchanged()).is_ok() {
         assert_eq!(slot.bytes.get(), payload[0], "bytes changed under a lease");
         leases.release(SLOT);
     }
 }
 
-/// A subscriber receives the message at `sequence` while it is pushed out and its slot is reused.
-fn pushed_out<L: reader::Orderings + 'static>(sequence: u64) {
+/// A subscriber receives message `sequence` while the publisher overwrites it and reuses its slot.
+fn overwritten<L: reader::Orderings + 'static>(sequence: u64) {
     model(move || {
         let shared = Shared::new();
-        shared.writer().publish::<ring::Shipped>(0, &[FIRST], 1);
+        shared.writer().publish::<Shipped>(0, &[FIRST], 1);
         let serials = [AtomicU64::new(FIRST)];
         let slot = Arc::new(Slot { shared, serials, bytes: Cell::new(FIRST) });
         let row = LeaseRow(Arc::new([AtomicU64::new(0)]));
@@ -278,7 +280,7 @@ fn pushed_out<L: reader::Orderings + 'static>(sequence: u64) {
         let theirs = slot.clone();
         let subscriber = thread::spawn(move || recv::<L>(&theirs, &row, sequence));
         let mut publisher = Publisher::<L> { slot, rows, retired: Retired::new(1) };
-        publisher.push_out();
+        publisher.overwrite();
         publisher.sweep();
         subscriber.join().unwrap();
         publisher.sweep();
@@ -290,18 +292,18 @@ fn pushed_out<L: reader::Orderings + 'static>(sequence: u64) {
 
 #[test]
 fn a_slot_that_an_entry_names_is_not_reused_under_its_reader() {
-    pushed_out::<reader::Shipped>(0);
-    pushed_out::<reader::Shipped>(2);
+    overwritten::<reader::Shipped>(0);
+    overwritten::<reader::Shipped>(2);
 }
 
-/// The owner's fence is spare here: publishing has one after the entry is overwritten.
+/// The owner's fence is not needed here: publishing has one after the entry is overwritten.
 #[test]
 fn the_fence_of_publishing_stands_in_for_the_owners() {
     struct NoOwnerFence;
     impl reader::Orderings for NoOwnerFence {
         const CLAIM_FENCE: bool = false;
     }
-    pushed_out::<NoOwnerFence>(0);
+    overwritten::<NoOwnerFence>(0);
 }
 
 struct NoReaderFence;
@@ -312,5 +314,5 @@ impl reader::Orderings for NoReaderFence {
 #[test]
 #[should_panic(expected = "Causality violation: Concurrent read and write accesses")]
 fn without_the_readers_fence_its_slot_is_reused() {
-    pushed_out::<NoReaderFence>(0);
+    overwritten::<NoReaderFence>(0);
 }

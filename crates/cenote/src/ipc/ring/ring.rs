@@ -5,14 +5,17 @@
 //!                                  END BEGIN LEN payload …
 //! ```
 //!
-//! Each entry is a sequence lock with two counters (Lamport, "Concurrent Reading and Writing", CACM 1977;
-//! Boehm, "Can Seqlocks Get Along With Programming Language Memory Models?", MSPC 2012). BEGIN names the
-//! message that is or was being written, END the one that is complete; a reader that does not find its
-//! own at END has "nothing yet" and never waits. The message with sequence `s` is in entry `s mod
-//! entries`, the number of entries is a power of two, and all arithmetic wraps.
+//! **Actors.** The publisher writes the ring. Subscribers and observers read it; they map it read-only.
+//!
+//! **Entries.** The message with sequence `s` is in entry `s mod entries`. The number of entries is a power of two, and all
+//! arithmetic wraps. Each entry is a sequence lock with two counters (Lamport, "Concurrent Reading and Writing", CACM
+//! 1977; Boehm, "Can Seqlocks Get Along With Programming Language Memory Models?", MSPC 2012). BEGIN is the sequence of
+//! the message that is being written, or was written last. END is the sequence of the message that is complete.
+//!
+//! **Steps.**
 //!
 //! ```text
-//!   writer                               reader
+//!   publisher                            reader
 //!   W1  begin := s                       A1  end == s?               (acquire)
 //!   W2  release fence                    A2  read the payload        (relaxed)
 //!   W3  write the payload    (relaxed)   A3  acquire fence
@@ -21,31 +24,39 @@
 //!   W6  head := s + 1        (release)
 //! ```
 //!
-//! Readers spin on END, and what they need most of the time is in the same cache line: one that comes from
-//! another core costs more than all the rest. It is written in one go, lest it be taken away half
-//! written and have to come back.
+//! 1. A reader that does not find `s` at A1 has no message yet. It never waits for the publisher.
+//! 2. A1 that reads the value of W4 sees the payload of W3.
+//! 3. If A2 reads a word of a later message, A4 sees the W1 of that message, through W2 and A3. The reader discards
+//!    what it read: the message is overwritten.
+//! 4. A reader that leases the slot which the payload names repeats A4 after its lease (`ipc/lease/reader.rs`, R3). W1
+//!    is the O1 of that protocol. If the ring keeps fewer messages than it has entries, retracting a message is.
+//! 5. W5 is the T2 of `subscriber_row.rs`: it makes sure that a reader that goes to sleep is woken. W4 is a store and
+//!    not an exchange, although an exchange would be a fence as well: an exchange waits for the stores before it, and
+//!    meanwhile a reader that polls takes the cache line away.
 //!
-//! Words beyond that line are left as they are where they would not change, for readers have them. (Whoever sees W4 sees all
-//! that was written before it, by an earlier W3, too.)
+//! **Cache lines.** A reader that polls reads END. END, BEGIN, LEN and the first words of the payload are in the same
+//! line, because fetching a line from another core costs more than everything else. The publisher writes that line last and
+//! in one go. Otherwise a reader fetches it half written, and the publisher must fetch it back.
 //!
-//! A1 that reads W4 sees W3. A2 that reads any word of a later W3 has A4 see the W1 before it, through
-//! W2 and A3, and throws the payload away. A reader that leases a slot which the payload names makes
-//! the check of A4 once more, after its lease (`ipc/lease/reader.rs`, R3): W1 is the O1 of that protocol, or what
-//! takes the message out where fewer are kept than there are entries.
-//! W5 is for those who sleep: the T2 of `subscriber_words.rs`. W4 is no exchange, though that would be the fence as well:
-//! it would wait for the stores before it, and the line be gone again to a reader that spins.
+//! Words of later lines are written only if they differ from what the entry has, so readers keep their copies. Without this, the rows
+//! `hand-off/round trip, cenote, Image` of `compare` take 5 % longer on near cores and 20 % on far ones. A reader that sees
+//! W4 also sees words that an earlier W3 wrote.
+//!
+//! **Limits.** [`RingShape::MAX_DEPTH`] messages of [`RingShape::MAX_PAYLOAD`] words.
 
 use std::iter::zip;
 
+use crate::ipc::ring::orderings::Orderings;
 use crate::sync::{AtomicU64, Ordering, fence};
 
-/// The sequence of the next message. Readers need it to find where to begin.
+/// The sequence of the next message. A new reader starts from it.
 const HEAD: usize = 0;
-/// Non-zero: the publisher waits for readers, and wants to be woken when one advances.
+/// Non-zero: the publisher waits for subscribers, and must be woken when one advances.
 const WAITING: usize = 2 * LINE;
-/// Non-zero: nothing more will come.
+/// Non-zero: no more messages will come.
 const CLOSED: usize = 2 * LINE + 1;
-/// Where the entries start. What seldom changes has cache lines of its own, for readers look at it.
+/// The first entry. The words before it are on separate pairs of cache lines, because HEAD changes with every message
+/// and readers also read the other two.
 const ENTRIES: usize = 4 * LINE;
 
 /// The words of an entry.
@@ -54,44 +65,44 @@ const BEGIN: usize = 1;
 const LEN: usize = 2;
 const PAYLOAD: usize = 3;
 
-/// Words in a cache line; processors fetch them by twos. A model has fewer.
+/// Words in a cache line. Processors fetch lines in pairs. A loom model has fewer words.
 const LINE: usize = if cfg!(all(test, loom)) { PAYLOAD } else { 8 };
 
-/// Words of a payload that are in the first line of its entry.
+/// Words of the payload that are in the first line of their entry.
 const FIRST: usize = LINE - PAYLOAD;
 
-/// How large a ring is: known to both sides before either touches it.
+/// The size of a ring. Both sides have agreed on it before either reads or writes the ring.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Shape {
+pub(crate) struct RingShape {
     /// A power of two.
     entries: u64,
-    /// Of each entry, a multiple of two cache lines.
+    /// The words of an entry: a multiple of two cache lines.
     stride: usize,
-    /// How many messages are kept, at most one for each entry.
+    /// How many messages the ring keeps: at most one for each entry.
     pub(crate) depth: u64,
 }
 
-impl Shape {
+impl RingShape {
     /// The most messages that a ring keeps.
     pub(crate) const MAX_DEPTH: usize = 1 << 16;
-    /// The most words of one message: 64 KiB, and what is left of the last cache lines, so that the
-    /// largest ring is what its own [`payload`](Shape::payload) says.
+    /// The most words of one message: 64 KiB, rounded up to whole pairs of cache lines. Rounded, so that the
+    /// [`payload`](RingShape::payload) of the largest ring is allowed itself.
     pub(crate) const MAX_PAYLOAD: usize =
         (1_usize << 13).next_multiple_of(2 * LINE) + 2 * LINE - PAYLOAD;
 
-    /// A ring for `depth` messages of up to `payload` words. `None` if that is out of all bounds.
+    /// A ring for `depth` messages of up to `payload` words. `None` if either is outside its limits.
     #[inline]
-    pub(crate) fn new(depth: usize, payload: usize) -> Option<Shape> {
+    pub(crate) fn new(depth: usize, payload: usize) -> Option<RingShape> {
         if !(1..=Self::MAX_DEPTH).contains(&depth) || payload > Self::MAX_PAYLOAD {
             return None;
         }
         let stride = (PAYLOAD + payload).next_multiple_of(2 * LINE);
-        Some(Shape { entries: depth.next_power_of_two() as u64, stride, depth: depth as u64 })
+        Some(RingShape { entries: depth.next_power_of_two() as u64, stride, depth: depth as u64 })
     }
 
-    /// The words that the whole ring needs.
+    /// The words of the whole ring.
     pub(crate) fn words(&self) -> usize {
-        // Both factors are limited.
+        // No overflow: both factors are limited.
         ENTRIES + small(self.entries) * self.stride
     }
 
@@ -101,67 +112,47 @@ impl Shape {
         self.stride - PAYLOAD
     }
 
-    /// How many places there are to keep something for each message that is kept.
+    /// The number of entries.
     #[inline]
-    pub(crate) fn places(&self) -> usize {
+    pub(crate) fn entries(&self) -> usize {
         small(self.entries)
     }
 
-    /// Which of them message `sequence` has.
+    /// The entry of message `sequence`, below [`entries`](RingShape::entries).
     #[inline]
-    pub(crate) fn place(&self, sequence: u64) -> usize {
+    pub(crate) fn index(&self, sequence: u64) -> usize {
         small(sequence & (self.entries - 1))
     }
 
     #[inline]
     fn entry<'a>(&self, words: &'a [AtomicU64], sequence: u64) -> &'a [AtomicU64] {
-        let start = ENTRIES + self.place(sequence) * self.stride;
+        let start = ENTRIES + self.index(sequence) * self.stride;
         &words[start..start + self.stride]
     }
 }
 
-/// Of numbers that are below the limits of a ring.
+/// Converts a number that is below the limits of a ring.
 #[inline]
 fn small(number: u64) -> usize {
     usize::try_from(number).unwrap_or_default()
 }
 
-/// The parts of the protocol that a model can take away to show that they are needed.
-pub(crate) trait Orderings {
-    /// W2.
-    const WRITE_FENCE: bool = true;
-    /// A3.
-    const READ_FENCE: bool = true;
-    /// W4.
-    const PUBLISH: Ordering = Ordering::Release;
-    /// W5.
-    const WAKE_FENCE: bool = true;
-    /// S2 of `subscriber_words.rs`, when a publisher sleeps.
-    const WAIT_FENCE: bool = true;
-}
-
-/// The protocol with nothing taken away.
-#[derive(Debug)]
-pub(crate) struct Shipped;
-
-impl Orderings for Shipped {}
-
-/// The end that writes: the publisher's, one at a time.
+/// The publisher's access to its ring. The caller makes sure that only one thread writes at a time.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Writer<'a> {
+pub(crate) struct RingWriter<'a> {
     words: &'a [AtomicU64],
-    shape: Shape,
+    shape: RingShape,
 }
 
-impl<'a> Writer<'a> {
-    /// Over the words of a ring, of which there must be [`Shape::words`].
+impl<'a> RingWriter<'a> {
+    /// A writer over the words of a ring, at least [`RingShape::words`] of them.
     #[inline]
-    pub(crate) fn new(words: &'a [AtomicU64], shape: Shape) -> Self {
+    pub(crate) fn new(words: &'a [AtomicU64], shape: RingShape) -> Self {
         debug_assert!(words.len() >= shape.words());
-        Writer { words, shape }
+        RingWriter { words, shape }
     }
 
-    /// Makes a fresh ring, in which message `first` is the next.
+    /// Initializes a ring whose first message will be `first`.
     pub(crate) fn start(&self, first: u64) {
         for sequence in 0..self.shape.entries {
             let older = first.wrapping_add(sequence).wrapping_sub(self.shape.entries);
@@ -172,39 +163,38 @@ impl<'a> Writer<'a> {
         self.words[HEAD].store(first, Ordering::Release);
     }
 
-    /// Takes out the message that is no longer kept when `sequence` is. If there is an entry for each that is, it is
-    /// taken out by being overwritten.
+    /// Retracts the oldest message before `sequence` is published, if the ring keeps fewer messages than it has entries.
+    /// Otherwise publishing overwrites it.
     #[inline]
-    pub(crate) fn make_way(&self, sequence: u64) {
+    pub(crate) fn retract_oldest(&self, sequence: u64) {
         if self.shape.depth < self.shape.entries {
             self.retract(sequence.wrapping_sub(self.shape.depth));
         }
     }
 
-    /// Takes message `sequence` out, so that no reader can begin to use it.
+    /// Retracts message `sequence`: a reader that reads it from now on finds it overwritten.
     pub(crate) fn retract(&self, sequence: u64) {
         let next = sequence.wrapping_add(self.shape.entries);
         self.shape.entry(self.words, sequence)[BEGIN].store(next, Ordering::Relaxed);
     }
 
-    /// Publishes message `sequence`: that after the last one. Its payload are the first `len` of `words`; beyond them there
-    /// may be anything. Look afterwards who sleeps.
+    /// Publishes message `sequence`, the one after the last. Its payload is the first `len` of `words`. T3 of
+    /// `subscriber_row.rs` must follow.
     #[inline(always)]
     pub(crate) fn publish<O: Orderings>(&self, sequence: u64, words: &[u64], len: usize) {
         let entry = self.shape.entry(self.words, sequence);
-        let (head, place) = entry.split_first_chunk::<PAYLOAD>().expect("an entry has two lines");
-        debug_assert!(len <= words.len().min(place.len()), "a payload that is too long");
+        let (head, payload) = entry.split_first_chunk::<PAYLOAD>().expect("an entry has two lines");
+        debug_assert!(len <= words.len().min(payload.len()), "a payload that is too long");
         head[BEGIN].store(sequence, Ordering::Relaxed);
         if O::WRITE_FENCE {
             fence(Ordering::Release);
         }
-        // First what is beyond the line that readers spin on, unless it is there already, from an earlier message: then
-        // readers still have that. Then the line, in one go.
+        // First the words beyond the line that readers poll, where they differ. Then that line, in one go.
         let store = |(to, from): (&AtomicU64, &u64)| to.store(*from, Ordering::Relaxed);
         let differs = |(to, from): &(&AtomicU64, &u64)| to.load(Ordering::Relaxed) != **from;
         let (first, rest) = words[..len].split_at(len.min(FIRST));
-        zip(&place[FIRST..], rest).filter(differs).for_each(store);
-        zip(place, first).for_each(store);
+        zip(&payload[FIRST..], rest).filter(differs).for_each(store);
+        zip(payload, first).for_each(store);
         head[LEN].store(len as u64, Ordering::Relaxed);
         head[END].store(sequence, O::PUBLISH);
         if O::WAKE_FENCE {
@@ -213,13 +203,14 @@ impl<'a> Writer<'a> {
         self.words[HEAD].store(sequence.wrapping_add(1), Ordering::Release);
     }
 
-    /// Says that nothing more will come. Look afterwards who sleeps.
+    /// Declares that no more messages will come: T1 and T2 of `subscriber_row.rs`. T3 must follow.
     pub(crate) fn close(&self) {
         self.words[CLOSED].store(1, Ordering::Release);
         fence(Ordering::SeqCst);
     }
 
-    /// Asks readers for a sign when they advance. Look afterwards how far they are, before sleeping.
+    /// S1 and S2 of a publisher that waits for subscribers to advance. S3 must follow: look how far they are, then
+    /// sleep.
     pub(crate) fn wait<O: Orderings>(&self) {
         self.words[WAITING].store(1, Ordering::Relaxed);
         if O::WAIT_FENCE {
@@ -227,36 +218,36 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Needs no sign any more.
+    /// The publisher does not wait any more.
     pub(crate) fn stop_waiting(&self) {
         self.words[WAITING].store(0, Ordering::Relaxed);
     }
 }
 
-/// What a reader finds where it looks for a message.
+/// What a reader finds at its cursor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Found {
     /// The message; its payload has this many words.
     Message(usize),
-    /// Nothing yet.
-    Nothing,
-    /// It was overwritten, or taken out.
-    Passed,
+    /// The message was not sent yet.
+    NotYet,
+    /// The message was overwritten or retracted.
+    Overwritten,
 }
 
-/// An end that reads. Everything it sees is input from a stranger.
+/// A reader's access to a ring. Every word is input from another process.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Reader<'a> {
+pub(crate) struct RingReader<'a> {
     words: &'a [AtomicU64],
-    shape: Shape,
+    shape: RingShape,
 }
 
-impl<'a> Reader<'a> {
-    /// Over the words of a ring, of which there must be [`Shape::words`].
+impl<'a> RingReader<'a> {
+    /// A reader over the words of a ring, at least [`RingShape::words`] of them.
     #[inline]
-    pub(crate) fn new(words: &'a [AtomicU64], shape: Shape) -> Self {
+    pub(crate) fn new(words: &'a [AtomicU64], shape: RingShape) -> Self {
         debug_assert!(words.len() >= shape.words());
-        Reader { words, shape }
+        RingReader { words, shape }
     }
 
     /// The sequence of the next message.
@@ -264,44 +255,45 @@ impl<'a> Reader<'a> {
         self.words[HEAD].load(Ordering::Acquire)
     }
 
-    /// The oldest message that can still be there, of a publisher that began with `first`.
+    /// The oldest message that the ring can still have, if the publisher's first message was `first`.
     pub(crate) fn oldest(&self, first: u64) -> u64 {
         let head = self.head();
         let kept = head.wrapping_sub(first).min(self.shape.depth);
         head.wrapping_sub(kept)
     }
 
-    /// Whether nothing more will come.
+    /// Whether no more messages will come.
     #[inline]
     pub(crate) fn is_closed(&self) -> bool {
         self.words[CLOSED].load(Ordering::Acquire) != 0
     }
 
-    /// Whether the publisher wants to be woken.
+    /// T3 of a subscriber: whether the publisher waits for subscribers, and must be woken.
     #[inline]
-    pub(crate) fn is_waited_for(&self) -> bool {
+    pub(crate) fn publisher_waits(&self) -> bool {
         self.words[WAITING].load(Ordering::Relaxed) != 0
     }
 
-    /// Where message `sequence` is, was, or will be.
+    /// The entry of message `sequence`, whether or not the message is there.
     #[inline(always)]
-    pub(crate) fn entry(&self, sequence: u64) -> Entry<'a> {
+    pub(crate) fn entry(&self, sequence: u64) -> RingEntry<'a> {
         let words = self.shape.entry(self.words, sequence);
         let (head, payload) = words.split_first_chunk().expect("an entry has two lines");
-        Entry { head, payload, sequence }
+        RingEntry { head, payload, sequence }
     }
 }
 
-/// The entry of a message, as a reader sees it.
+/// The entry of one message, for a reader.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Entry<'a> {
+pub(crate) struct RingEntry<'a> {
     head: &'a [AtomicU64; PAYLOAD],
     payload: &'a [AtomicU64],
     sequence: u64,
 }
 
-impl Entry<'_> {
-    /// Copies the message to `payload`, as much of it as fits; beyond that there may be anything.
+impl RingEntry<'_> {
+    /// Copies the message into `payload`, as much of it as fits. If the result is not a message, the content of
+    /// `payload` is unspecified.
     #[inline(always)]
     pub(crate) fn read<O: Orderings>(&self, payload: &mut [u64]) -> Found {
         let found = self.peek();
@@ -315,65 +307,58 @@ impl Entry<'_> {
         if O::READ_FENCE {
             fence(Ordering::Acquire);
         }
-        if self.is_there() { Found::Message(len) } else { Found::Passed }
+        if self.is_unchanged() { Found::Message(len) } else { Found::Overwritten }
     }
 
-    /// Whether the message, which was seen, is still there. Ordered by a fence of the caller's.
+    /// A4: whether the message, which was found before, is still there. The caller orders it by a fence.
     #[inline(always)]
-    pub(crate) fn is_there(&self) -> bool {
+    pub(crate) fn is_unchanged(&self) -> bool {
         self.head[BEGIN].load(Ordering::Relaxed) == self.sequence
     }
 
-    /// Whether there is a message, without looking at it.
+    /// A1: what the entry has, without its payload. A message has length 0 here, and may be overwritten meanwhile.
     #[inline(always)]
     pub(crate) fn peek(&self) -> Found {
-        end(self.head[END].load(Ordering::Acquire), self.sequence)
-    }
-}
-
-/// What the END of an entry says about message `sequence`. (It may still be taken out meanwhile.)
-#[inline]
-fn end(found: u64, sequence: u64) -> Found {
-    match found.wrapping_sub(sequence).cast_signed() {
-        0 => Found::Message(0),
-        ..0 => Found::Nothing,
-        _ => Found::Passed,
+        let end = self.head[END].load(Ordering::Acquire);
+        match end.wrapping_sub(self.sequence).cast_signed() {
+            0 => Found::Message(0),
+            ..0 => Found::NotYet,
+            1.. => Found::Overwritten,
+        }
     }
 }
 
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+    use crate::ipc::ring::orderings::Shipped;
 
-    fn ring(shape: Shape, first: u64) -> Vec<AtomicU64> {
+    fn ring(shape: RingShape, first: u64) -> Vec<AtomicU64> {
         let words: Vec<AtomicU64> = (0..shape.words()).map(|_| AtomicU64::new(0)).collect();
-        Writer::new(&words, shape).start(first);
+        RingWriter::new(&words, shape).start(first);
         words
     }
 
-    fn read(words: &[AtomicU64], shape: Shape, sequence: u64) -> Option<u64> {
+    fn read(words: &[AtomicU64], shape: RingShape, sequence: u64) -> Option<u64> {
         let mut payload = [0; 1];
-        match Reader::new(words, shape).entry(sequence).read::<Shipped>(&mut payload) {
+        match RingReader::new(words, shape).entry(sequence).read::<Shipped>(&mut payload) {
             Found::Message(1) => Some(payload[0]),
             _ => None,
         }
     }
 
     #[test]
-    fn as_many_messages_are_kept_as_were_asked_for() {
+    fn a_ring_keeps_as_many_messages_as_its_depth() {
         for depth in [1, 2, 3, 10, 16] {
-            let shape = Shape::new(depth, 1).unwrap();
+            let shape = RingShape::new(depth, 1).unwrap();
             for first in [0, 7, u64::MAX / 2 - 5, u64::MAX - 5] {
                 let words = ring(shape, first);
-                let (writer, reader) = (Writer::new(&words, shape), Reader::new(&words, shape));
+                let (writer, reader) =
+                    (RingWriter::new(&words, shape), RingReader::new(&words, shape));
                 for n in 0..40_u64 {
                     let sequence = first.wrapping_add(n);
-                    assert_eq!(
-                        reader.entry(sequence).peek(),
-                        Found::Nothing,
-                        "{depth} {first} {n}"
-                    );
-                    writer.make_way(sequence);
+                    assert_eq!(reader.entry(sequence).peek(), Found::NotYet, "{depth} {first} {n}");
+                    writer.retract_oldest(sequence);
                     writer.publish::<Shipped>(sequence, &[n], 1);
                     let kept = (n + 1).min(shape.depth);
                     for back in 0..kept {
@@ -384,7 +369,7 @@ mod tests {
                     }
                     let before = sequence.wrapping_sub(kept);
                     let found = reader.entry(before).read::<Shipped>(&mut [0]);
-                    assert!(n < shape.depth || found == Found::Passed);
+                    assert!(n < shape.depth || found == Found::Overwritten);
                     assert_eq!(reader.oldest(first), sequence.wrapping_add(1).wrapping_sub(kept));
                 }
             }
@@ -392,34 +377,34 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_that_is_being_written_is_nothing_yet() {
-        let shape = Shape::new(4, 1).unwrap();
+    fn an_entry_that_is_being_written_has_no_message_yet() {
+        let shape = RingShape::new(4, 1).unwrap();
         let words = ring(shape, 0);
         shape.entry(&words, 0)[BEGIN].store(0, Ordering::Relaxed);
-        assert_eq!(Reader::new(&words, shape).entry(0).peek(), Found::Nothing);
+        assert_eq!(RingReader::new(&words, shape).entry(0).peek(), Found::NotYet);
         assert_eq!(read(&words, shape, 0), None);
     }
 
     #[test]
-    fn lengths_that_lie_are_cut() {
-        let shape = Shape::new(1, 3).unwrap();
+    fn a_false_length_is_cut() {
+        let shape = RingShape::new(1, 3).unwrap();
         let words = ring(shape, 0);
-        Writer::new(&words, shape).publish::<Shipped>(0, &[1, 2, 3], 3);
+        RingWriter::new(&words, shape).publish::<Shipped>(0, &[1, 2, 3], 3);
         shape.entry(&words, 0)[LEN].store(u64::MAX, Ordering::Relaxed);
         let mut payload = [0; 100];
-        let found = Reader::new(&words, shape).entry(0).read::<Shipped>(&mut payload);
+        let found = RingReader::new(&words, shape).entry(0).read::<Shipped>(&mut payload);
         assert_eq!(found, Found::Message(shape.payload()));
         assert_eq!(payload[..3], [1, 2, 3]);
     }
 
     #[test]
-    fn payloads_of_every_length_follow_each_other() {
-        let shape = Shape::new(2, 1).unwrap();
+    fn payloads_of_every_length_are_read_back() {
+        let shape = RingShape::new(2, 1).unwrap();
         let words = ring(shape, 0);
-        let (writer, reader) = (Writer::new(&words, shape), Reader::new(&words, shape));
+        let (writer, reader) = (RingWriter::new(&words, shape), RingReader::new(&words, shape));
         let lens = (0..=shape.payload()).flat_map(|len| [len, shape.payload() - len]);
         for (sequence, len) in (0..).zip(lens) {
-            // As publishers do it: beyond the payload is what was there before.
+            // A publisher reuses its buffer: words beyond the payload are of an earlier message.
             let message: Vec<u64> =
                 (0..shape.payload() as u64).map(|n| 100 * sequence + n).collect();
             writer.publish::<Shipped>(sequence, &message, len);
@@ -430,34 +415,35 @@ mod tests {
     }
 
     #[test]
-    fn senseless_shapes_are_refused() {
-        assert_eq!(Shape::new(0, 1), None);
-        assert_eq!(Shape::new(Shape::MAX_DEPTH + 1, 1), None);
-        assert_eq!(Shape::new(1, Shape::MAX_PAYLOAD + 1), None);
-        let largest = Shape::new(Shape::MAX_DEPTH, Shape::MAX_PAYLOAD).unwrap();
-        assert_eq!(largest.payload(), Shape::MAX_PAYLOAD);
+    fn shapes_outside_the_limits_are_refused() {
+        assert_eq!(RingShape::new(0, 1), None);
+        assert_eq!(RingShape::new(RingShape::MAX_DEPTH + 1, 1), None);
+        assert_eq!(RingShape::new(1, RingShape::MAX_PAYLOAD + 1), None);
+        let largest = RingShape::new(RingShape::MAX_DEPTH, RingShape::MAX_PAYLOAD).unwrap();
+        assert_eq!(largest.payload(), RingShape::MAX_PAYLOAD);
     }
 }
 
-/// The ring in loom: see `ipc/lease/loom_tests.rs` for how to run it and what it means.
+/// The ring in loom. `ipc/lease/loom_tests.rs` says how to run it and what it means.
 #[cfg(all(test, loom))]
 mod loom_tests {
     use loom::sync::Arc;
     use loom::thread;
 
     use super::*;
+    use crate::ipc::ring::orderings::Shipped;
 
-    /// Two messages through a ring of one entry; a reader that reads anything reads it whole.
+    /// Two messages through a ring of one entry. A reader gets a whole message or none.
     fn torn<O: Orderings + 'static>() {
         loom::model(|| {
-            // Its two words are in two lines.
-            let shape = Shape { entries: 1, stride: 2 * LINE, depth: 1 };
+            // The two words of the payload are in two lines.
+            let shape = RingShape { entries: 1, stride: 2 * LINE, depth: 1 };
             let words: Arc<Vec<AtomicU64>> =
                 Arc::new((0..shape.words()).map(|_| AtomicU64::new(0)).collect());
-            Writer::new(&words, shape).start(0);
+            RingWriter::new(&words, shape).start(0);
             let theirs = words.clone();
             let reader = thread::spawn(move || {
-                let reader = Reader::new(&theirs, shape);
+                let reader = RingReader::new(&theirs, shape);
                 for sequence in 0..2 {
                     let mut payload = [9, 9];
                     if reader.entry(sequence).read::<O>(&mut payload) == Found::Message(2) {
@@ -466,10 +452,10 @@ mod loom_tests {
                 }
             });
             for sequence in 0..2 {
-                Writer::new(&words, shape).publish::<O>(sequence, &[sequence; 2], 2);
+                RingWriter::new(&words, shape).publish::<O>(sequence, &[sequence; 2], 2);
             }
             reader.join().unwrap();
-            assert_eq!(Reader::new(&words, shape).oldest(0), 1);
+            assert_eq!(RingReader::new(&words, shape).oldest(0), 1);
         });
     }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::error::{Error, Result};
 use crate::ipc::pool::config::TensorPoolConfig;
-use crate::ipc::ring::Shape;
+use crate::ipc::ring::ring::RingShape;
 
 /// What a publisher does when a subscriber has not yet taken the message that the next one would
 /// push out.
@@ -65,10 +65,10 @@ impl Default for TopicConfig {
 
 impl TopicConfig {
     /// The ring for messages of up to `payload` words, which may be `tensors`, if the configuration makes sense.
-    pub(crate) fn ring(&self, payload: usize, tensors: bool) -> Result<Shape> {
+    pub(crate) fn ring(&self, payload: usize, tensors: bool) -> Result<RingShape> {
         let slots = self.pool.check()?;
         let bad = |rule| Error::BadConfig { field: "depth", rule };
-        let shape = Shape::new(self.depth, payload).ok_or(bad("it must be from 1 to 65536"))?;
+        let shape = RingShape::new(self.depth, payload).ok_or(bad("it must be from 1 to 65536"))?;
         if tensors && self.depth >= slots as usize {
             return Err(bad("it must be less than `pool.max_slots`: each message keeps a slot"));
         }

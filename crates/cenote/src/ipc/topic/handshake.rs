@@ -12,7 +12,7 @@
 use bytemuck::{Pod, Zeroable};
 
 use crate::error::{Error, Result};
-use crate::ipc::ring::Shape;
+use crate::ipc::ring::ring::RingShape;
 use crate::ipc::shared::wire::{Kind, Packet};
 use crate::ipc::topic::signature::Signature;
 
@@ -51,9 +51,9 @@ pub(crate) struct Subscribed {
 
 impl Subscribed {
     /// The ring, if there can be such a one.
-    pub(crate) fn shape(&self) -> Result<Shape> {
+    pub(crate) fn shape(&self) -> Result<RingShape> {
         let size = |size| usize::try_from(size).unwrap_or(usize::MAX);
-        Shape::new(size(self.depth), size(self.payload))
+        RingShape::new(size(self.depth), size(self.payload))
             .ok_or(Error::BadMessage { what: "a ring of impossible size" })
     }
 }

@@ -3,9 +3,10 @@
 use crate::domain::Domain;
 use crate::domain::image::Image;
 use crate::error::{Error, Result};
-use crate::ipc::ring::codec::Packed;
-use crate::ipc::ring::layout_cache::Mould;
-use crate::ipc::ring::{Shape, codec};
+use crate::ipc::ring::codec;
+use crate::ipc::ring::codec::TensorEntry;
+use crate::ipc::ring::layout_cache::LayoutCache;
+use crate::ipc::ring::ring::RingShape;
 use crate::ipc::topic::plain::Plain;
 use crate::ipc::topic::signature::Signature;
 use crate::tensor::Tensor;
@@ -69,22 +70,22 @@ pub trait Carry: Sized + Send + 'static {
     /// large to be handed from one function to the next.
     type Taken;
 
-    /// Reads a message; its tensor is to be had from `tensors`, and the `mould` is that of its publisher.
+    /// Reads a message; its tensor is to be had from `tensors`, and the `layouts` is that of its publisher.
     /// The words are input.
     fn read(
         words: &[u64],
-        mould: &mut Mould,
+        layouts: &mut LayoutCache,
         tensors: &mut impl Tensors,
     ) -> Result<Self::Taken, Unread>;
 
-    /// Makes the message that was read last with this `mould`.
-    fn make(taken: Self::Taken, mould: &Mould) -> Self;
+    /// Makes the message that was read last with this `layouts`.
+    fn make(taken: Self::Taken, layouts: &LayoutCache) -> Self;
 }
 
 /// Where the tensor of a message comes from.
 pub trait Tensors {
     /// The buffer that it lies in.
-    fn buffer(&mut self, packed: &Packed<'_>) -> Result<Handle, Unread>;
+    fn buffer(&mut self, packed: &TensorEntry<'_>) -> Result<Handle, Unread>;
 }
 
 /// Why a message was not read.
@@ -117,7 +118,7 @@ impl<T: Plain> Carry for T {
     fn max_words() -> usize {
         const {
             assert!(
-                size_of::<T>() <= 1 << 16 && words(1 << 16) <= Shape::MAX_PAYLOAD,
+                size_of::<T>() <= 1 << 16 && words(1 << 16) <= RingShape::MAX_PAYLOAD,
                 "plain data has at most 64 KiB; send a tensor"
             );
         };
@@ -142,7 +143,7 @@ impl<T: Plain> Carry for T {
     type Taken = T;
 
     #[inline]
-    fn read(from: &[u64], _: &mut Mould, _: &mut impl Tensors) -> Result<T, Unread> {
+    fn read(from: &[u64], _: &mut LayoutCache, _: &mut impl Tensors) -> Result<T, Unread> {
         let bytes: &[u8] = bytemuck::cast_slice(from);
         let short = || Error::BadMessage { what: "it is shorter than its type" };
         let bytes = bytes.get(..size_of::<T>()).ok_or_else(short)?;
@@ -150,7 +151,7 @@ impl<T: Plain> Carry for T {
     }
 
     #[inline]
-    fn make(taken: T, _: &Mould) -> T {
+    fn make(taken: T, _: &LayoutCache) -> T {
         taken
     }
 }
@@ -181,14 +182,14 @@ macro_rules! with_meta {
         #[inline]
         fn write(&self, shared: Option<&Tensor>, own: u64, words: &mut [u64]) -> Result<usize> {
             let tensor = shared.unwrap_or(self.tensor());
-            codec::pack(tensor, own, Self::KIND, |room| self.write_meta(room), words)
+            codec::encode(tensor, own, Self::KIND, |room| self.write_meta(room), words)
         }
     };
 }
 
 /// An error for a message of another kind than `T`.
 #[inline]
-fn check_kind<T: Domain>(packed: &Packed<'_>) -> Result<()> {
+fn check_kind<T: Domain>(packed: &TensorEntry<'_>) -> Result<()> {
     match packed.kind == T::KIND {
         true => Ok(()),
         false => Err(Error::BadMessage { what: "a message of another kind" }),
@@ -205,21 +206,21 @@ impl Carry for Image {
     #[inline(always)]
     fn read(
         words: &[u64],
-        mould: &mut Mould,
+        layouts: &mut LayoutCache,
         tensors: &mut impl Tensors,
     ) -> Result<Self::Taken, Unread> {
-        let packed = mould.read(words)?;
+        let packed = layouts.decode(words)?;
         check_kind::<Image>(&packed)?;
         let header = Header::read_all(Words::of(packed.meta))?;
         let buffer = tensors.buffer(&packed)?;
-        mould.fit(&buffer)?;
+        layouts.check_fits(&buffer)?;
         let none = || Error::BadMessage { what: "an image without a format" };
-        Ok((buffer, mould.picture().ok_or_else(none)?, header))
+        Ok((buffer, layouts.image_info().ok_or_else(none)?, header))
     }
 
     #[inline(always)]
-    fn make((buffer, picture, header): Self::Taken, mould: &Mould) -> Image {
-        Image::of(mould.cast(buffer), picture, header)
+    fn make((buffer, picture, header): Self::Taken, layouts: &LayoutCache) -> Image {
+        Image::of(layouts.make_tensor(buffer), picture, header)
     }
 }
 
@@ -233,18 +234,18 @@ macro_rules! made_of_parts {
             #[inline]
             fn read(
                 words: &[u64],
-                mould: &mut Mould,
+                layouts: &mut LayoutCache,
                 tensors: &mut impl Tensors,
             ) -> Result<Self, Unread> {
-                let packed = mould.read(words)?;
+                let packed = layouts.decode(words)?;
                 check_kind::<Self>(&packed)?;
                 let buffer = tensors.buffer(&packed)?;
-                mould.fit(&buffer)?;
-                Ok(Self::from_parts(mould.cast(buffer), Words::of(packed.meta))?)
+                layouts.check_fits(&buffer)?;
+                Ok(Self::from_parts(layouts.make_tensor(buffer), Words::of(packed.meta))?)
             }
 
             #[inline]
-            fn make(taken: Self, _: &Mould) -> Self {
+            fn make(taken: Self, _: &LayoutCache) -> Self {
                 taken
             }
         }
@@ -259,7 +260,7 @@ impl Carry for Tensor {
 
     #[inline]
     fn write(&self, shared: Option<&Tensor>, own: u64, words: &mut [u64]) -> Result<usize> {
-        codec::pack(shared.unwrap_or(self), own, Self::KIND, |_| {}, words)
+        codec::encode(shared.unwrap_or(self), own, Self::KIND, |_| {}, words)
     }
 
     type Taken = Handle;
@@ -267,17 +268,17 @@ impl Carry for Tensor {
     #[inline(always)]
     fn read(
         words: &[u64],
-        mould: &mut Mould,
+        layouts: &mut LayoutCache,
         tensors: &mut impl Tensors,
     ) -> Result<Handle, Unread> {
-        let packed = mould.read(words)?;
+        let packed = layouts.decode(words)?;
         let buffer = tensors.buffer(&packed)?;
-        mould.fit(&buffer)?;
+        layouts.check_fits(&buffer)?;
         Ok(buffer)
     }
 
     #[inline(always)]
-    fn make(buffer: Handle, mould: &Mould) -> Tensor {
-        mould.cast(buffer)
+    fn make(buffer: Handle, layouts: &LayoutCache) -> Tensor {
+        layouts.make_tensor(buffer)
     }
 }

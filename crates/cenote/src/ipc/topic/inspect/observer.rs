@@ -22,10 +22,11 @@ use crate::intervals::{
 use crate::ipc::discovery::query;
 use crate::ipc::discovery::socket_dir::Place;
 use crate::ipc::pool::registry;
-use crate::ipc::ring::codec::Packed;
+use crate::ipc::ring::codec::TensorEntry;
 use crate::ipc::ring::cursor::{Cursor, MappedRing};
-use crate::ipc::ring::layout_cache::Mould;
-use crate::ipc::ring::{Found, Shape, Shipped};
+use crate::ipc::ring::layout_cache::LayoutCache;
+use crate::ipc::ring::orderings::Shipped;
+use crate::ipc::ring::ring::{Found, RingShape};
 use crate::ipc::shared::fd_checks;
 use crate::ipc::topic::inspect::listing;
 use crate::ipc::topic::inspect::listing::{Asked, Told};
@@ -195,14 +196,14 @@ impl Observer {
             let bytes = bytes.get(..seen.nbytes).unwrap_or(bytes);
             return Ok(Some(Content::Plain(bytes.to_vec())));
         }
-        let mut mould = Mould::new(seen.publisher);
-        let packed = mould.read(&seen.words)?;
+        let mut layouts = LayoutCache::new(seen.publisher);
+        let packed = layouts.decode(&seen.words)?;
         let buffer = match lease(&packed) {
             Err(Error::Stale { .. } | Error::NoSuchPool { .. }) => return Ok(None),
             leased => leased?,
         };
-        mould.fit(&buffer)?;
-        Content::of(mould.cast(buffer), &packed).map(Some)
+        layouts.check_fits(&buffer)?;
+        Content::of(layouts.make_tensor(buffer), &packed).map(Some)
     }
 
     /// Looks who came, and forgets who went without leaving anything unseen.
@@ -259,7 +260,7 @@ impl Watched {
     /// Maps the ring of a publisher. What it says is checked; one that says nonsense is not there.
     fn meet(asked: &Asked, told: Told, from_now_on: bool) -> Option<Watched> {
         let size = |size| usize::try_from(size).unwrap_or(usize::MAX);
-        let shape = Shape::new(size(told.head.depth), size(told.head.payload))?;
+        let shape = RingShape::new(size(told.head.depth), size(told.head.payload))?;
         let words = fd_checks::open_header(&told.ring?, shape.words()).ok()?;
         let ring = MappedRing { words, shape, first: told.head.first };
         let reader = ring.reader();
@@ -286,7 +287,7 @@ impl Watched {
     /// The next message. A publisher that is quicker than this does not keep it for ever.
     fn next(&mut self, missed: &mut u64) -> Result<Option<Sighting>> {
         for _ in 0..SKIPPED_MESSAGES {
-            if self.cursor.entry().peek() == Found::Nothing {
+            if self.cursor.entry().peek() == Found::NotYet {
                 return Ok(None);
             }
             let sequence = self.cursor.next;
@@ -340,16 +341,16 @@ impl Watched {
     /// Whether nothing will come that is not there yet.
     fn has_ended(&self) -> bool {
         let ended = self.peer.has_ended() || self.cursor.ring.reader().is_closed();
-        ended && self.cursor.entry().peek() == Found::Nothing
+        ended && self.cursor.entry().peek() == Found::NotYet
     }
 }
 
 impl Sighting {
     /// Reads what the words say of a tensor.
     fn unpack(&mut self) -> Result<()> {
-        let mut mould = Mould::new(self.publisher);
-        let packed = mould.read(&self.words).map_err(nonsense)?;
-        let (dtype, layout, format) = mould.tensor();
+        let mut layouts = LayoutCache::new(self.publisher);
+        let packed = layouts.decode(&self.words).map_err(nonsense)?;
+        let (dtype, layout, format) = layouts.tensor_info();
         (self.dtype, self.format) = (Some(dtype), format);
         (self.nbytes, self.shape) = (layout.nbytes(), layout.shape().to_vec());
         if packed.kind != Tensor::KIND {
@@ -378,7 +379,7 @@ impl Sighting {
 }
 
 impl Content {
-    fn of(tensor: Tensor, packed: &Packed<'_>) -> Result<Content> {
+    fn of(tensor: Tensor, packed: &TensorEntry<'_>) -> Result<Content> {
         let words = Words::of(packed.meta);
         Ok(match packed.kind {
             Image::KIND => Content::Image(Image::from_parts(tensor, words)?),
@@ -435,7 +436,7 @@ fn copied_out<T: Domain>(what: &T) -> Result<T> {
 }
 
 /// A lease by serial, whoever owns the pool. A segment may still be on its way.
-fn lease(packed: &Packed<'_>) -> Result<Handle> {
+fn lease(packed: &TensorEntry<'_>) -> Result<Handle> {
     let known = registry::find_or_attach(packed.pool)?;
     let start = Instant::now();
     loop {

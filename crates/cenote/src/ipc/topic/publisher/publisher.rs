@@ -18,8 +18,10 @@ use crate::ipc::pool::owner::host::{Description, Guest, Host};
 use crate::ipc::pool::owner::server;
 use crate::ipc::pool::tensor_pool::TensorPool;
 use crate::ipc::ring::cursor::MappedRing;
-use crate::ipc::ring::subscriber_words::Row;
-use crate::ipc::ring::{Shipped, Writer, subscriber_words};
+use crate::ipc::ring::orderings::Shipped;
+use crate::ipc::ring::ring::RingWriter;
+use crate::ipc::ring::subscriber_row;
+use crate::ipc::ring::subscriber_row::SubscriberRow;
 use crate::ipc::shared::wire::{Kind, Packet, Refusal};
 use crate::ipc::shared::words::Words;
 use crate::ipc::topic::config::{Policy, TopicConfig};
@@ -69,7 +71,7 @@ pub(crate) struct Publisher {
 pub(crate) struct State {
     /// The sequence of the next message.
     next: u64,
-    /// The buffers of the messages in the ring, each at its [place](Shape::place).
+    /// The buffers of the messages in the ring, each at its [index](RingShape::index).
     held: Box<[Option<Handle>]>,
     /// Where a message is written before it goes to the ring.
     words: Box<[u64]>,
@@ -101,13 +103,13 @@ impl Subscriber {
     /// The sequence of the message that it takes next. What it says is believed only as far as it
     /// can be true.
     fn cursor(&self, next: u64) -> u64 {
-        let taken = Row::new(self.row.get()).taken();
+        let taken = SubscriberRow::new(self.row.get()).taken();
         self.start.wrapping_add(taken.min(next.wrapping_sub(self.start)))
     }
 
     /// Sends a byte if it sleeps and was not told yet. A full socket has bytes for it already.
     fn wake(&mut self) {
-        if Row::new(self.row.get()).is_to_be_woken(&mut self.woken) {
+        if SubscriberRow::new(self.row.get()).needs_wake(&mut self.woken) {
             let _ = packet::send(self.connection.as_fd(), &[0], &[]);
         }
     }
@@ -127,10 +129,10 @@ impl Publisher {
         reservation.settle();
         memfd::forbid_writing(&ring_fd).map_err(error)?;
         let first = config.first_sequence;
-        Writer::new(words.get(), shape).start(first);
+        RingWriter::new(words.get(), shape).start(first);
         let state = State {
             next: first,
-            held: (0..shape.places()).map(|_| None).collect(),
+            held: (0..shape.entries()).map(|_| None).collect(),
             words: vec![0; shape.payload()].into(),
             subscribers: Vec::new(),
             waiters: 0,
@@ -173,8 +175,8 @@ impl Publisher {
     }
 
     #[inline]
-    fn writer(&self) -> Writer<'_> {
-        Writer::new(self.ring.words.get(), self.ring.shape)
+    fn writer(&self) -> RingWriter<'_> {
+        RingWriter::new(self.ring.words.get(), self.ring.shape)
     }
 
     /// Sends a message; `policy` says what to do if a subscriber is in the way.
@@ -227,11 +229,11 @@ impl Publisher {
         let State { next, held, words, subscribers, .. } = &mut *state;
         let (sequence, writer, shape) = (*next, self.writer(), self.ring.shape);
         let len = message.write(tensor, self.pool.uid(), words)?;
-        writer.make_way(sequence);
+        writer.retract_oldest(sequence);
         writer.publish::<Shipped>(sequence, words, len);
         *next = sequence.wrapping_add(1);
-        let old = held[shape.place(sequence.wrapping_sub(shape.depth))].take();
-        held[shape.place(sequence)] = tensor.map(Tensor::handle);
+        let old = held[shape.index(sequence.wrapping_sub(shape.depth))].take();
+        held[shape.index(sequence)] = tensor.map(Tensor::handle);
         subscribers.iter_mut().for_each(Subscriber::wake);
         drop(state);
         if let Some(own) = self.own.get() {
@@ -251,7 +253,7 @@ impl Publisher {
         let shape = self.ring.shape;
         let kept = state.next.wrapping_sub(self.ring.first).min(shape.depth);
         let oldest = (1..=kept).rev().map(|back| state.next.wrapping_sub(back));
-        let found = oldest.map(|sequence| (sequence, shape.place(sequence)));
+        let found = oldest.map(|sequence| (sequence, shape.index(sequence)));
         let ours =
             |at: usize| state.held[at].as_ref().is_some_and(|one| self.pool.has_allocated(one));
         let Some((sequence, place)) = found.into_iter().find(|(_, at)| ours(*at)) else {
@@ -378,7 +380,7 @@ impl Publisher {
     /// The buffer of message `sequence`, if it is still in the ring.
     pub(crate) fn held(&self, sequence: u64) -> Option<Handle> {
         let state = self.state();
-        let place = self.ring.shape.place(sequence);
+        let place = self.ring.shape.index(sequence);
         let back = state.next.wrapping_sub(sequence);
         state.held[place].clone().filter(|_| (1..=self.ring.shape.depth).contains(&back))
     }
@@ -428,7 +430,7 @@ impl Publisher {
     fn welcome(&self, guest: &Guest, wish: &Subscribe) -> Result<(), ()> {
         let refuse = |refusal| server::refuse(guest.connection.as_fd(), refusal);
         let (row, row_fd) =
-            server::new_row("cenote-subscriber", subscriber_words::WORDS).map_err(refuse)?;
+            server::new_row("cenote-subscriber", subscriber_row::WORDS).map_err(refuse)?;
         let mut state = self.state();
         let known = state.subscribers.iter().any(|one| one.number == guest.number);
         if known || state.lingers.is_some() {

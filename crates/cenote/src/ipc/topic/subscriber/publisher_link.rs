@@ -8,9 +8,11 @@ use crate::ipc::discovery::handshake::Answer;
 use crate::ipc::pool::reader::attachment::Attachment;
 use crate::ipc::pool::registry::Known;
 use crate::ipc::ring::cursor::{Cursor, MappedRing};
-use crate::ipc::ring::layout_cache::Mould;
-use crate::ipc::ring::subscriber_words::Row;
-use crate::ipc::ring::{Found, Reader, Shipped, subscriber_words};
+use crate::ipc::ring::layout_cache::LayoutCache;
+use crate::ipc::ring::orderings::Shipped;
+use crate::ipc::ring::ring::{Found, RingReader};
+use crate::ipc::ring::subscriber_row;
+use crate::ipc::ring::subscriber_row::SubscriberRow;
 use crate::ipc::service_thread;
 use crate::ipc::service_thread::{Served, Watch};
 use crate::ipc::shared::fd_checks;
@@ -35,7 +37,7 @@ pub(crate) struct Source {
     pub(crate) from: From,
     pub(crate) cursor: Cursor,
     /// What its tensors are like.
-    pub(crate) mould: Mould,
+    pub(crate) layouts: LayoutCache,
     /// How many were passed, taken or missed.
     passed: u64,
     /// The next message is there, but its tensor could not be had yet when last looked at.
@@ -85,8 +87,8 @@ impl Source {
     pub(crate) fn own(publisher: Arc<Publisher>) -> Source {
         let ring = publisher.ring().clone();
         let cursor = Cursor::new(ring.clone(), ring.first);
-        let mould = Mould::new(publisher.pool.uid());
-        Source { from: From::Own(publisher), cursor, mould, passed: 0, stuck: false }
+        let layouts = LayoutCache::new(publisher.pool.uid());
+        Source { from: From::Own(publisher), cursor, layouts, passed: 0, stuck: false }
     }
 
     /// A publisher that has answered. Everything it says is checked.
@@ -109,7 +111,7 @@ impl Source {
             uid,
             gone: Gone::watch(&answer.peer, &answer.connection, news)?,
             connection: answer.connection,
-            row: fd_checks::open_row(row, subscriber_words::WORDS)?,
+            row: fd_checks::open_row(row, subscriber_row::WORDS)?,
             waits: subscribed.waits != 0,
             own_pool: pool.as_ref().and_then(|pool| pool.attached_of(&answer.peer)).cloned(),
             pool,
@@ -119,7 +121,7 @@ impl Source {
         let ring = MappedRing { words, shape, first: subscribed.first };
         let cursor = Cursor::new(Arc::new(ring), subscribed.start);
         let from = From::Other(other);
-        Ok(Source { from, cursor, mould: Mould::new(uid), passed: 0, stuck: false })
+        Ok(Source { from, cursor, layouts: LayoutCache::new(uid), passed: 0, stuck: false })
     }
 
     pub(crate) fn is_own(&self) -> bool {
@@ -135,7 +137,7 @@ impl Source {
     }
 
     #[inline]
-    pub(crate) fn reader(&self) -> Reader<'_> {
+    pub(crate) fn reader(&self) -> RingReader<'_> {
         self.cursor.ring.reader()
     }
 
@@ -149,9 +151,9 @@ impl Source {
     pub(crate) fn next(&mut self, words: &mut [u64]) -> Next {
         match self.cursor.entry().read::<Shipped>(words) {
             Found::Message(len) => Next::Message(len),
-            Found::Nothing if self.has_ended() => Next::End,
-            Found::Nothing => Next::Nothing,
-            Found::Passed => Next::Missed(self.catch_up()),
+            Found::NotYet if self.has_ended() => Next::End,
+            Found::NotYet => Next::Nothing,
+            Found::Overwritten => Next::Missed(self.catch_up()),
         }
     }
 
@@ -161,7 +163,7 @@ impl Source {
         if self.stuck {
             return false;
         }
-        self.cursor.entry().peek() != Found::Nothing || self.has_ended()
+        self.cursor.entry().peek() != Found::NotYet || self.has_ended()
     }
 
     /// Goes on to the oldest message that may still be there; tells how many are lost.
@@ -173,7 +175,7 @@ impl Source {
 
     /// Skips all but the newest message.
     pub(crate) fn skip_to_newest(&mut self) {
-        let older = self.cursor.before_newest();
+        let older = self.cursor.older_than_newest();
         if older > 0 {
             self.advance(older);
         }
@@ -197,7 +199,7 @@ impl Source {
     fn has_ended(&self) -> bool {
         let From::Other(other) = &self.from else { return false };
         let ended = other.gone.is_true() || self.reader().is_closed();
-        ended && self.cursor.entry().peek() == Found::Nothing
+        ended && self.cursor.entry().peek() == Found::NotYet
     }
 
     /// Whether there is nothing to take, and never will be.
@@ -215,15 +217,15 @@ impl Source {
 impl Other {
     /// What this subscriber tells the publisher.
     #[inline]
-    pub(crate) fn row(&self) -> Row<'_> {
-        Row::new(self.row.get())
+    pub(crate) fn row(&self) -> SubscriberRow<'_> {
+        SubscriberRow::new(self.row.get())
     }
 
     /// Publishes how far this subscriber has come, and wakes a publisher that waits for that.
     #[inline(always)]
     fn tell(&self, ring: &MappedRing, passed: u64) {
-        self.row().take::<subscriber_words::Shipped>(passed, self.waits);
-        if self.waits && ring.reader().is_waited_for() {
+        self.row().set_taken::<Shipped>(passed, self.waits);
+        if self.waits && ring.reader().publisher_waits() {
             self.wake();
         }
     }

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use crate::error::Error;
 use crate::ipc::pool::registry;
-use crate::ipc::ring::Entry;
-use crate::ipc::ring::codec::Packed;
+use crate::ipc::ring::codec::TensorEntry;
 use crate::ipc::ring::cursor::Cursor;
+use crate::ipc::ring::ring::RingEntry;
 use crate::ipc::topic::message::{Tensors, Unread};
 use crate::ipc::topic::subscriber::pools::Pools;
 use crate::ipc::topic::subscriber::publisher_link::{From, Other};
@@ -16,15 +16,17 @@ use crate::tensor::buffer::handle::Handle;
 /// Leases the tensors of a message that lie where earlier ones did.
 pub(crate) struct Again<'a> {
     pub(crate) other: &'a Other,
-    pub(crate) entry: Entry<'a>,
+    pub(crate) entry: RingEntry<'a>,
 }
 
 impl Tensors for Again<'_> {
     #[inline(always)]
-    fn buffer(&mut self, packed: &Packed<'_>) -> Result<Handle, Unread> {
+    fn buffer(&mut self, packed: &TensorEntry<'_>) -> Result<Handle, Unread> {
         let leased = match &self.other.own_pool {
             Some(pool) if packed.pool == self.other.uid => {
-                registry::lease_again(pool, packed.slot, packed.serial, || self.entry.is_there())
+                registry::lease_again(pool, packed.slot, packed.serial, || {
+                    self.entry.is_unchanged()
+                })
             }
             _ => None,
         };
@@ -41,7 +43,7 @@ pub(crate) struct Lender<'a> {
 }
 
 impl Tensors for Lender<'_> {
-    fn buffer(&mut self, packed: &Packed<'_>) -> Result<Handle, Unread> {
+    fn buffer(&mut self, packed: &TensorEntry<'_>) -> Result<Handle, Unread> {
         let other = match self.from {
             // Its publisher has a handle.
             From::Own(publisher) => {
@@ -61,7 +63,7 @@ impl Tensors for Lender<'_> {
         let alive = pool.is_alive();
         let own = pool.attached_of(&other.peer).is_some() && packed.pool == other.uid;
         let entry = self.cursor.entry();
-        match registry::lease(pool, packed.slot, packed.serial, own, || entry.is_there()) {
+        match registry::lease(pool, packed.slot, packed.serial, own, || entry.is_unchanged()) {
             Ok(leased) => Ok(leased),
             Err(error) => Err(self.unread(error, alive)),
         }
@@ -73,7 +75,7 @@ impl Lender<'_> {
     #[cold]
     fn unread(&mut self, error: Error, alive: bool) -> Unread {
         match error {
-            Error::Stale { .. } if !self.cursor.entry().is_there() => Unread::Passed,
+            Error::Stale { .. } if !self.cursor.entry().is_unchanged() => Unread::Passed,
             // On its way.
             Error::NoSuchSegment { .. } if alive => Unread::Later,
             error => error.into(),

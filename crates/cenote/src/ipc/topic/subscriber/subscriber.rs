@@ -14,7 +14,9 @@ use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use crate::error::{Error, Result};
 use crate::intervals::{SKIPPED_MESSAGES, UNRESOLVED_POLL};
 use crate::ipc::discovery::socket_dir::Place;
-use crate::ipc::ring::{Found, ring, subscriber_words};
+use crate::ipc::ring::orderings::Shipped;
+use crate::ipc::ring::ring::Found;
+use crate::ipc::ring::subscriber_row;
 use crate::ipc::service_thread::{Served, Waker};
 use crate::ipc::topic::message::{Message, Unread};
 use crate::ipc::topic::publisher::Publisher;
@@ -353,10 +355,7 @@ impl Receiving {
     fn arm(&mut self, bell: &Bell) {
         self.armed = self.armed.wrapping_add(1).max(1);
         bell.arm(true);
-        subscriber_words::arm::<subscriber_words::Shipped>(
-            self.others().map(Other::row),
-            self.armed,
-        );
+        subscriber_row::arm::<Shipped>(self.others().map(Other::row), self.armed);
     }
 
     fn disarm(&mut self, bell: &Bell) {
@@ -390,7 +389,7 @@ impl Receiving {
     /// The next message, if there is one.
     fn next<T: Message>(&mut self, news: &Arc<News>) -> Option<T> {
         let (at, taken) = self.take::<T>(news)?;
-        Some(T::make(taken, &self.sources[at].mould))
+        Some(T::make(taken, &self.sources[at].layouts))
     }
 
     /// Takes the next message of the publisher whose turn it is, if that is all there is to do, as it is most of
@@ -405,9 +404,9 @@ impl Receiving {
             return None; // there is more to do: its end is to be noticed, too
         }
         let entry = source.cursor.entry();
-        let Found::Message(len) = entry.read::<ring::Shipped>(&mut self.words) else { return None };
+        let Found::Message(len) = entry.read::<Shipped>(&mut self.words) else { return None };
         let mut tensors = Again { other, entry };
-        let taken = T::read(&self.words[..len], &mut source.mould, &mut tensors).ok()?;
+        let taken = T::read(&self.words[..len], &mut source.layouts, &mut tensors).ok()?;
         source.stuck = false;
         source.advance(1);
         self.turn = at + 1;
@@ -461,9 +460,9 @@ impl Receiving {
                     continue;
                 }
             };
-            let Source { mould, from, cursor, .. } = &mut *source;
+            let Source { layouts, from, cursor, .. } = &mut *source;
             let mut tensors = Lender { from, cursor, pools, news };
-            match T::read(&words[..len], mould, &mut tensors) {
+            match T::read(&words[..len], layouts, &mut tensors) {
                 Ok(taken) => {
                     source.advance(1);
                     return Took::Message(taken);
@@ -484,7 +483,7 @@ impl Receiving {
     }
 }
 
-/// A message that was taken, and is still to be made: under the lock, for its mould is that of the next one, too.
+/// A message that was taken, and is still to be made: under the lock, for its layouts is that of the next one, too.
 struct Unmade<'a, T: Message> {
     receiving: BiasedGuard<'a, Receiving>,
     /// Which source it came from.
@@ -495,7 +494,7 @@ struct Unmade<'a, T: Message> {
 impl<T: Message> Unmade<'_, T> {
     #[inline(always)]
     fn make(self) -> T {
-        T::make(self.taken, &self.receiving.sources[self.at].mould)
+        T::make(self.taken, &self.receiving.sources[self.at].layouts)
     }
 }
 

@@ -23,7 +23,7 @@ impl Bell {
     }
 
     /// From here on, until disarmed, ringing is heard. Follow this with a `SeqCst` fence, as that of
-    /// [`row::arm`](crate::ipc::ring::subscriber_words::arm), and look again before sleeping.
+    /// [`row::arm`](crate::ipc::ring::subscriber_row::arm), and look again before sleeping.
     pub(crate) fn arm(&self, armed: bool) {
         self.armed.store(u64::from(armed), Ordering::Relaxed);
     }
