@@ -142,7 +142,7 @@ impl Camera {
     ///
     /// Frames that are damaged or incomplete are dropped and [counted](Camera::stats).
     pub fn capture(&mut self, timeout: Duration) -> Result<Option<Image>> {
-        if self.buffers.device().inherited() {
+        if self.buffers.device().is_inherited() {
             return Err(Error::CameraForked { path: self.path().into() });
         }
         let start = Instant::now();

@@ -16,7 +16,7 @@ use crate::gl::texture_cache::TextureCache;
 use crate::gl::thread::executor::Executor;
 use crate::gl::thread::gl_thread::GlThread;
 use crate::gl::thread::headless::HeadlessThread;
-use crate::sys::fork;
+use crate::sys::fork::Creator;
 
 /// A context, as its handles, tensors and textures share it.
 #[derive(Debug)]
@@ -28,8 +28,8 @@ pub(crate) struct Core {
     pub(crate) imports: TextureCache<OwnedTexture>,
     /// Unique among the contexts of this process.
     pub(crate) id: u64,
-    /// The fork epoch of the process that made the context.
-    epoch: u64,
+    /// The process that made the context.
+    creator: Creator,
 }
 
 impl Core {
@@ -48,7 +48,7 @@ impl Core {
 
     fn new(executor: Executor, thread: Arc<dyn GlThread>) -> Result<Arc<Core>> {
         static NEXT_ID: StaticU64 = StaticU64::new(1);
-        let epoch = fork::epoch_from_now_on();
+        let creator = Creator::this_process();
         let driver = executor.call("look its functions up", move || load_driver(&*thread))?;
         Ok(Arc::new(Core {
             resources: Arc::new(Resources::new(driver)),
@@ -56,7 +56,7 @@ impl Core {
             live_maps: LiveMaps::default(),
             imports: TextureCache::default(),
             id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
-            epoch,
+            creator,
         }))
     }
 
@@ -79,7 +79,7 @@ impl Core {
     }
 
     fn is_inherited(&self) -> bool {
-        self.epoch != fork::epoch()
+        self.creator.is_inherited()
     }
 
     /// Counts a map, which keeps the context alive until the guard is dropped. Fails as

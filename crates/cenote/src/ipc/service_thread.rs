@@ -15,8 +15,8 @@ use rustix::event::{EventfdFlags, eventfd};
 
 use crate::sync::{AtomicBool, AtomicU64, Ordering, prepare_barrier};
 use crate::sys;
-use crate::sys::fork::PerProcess;
-use crate::sys::{fork, thread};
+use crate::sys::fork::{Creator, PerProcess};
+use crate::sys::thread;
 
 /// Something with descriptors to be watched.
 pub(crate) trait Served: Send + Sync {
@@ -33,8 +33,8 @@ type Watched = HashMap<u64, (Weak<dyn Served>, u64)>;
 #[derive(Debug)]
 struct Service {
     epoll: OwnedFd,
-    /// The fork epoch it was made in: a child's is different.
-    epoch: u64,
+    /// The process that it serves.
+    creator: Creator,
     /// The thread was started.
     runs: AtomicBool,
     watched: Mutex<Watched>,
@@ -79,7 +79,7 @@ impl Called {
 
     /// Not in a child, which shares the parent's epoll instance and bell, and must leave them be.
     fn is_ours(&self) -> bool {
-        self.service.epoch == fork::epoch()
+        !self.service.creator.is_inherited()
     }
 }
 
@@ -196,7 +196,7 @@ impl Service {
     fn new() -> io::Result<Service> {
         let service = Service {
             epoll: epoll::create(CreateFlags::CLOEXEC)?,
-            epoch: fork::epoch(),
+            creator: Creator::this_process(),
             runs: AtomicBool::new(false),
             watched: Mutex::new(HashMap::new()),
             next: AtomicU64::new(BELL + 1),

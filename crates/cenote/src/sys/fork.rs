@@ -1,18 +1,28 @@
-//! What happens to shared memory when the process forks.
+//! What happens to shared memory and sockets when the process forks.
 //!
-//! A child that is a copy of its parent has the parent's memory mapped and would write into it. So
-//! before the child runs anything, every writable shared mapping that is registered here is
-//! replaced by a private copy-on-write one at the same address, every registered socket is closed
-//! in the child, and an epoch goes up by which everybody can tell that they were inherited. Mappings
-//! of DMA-BUFs cannot be private; the child may read them and no more.
+//! A forked child is a copy of its parent: it has the parent's shared memory mapped and could write to it. So before
+//! the child runs any other code, the handlers of this file
+//!
+//! 1. replace every registered writable mapping by a private copy-on-write one at the same address. There are no
+//!    private mappings of DMA-BUFs, so those become read-only;
+//! 2. close every registered socket, because the parent's peers detect its death by a closed connection;
+//! 3. count the epoch up, by which a value can tell that it was inherited ([`Creator`]).
 //!
 //! vfork and posix_spawn run none of this and need none: the child executes another program, and
 //! every descriptor closes on exec. A raw clone(2) runs none of this either, and is not supported.
 //!
+//! # Where to check
+//! - A public call checks once, before it takes a lock, and returns an error. A lock of the parent may have been held
+//!   by another thread when the process forked, and is then never released in the child. What the call uses below
+//!   needs no check.
+//! - A `Drop` checks by itself, because the child drops its copies at any depth. An inherited value is dropped
+//!   without effect on what it shares with the parent: no system call on its descriptors, no store to shared memory.
+//! - The service thread exists only in the parent. Its callbacks need no check.
+//!
 //! # Contract
-//! Between `prepare` and `parent`/`child` the thread that forks holds the register's lock, so the
-//! child sees a register that nobody was changing. In the child only mmap(2), mprotect(2) and
-//! close(2) are called, which are async-signal-safe.
+//! Between `prepare` and `parent` or `child` the forking thread holds the lock of the register, so the child sees
+//! the register in a consistent state. In the child only mmap(2), mprotect(2) and close(2) are called, which are
+//! async-signal-safe.
 #![allow(unsafe_code, reason = "pthread_atfork, and mapping over existing memory")]
 
 use std::cell::Cell;
@@ -27,30 +37,47 @@ use crate::sync::{Ordering, StaticBool, StaticPtr, StaticU64};
 
 static EPOCH: StaticU64 = StaticU64::new(1);
 
-/// A number that is different in a forked child.
+/// A number that differs between a process and its forked children.
 #[inline]
-pub(crate) fn epoch() -> u64 {
-    // Relaxed: it changes only in a child that has one thread.
+fn epoch() -> u64 {
+    // Relaxed: it changes only in a child, while the child has one thread.
     EPOCH.load(Ordering::Relaxed)
 }
 
-/// The same, for something that is to be told from its copy in a child although it has nothing to
-/// guard yet.
-pub(crate) fn epoch_from_now_on() -> u64 {
-    install();
-    epoch()
+/// The process that created a value. A forked child can tell that it inherited the value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Creator(u64);
+
+impl Creator {
+    /// This process. From here on forks run the handlers.
+    pub(crate) fn this_process() -> Creator {
+        install();
+        Creator::here()
+    }
+
+    /// This process, for a value that is harmless in a child unless something else has installed the handlers.
+    #[inline]
+    pub(crate) fn here() -> Creator {
+        Creator(epoch())
+    }
+
+    /// Whether this process is a forked child of the creator.
+    #[inline]
+    pub(crate) fn is_inherited(self) -> bool {
+        self != Creator::here()
+    }
 }
 
-/// Something that a forked child must not share.
+/// A resource that a forked child must not share with its parent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Entry {
+enum Resource {
     /// A writable shared mapping of the file's first bytes.
     Map {
         ptr: usize,
         len: usize,
         fd: RawFd,
     },
-    /// A writable shared mapping of a DMA-BUF, of which there are no private ones.
+    /// A writable shared mapping of a DMA-BUF.
     Device {
         ptr: usize,
         len: usize,
@@ -60,9 +87,9 @@ enum Entry {
     },
 }
 
-/// With the epoch in which each was entered: a child inherits its parent's entries, and must not
-/// take them for its own when it forks in turn.
-type Register = BTreeSet<(u64, Entry)>;
+/// The resources, with the process that registered each. A child inherits its parent's entries, and must skip them
+/// when it forks in turn.
+type Register = BTreeSet<(Creator, Resource)>;
 
 static REGISTER: Mutex<Register> = Mutex::new(Register::new());
 
@@ -72,52 +99,51 @@ thread_local! {
 }
 
 fn register() -> MutexGuard<'static, Register> {
-    // The lock protects no invariant that a panic could break: pushes and removals are whole.
+    // A panic cannot leave the set half changed: each lock covers one insertion or removal.
     REGISTER.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Keeps an entry in the register for as long as it lives.
+/// Keeps a resource registered while it lives.
 #[derive(Debug)]
 pub(crate) struct Guarded {
-    entry: Entry,
-    epoch: u64,
+    resource: Resource,
+    creator: Creator,
 }
 
 impl Guarded {
-    /// A child gets a private copy of this mapping. It must be of the first `len` bytes of `fd`,
+    /// Registers a mapping of which a child gets a private copy. It must cover the first `len` bytes of `fd`,
     /// and both must outlive the guard.
     pub(crate) fn map(ptr: NonNull<u8>, len: usize, fd: RawFd) -> Guarded {
-        Guarded::new(Entry::Map { ptr: ptr.as_ptr().expose_provenance(), len, fd })
+        Guarded::new(Resource::Map { ptr: ptr.as_ptr().expose_provenance(), len, fd })
     }
 
-    /// A child can only read this mapping. It must outlive the guard.
+    /// Registers a mapping that a child can only read. It must outlive the guard.
     pub(crate) fn device(ptr: NonNull<u8>, len: usize) -> Guarded {
-        Guarded::new(Entry::Device { ptr: ptr.as_ptr().expose_provenance(), len })
+        Guarded::new(Resource::Device { ptr: ptr.as_ptr().expose_provenance(), len })
     }
 
-    fn new(entry: Entry) -> Guarded {
-        install();
-        let epoch = epoch();
-        register().insert((epoch, entry));
-        Guarded { entry, epoch }
+    fn new(resource: Resource) -> Guarded {
+        let creator = Creator::this_process();
+        register().insert((creator, resource));
+        Guarded { resource, creator }
     }
 
-    /// Whether this process is a forked child of the one that registered.
-    pub(crate) fn inherited(&self) -> bool {
-        self.epoch != epoch()
+    /// Whether this process is a forked child of the one that registered the resource.
+    pub(crate) fn is_inherited(&self) -> bool {
+        self.creator.is_inherited()
     }
 }
 
 impl Drop for Guarded {
     fn drop(&mut self) {
-        if self.inherited() {
+        if self.is_inherited() {
             return;
         }
-        register().remove(&(self.epoch, self.entry));
+        register().remove(&(self.creator, self.resource));
     }
 }
 
-/// Has the kernel's fork call the three functions below, from the first use on.
+/// Has fork(3) call the three functions below, from the first call on.
 fn install() {
     static HOOKS: Hooks = Hooks::new(prepare, parent, child);
     HOOKS.install();
@@ -125,8 +151,8 @@ fn install() {
 
 /// Functions that run before a fork, and after it in the parent and in the child.
 ///
-/// They may be entered twice by threads that come at once: the second run of each must do nothing.
-/// So nobody has to wait for anybody here, which a child that is forked meanwhile would do for ever.
+/// Two threads that install them at once register them twice, so the second run of each function must do nothing.
+/// A lock would prevent that, but a child that is forked while the lock is held would wait for ever.
 #[derive(Debug)]
 pub(crate) struct Hooks {
     prepare: extern "C" fn(),
@@ -144,20 +170,20 @@ impl Hooks {
         Hooks { prepare, parent, child, installed: StaticBool::new(false) }
     }
 
-    /// Enters the functions, unless that has been done.
+    /// Registers the functions with pthread_atfork(3), unless they are registered.
     pub(crate) fn install(&self) {
         if self.installed.load(Ordering::Acquire) {
             return;
         }
-        // SAFETY: the three functions are `extern "C"`, take nothing, and do not unwind. If
-        // there is no memory for the entry, children are not protected; nothing else breaks.
+        // SAFETY: the three functions are `extern "C"`, take no argument, and do not unwind. If
+        // the call fails for want of memory, children are not protected; nothing else breaks.
         unsafe { libc::pthread_atfork(Some(self.prepare), Some(self.parent), Some(self.child)) };
         self.installed.store(true, Ordering::Release);
     }
 }
 
 extern "C" fn prepare() {
-    // A thread that is ending has no thread-locals any more; then `child` tries the lock itself.
+    // A thread that is about to end has no thread-locals any more; then `child` tries the lock itself.
     let _ = HELD.try_with(|held| held.set(held.take().or_else(|| Some(register()))));
 }
 
@@ -166,18 +192,18 @@ extern "C" fn parent() {
 }
 
 extern "C" fn child() {
-    let parent = EPOCH.fetch_add(1, Ordering::Relaxed);
+    let parent = Creator(EPOCH.fetch_add(1, Ordering::Relaxed));
     let held = HELD.try_with(Cell::take).ok().flatten();
     let Some(register) = held.or_else(|| REGISTER.try_lock().ok()) else { give_up() };
-    // The entries stay: removing them would free memory, and the owners know by the epoch that
-    // they are not theirs.
-    for (_, entry) in register.iter().filter(|(epoch, _)| *epoch == parent) {
-        match *entry {
-            Entry::Map { ptr, len, fd } => make_private(ptr, len, fd),
-            Entry::Device { ptr, len } => forbid_writing(ptr, len),
-            Entry::Socket { fd } => {
-                // SAFETY: the number belongs to a socket that the parent owns; its owner here
-                // knows by the epoch that it must not use or close it again.
+    // The entries stay, because removing them would free memory, which is not async-signal-safe. Their creator tells
+    // that they were inherited.
+    for (_, resource) in register.iter().filter(|(creator, _)| *creator == parent) {
+        match *resource {
+            Resource::Map { ptr, len, fd } => make_private(ptr, len, fd),
+            Resource::Device { ptr, len } => forbid_writing(ptr, len),
+            Resource::Socket { fd } => {
+                // SAFETY: the number is that of a socket of the parent. The `GuardedSocket` in this process was
+                // inherited, so it neither uses the number nor closes it again.
                 unsafe { libc::close(fd) };
             }
         }
@@ -187,8 +213,8 @@ extern "C" fn child() {
 fn make_private(ptr: usize, len: usize, fd: RawFd) {
     let (prot, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_FIXED);
     let at = ptr::with_exposed_provenance_mut(ptr);
-    // SAFETY: the registered mapping covers these pages and keeps doing so; its bytes are the same
-    // as before, only that writes are now private. The child has one thread, so nobody looks.
+    // SAFETY: the registered mapping covers these pages, and so does the new one, with the same bytes. Only
+    // writes are private from here on. The child has one thread, so no access happens meanwhile.
     let mapped = unsafe { libc::mmap(at, len, prot, flags, fd, 0) };
     if mapped == libc::MAP_FAILED {
         give_up();
@@ -197,20 +223,20 @@ fn make_private(ptr: usize, len: usize, fd: RawFd) {
 
 fn forbid_writing(ptr: usize, len: usize) {
     let at = ptr::with_exposed_provenance_mut(ptr);
-    // SAFETY: the registered mapping covers these pages. Whoever would write them asks for the epoch
-    // first.
+    // SAFETY: the registered mapping covers these pages. Code that would write them checks first that they were not
+    // inherited.
     if unsafe { libc::mprotect(at, len, libc::PROT_READ) } != 0 {
         give_up();
     }
 }
 
-/// A child that could write its parent's memory must not run.
+/// Ends a child that could write to its parent's memory.
 fn give_up() -> ! {
     // SAFETY: `_exit` may be called anywhere.
     unsafe { libc::_exit(127) }
 }
 
-/// A socket that stays behind when the process forks.
+/// A socket that a forked child does not have.
 #[derive(Debug)]
 pub(crate) struct GuardedSocket {
     fd: ManuallyDrop<OwnedFd>,
@@ -218,33 +244,34 @@ pub(crate) struct GuardedSocket {
 }
 
 impl GuardedSocket {
-    /// Takes the socket that `make` makes at once. Under the lock, so that no fork comes between its
-    /// making and its entry: a child that kept it would make its dead parent look alive.
+    /// Registers the socket that `make` returns. `make` runs under the register's lock, so that no fork comes between
+    /// the creation of the socket and its entry: a child that kept it would make its dead parent look alive.
     pub(crate) fn open(make: impl FnOnce() -> io::Result<OwnedFd>) -> io::Result<Self> {
         install();
         let mut register = register();
-        Ok(Self::entered(make()?, &mut register))
+        Ok(Self::enter(make()?, &mut register))
     }
 
-    /// The same for two at once.
+    /// The same for two sockets at once.
     pub(crate) fn open_pair(
         make: impl FnOnce() -> io::Result<(OwnedFd, OwnedFd)>,
     ) -> io::Result<(Self, Self)> {
         install();
         let mut register = register();
         let (one, other) = make()?;
-        Ok((Self::entered(one, &mut register), Self::entered(other, &mut register)))
+        Ok((Self::enter(one, &mut register), Self::enter(other, &mut register)))
     }
 
-    fn entered(fd: OwnedFd, register: &mut Register) -> Self {
-        let guard = Guarded { entry: Entry::Socket { fd: fd.as_raw_fd() }, epoch: epoch() };
-        register.insert((guard.epoch, guard.entry));
+    fn enter(fd: OwnedFd, register: &mut Register) -> Self {
+        let resource = Resource::Socket { fd: fd.as_raw_fd() };
+        let guard = Guarded { resource, creator: Creator::here() };
+        register.insert((guard.creator, guard.resource));
         GuardedSocket { fd: ManuallyDrop::new(fd), guard: ManuallyDrop::new(guard) }
     }
 
     /// Whether this process is a forked child, which does not have the socket.
-    pub(crate) fn inherited(&self) -> bool {
-        self.guard.inherited()
+    pub(crate) fn is_inherited(&self) -> bool {
+        self.guard.is_inherited()
     }
 }
 
@@ -256,25 +283,25 @@ impl AsFd for GuardedSocket {
 
 impl Drop for GuardedSocket {
     fn drop(&mut self) {
-        // In a child the number was closed already, and may belong to somebody else by now.
-        if self.guard.inherited() {
+        // In a child the number was closed already, and may be that of another file by now.
+        if self.is_inherited() {
             return;
         }
-        // Under the lock, so that neither a fork nor the next socket with this number comes between.
+        // Under the lock, so that neither a fork nor the next socket with this number comes between the two steps.
         let mut register = register();
-        register.remove(&(self.guard.epoch, self.guard.entry));
+        register.remove(&(self.guard.creator, self.guard.resource));
         // SAFETY: this is the only place that takes the descriptor, and it runs once.
         drop(unsafe { ManuallyDrop::take(&mut self.fd) });
     }
 }
 
-/// A value that each process makes for itself: a forked child does not use its parent's.
+/// A value of which each process makes one: a forked child does not use its parent's.
 ///
-/// No lock is involved, so a fork at any moment leaves it whole. Values in use are never freed.
+/// It has no lock, so a fork at any moment leaves it usable. A value is never freed once it is in use.
 #[derive(Debug)]
 pub(crate) struct PerProcess<T> {
-    /// Null, or a leaked value and the epoch it was made in.
-    current: StaticPtr<(u64, T)>,
+    /// Null, or a leaked value and the process that made it.
+    current: StaticPtr<(Creator, T)>,
 }
 
 impl<T: Sync> PerProcess<T> {
@@ -282,28 +309,27 @@ impl<T: Sync> PerProcess<T> {
         PerProcess { current: StaticPtr::new(ptr::null_mut()) }
     }
 
-    /// This process's value, made by `make` if need be. Two threads at once may both make one;
-    /// then one of them is used and the other dropped.
+    /// Returns the value of this process. Calls `make` if there is none, and fails if `make` does. Two threads at
+    /// once may both call `make`; then both use one value, and the other is dropped.
     pub(crate) fn get<E>(&self, make: impl FnOnce() -> Result<T, E>) -> Result<&T, E> {
-        // Else nothing would tell a child that this is not its own.
-        install();
+        let here = Creator::this_process();
         let found = self.current.load(Ordering::Acquire);
         // SAFETY: the pointer is null or was leaked below, and Acquire pairs with the Release that
         // published it.
         match unsafe { found.as_ref() } {
-            Some((made_in, value)) if *made_in == epoch() => return Ok(value),
+            Some((creator, value)) if *creator == here => return Ok(value),
             _ => {}
         }
-        let made = Box::into_raw(Box::new((epoch(), make()?)));
+        let made = Box::into_raw(Box::new((here, make()?)));
         let swapped =
             self.current.compare_exchange(found, made, Ordering::AcqRel, Ordering::Acquire);
         let winner = swapped.map_or_else(|winner| winner, |_| made);
         if winner != made {
-            // SAFETY: it was made a box above, and nobody else has seen it.
+            // SAFETY: it comes from `Box::into_raw` above, and no other thread has seen it.
             drop(unsafe { Box::from_raw(made) });
         }
-        // SAFETY: not null: either `made`, or what another thread exchanged for `found`, which
-        // it leaked just the same.
+        // SAFETY: not null: either `made`, or the pointer that another thread put in place of `found`, which
+        // it leaked in the same way.
         let (_, value) = unsafe { &*winner };
         Ok(value)
     }

@@ -2,7 +2,7 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::sys::fork;
+use crate::sys::fork::Creator;
 
 /// A lock that a forked child never takes: whoever held it when the process forked is not there to let
 /// go of it.
@@ -10,13 +10,13 @@ use crate::sys::fork;
 /// No code under such a lock panics between two halves of a change.
 #[derive(Debug)]
 pub(crate) struct ProcessLock<T> {
-    epoch: u64,
+    creator: Creator,
     value: Mutex<T>,
 }
 
 impl<T> ProcessLock<T> {
     pub(crate) fn new(value: T) -> ProcessLock<T> {
-        ProcessLock { epoch: fork::epoch_from_now_on(), value: Mutex::new(value) }
+        ProcessLock { creator: Creator::this_process(), value: Mutex::new(value) }
     }
 
     /// The value; `None` in a forked child.
@@ -26,7 +26,7 @@ impl<T> ProcessLock<T> {
 
     /// Whether this process made it.
     pub(crate) fn is_ours(&self) -> bool {
-        self.epoch == fork::epoch()
+        !self.creator.is_inherited()
     }
 
     /// The value, which nobody else can have: that takes no lock.

@@ -17,7 +17,7 @@ use rustix::io::Errno;
 use rustix::ioctl::{Getter, Opcode, Setter, Updater, ioctl, opcode};
 
 use crate::error::Error;
-use crate::sys::fork;
+use crate::sys::fork::Creator;
 
 const QUERYCAP: Opcode = opcode::read::<Capability>(b'V', 0);
 const S_FMT: Opcode = opcode::read_write::<Format>(b'V', 5);
@@ -208,8 +208,8 @@ pub(crate) struct Device {
     kind: Kind,
     /// Pieces of memory in a buffer.
     planes: u32,
-    /// The fork epoch it was opened in: a child has the same device, and must leave it to its parent.
-    epoch: u64,
+    /// The process that opened it. A forked child has the same device, and must not use it.
+    creator: Creator,
 }
 
 impl Device {
@@ -233,8 +233,8 @@ impl Device {
             _ if caps & CAP_CAPTURE_MPLANE != 0 => Kind::Multi,
             _ => return Ok(None),
         };
-        let (path, epoch) = (path.to_owned(), fork::epoch_from_now_on());
-        Ok(Some(Device { path, fd, kind, planes: 1, epoch }))
+        let (path, creator) = (path.to_owned(), Creator::this_process());
+        Ok(Some(Device { path, fd, kind, planes: 1, creator }))
     }
 
     /// Where it was opened.
@@ -256,13 +256,13 @@ impl Device {
     }
 
     /// Whether this process is a forked child of the one that opened it.
-    pub(crate) fn inherited(&self) -> bool {
-        self.epoch != fork::epoch()
+    pub(crate) fn is_inherited(&self) -> bool {
+        self.creator.is_inherited()
     }
 
     /// Ends capturing, and frees all buffers.
     pub(crate) fn end(&self, memory: Memory) {
-        if !self.inherited() {
+        if !self.is_inherited() {
             // Closing the device would do the same, later.
             let _ = self.set::<STREAMOFF>();
             let _ = self.request(0, memory);

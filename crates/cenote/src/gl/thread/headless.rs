@@ -12,7 +12,7 @@ use crate::gl::driver::egl::HeadlessContext;
 use crate::gl::thread::gl_thread::GlThread;
 use crate::gl::thread::queue::GlWork;
 use crate::sys;
-use crate::sys::fork;
+use crate::sys::fork::Creator;
 
 /// The thread of a headless context. Dropping it ends both, and waits for that.
 #[derive(Debug)]
@@ -20,7 +20,7 @@ pub(crate) struct HeadlessThread {
     id: ThreadId,
     /// `None` once `end` was called.
     running: Mutex<Option<Running>>,
-    epoch: u64,
+    creator: Creator,
 }
 
 #[derive(Debug)]
@@ -32,7 +32,7 @@ struct Running {
 impl HeadlessThread {
     /// Starts the thread and creates the context on it. Fails if either fails.
     pub(crate) fn start() -> Result<Arc<HeadlessThread>> {
-        let epoch = fork::epoch_from_now_on();
+        let creator = Creator::this_process();
         let (work, queue) = channel();
         let (created_sender, created) = channel();
         let thread = sys::thread::spawn(Builder::new().name("cenote-gl".into()), move || {
@@ -41,7 +41,7 @@ impl HeadlessThread {
         .map_err(|source| Error::os("starting a thread", source))?;
         let id = thread.thread().id();
         let running = Mutex::new(Some(Running { work, thread }));
-        let started = Arc::new(HeadlessThread { id, running, epoch });
+        let started = Arc::new(HeadlessThread { id, running, creator });
         created.recv().unwrap_or(Err(GlError::Gone { why: GlGone::Thread }))?;
         Ok(started)
     }
@@ -72,7 +72,7 @@ fn serve(queue: &Receiver<GlWork>, created: &Sender<std::result::Result<(), GlEr
 
 impl Drop for HeadlessThread {
     fn drop(&mut self) {
-        if self.epoch == fork::epoch() {
+        if !self.creator.is_inherited() {
             return self.end();
         }
         // A forked child does not have the thread, and locks that it held are never released.

@@ -14,15 +14,14 @@ use rustix::io::Errno;
 use crate::ipc::service_thread;
 use crate::ipc::service_thread::{Served, Watch};
 use crate::sync::{AtomicU64, Ordering};
-use crate::sys::fork;
-use crate::sys::fork::PerProcess;
+use crate::sys::fork::{Creator, PerProcess};
 
 /// All that one process watches.
 #[derive(Debug)]
 struct Changes {
     inotify: Arc<OwnedFd>,
-    /// The fork epoch it was made in: a child shares the instance and must leave it be.
-    epoch: u64,
+    /// The process that made it. A forked child shares the inotify instance, and must not change it.
+    creator: Creator,
     /// Who is to be told, by the number that the kernel gives the directory. Of those that nobody needs
     /// any more there may be some left: giving one back makes the kernel wake the service thread, so that
     /// is done when it tells of something anyway.
@@ -85,7 +84,7 @@ impl Changes {
         let inotify = Arc::new(inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)?);
         let changes = Arc::new(Changes {
             inotify,
-            epoch: fork::epoch(),
+            creator: Creator::this_process(),
             told: Mutex::default(),
             next: AtomicU64::new(0),
             watch: Mutex::default(),
@@ -144,7 +143,7 @@ impl Served for Changes {
 
 impl Drop for DirectoryWatch {
     fn drop(&mut self) {
-        if self.changes.epoch != fork::epoch() {
+        if self.changes.creator.is_inherited() {
             return;
         }
         let mut told = self.changes.told();

@@ -24,7 +24,7 @@ impl Known {
     /// Whether leases can be had.
     pub(crate) fn is_usable(&self) -> bool {
         match self {
-            Known::Owned(owner) => !owner.inherited(),
+            Known::Owned(owner) => !owner.is_inherited(),
             Known::Attached(attachment) => attachment.is_usable(),
         }
     }
@@ -37,7 +37,7 @@ impl Known {
     /// Either of the two.
     pub(crate) fn may_serve(&self) -> bool {
         match self {
-            Known::Owned(owner) => !owner.inherited(),
+            Known::Owned(owner) => !owner.is_inherited(),
             Known::Attached(attachment) => attachment.may_serve(),
         }
     }
@@ -53,7 +53,7 @@ impl Known {
     /// Whether its owner lives and can be asked for segments.
     pub(crate) fn is_alive(&self) -> bool {
         match self {
-            Known::Owned(owner) => !owner.inherited(),
+            Known::Owned(owner) => !owner.is_inherited(),
             Known::Attached(attachment) => !attachment.is_gone(),
         }
     }

@@ -194,7 +194,7 @@ fn release_adopted(slot_ref: &BufferSlot, _published: bool) {
 fn recycle_leased(buffer: Arc<Buffer>) {
     let Some(slot_ref) = buffer.slot_ref() else { return };
     let attachment = attachment(slot_ref);
-    if attachment.inherited() {
+    if attachment.is_inherited() {
         return;
     }
     if attachment.is_waited_for() {

@@ -186,8 +186,8 @@ impl TensorPool {
     /// to open it anew.
     pub fn is_alive(&self) -> bool {
         match &self.role {
-            Role::Owner(closing) => !closing.owner.inherited(),
-            Role::Attached(attachment) => !attachment.inherited() && !attachment.is_gone(),
+            Role::Owner(closing) => !closing.owner.is_inherited(),
+            Role::Attached(attachment) => !attachment.is_inherited() && !attachment.is_gone(),
         }
     }
 

@@ -32,7 +32,7 @@ use crate::ipc::topic::stats::TopicStats;
 use crate::ipc::topic::subscriber::Subscriber;
 use crate::ipc::topic::subscriber::discovery::Arrivals;
 use crate::ipc::topic::subscriber::wakeup::News;
-use crate::sys::fork;
+use crate::sys::fork::Creator;
 use crate::tensor::Tensor;
 use crate::types::dtype::DType;
 use crate::types::pixel_format::PixelFormat;
@@ -71,7 +71,7 @@ pub(crate) struct Parts {
     /// Of the publisher, once there is one.
     uid: u64,
     /// The process that made it: a forked child would use the same uid.
-    epoch: u64,
+    creator: Creator,
     publisher: OnceLock<Arc<Publisher>>,
     subscriber: OnceLock<Subscriber>,
     /// Held while a part is started.
@@ -83,7 +83,7 @@ pub(crate) struct Parts {
 impl Drop for Parts {
     fn drop(&mut self) {
         let (publisher, subscriber) = (self.publisher.get(), self.subscriber.get());
-        if self.epoch != fork::epoch() || (publisher.is_none() && subscriber.is_none()) {
+        if self.creator.is_inherited() || (publisher.is_none() && subscriber.is_none()) {
             return;
         }
         let published = publisher.and_then(|publisher| publisher.close());
@@ -114,7 +114,7 @@ impl<T> fmt::Debug for Topic<T> {
 
 impl Parts {
     pub(crate) fn check_process(&self) -> Result<()> {
-        match self.epoch == fork::epoch() {
+        match !self.creator.is_inherited() {
             true => Ok(()),
             false => Err(Error::ForkedTopic { topic: self.name.to_string() }),
         }
@@ -135,7 +135,7 @@ impl<T: Message> Topic<T> {
             name,
             config,
             uid: server::random_uid()?,
-            epoch: fork::epoch_from_now_on(),
+            creator: Creator::this_process(),
             publisher: OnceLock::new(),
             subscriber: OnceLock::new(),
             starting: Mutex::new(()),

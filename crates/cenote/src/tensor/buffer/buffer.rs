@@ -17,7 +17,7 @@ use crate::sys::dmabuf::DmaBuf;
 #[cfg(all(target_os = "linux", feature = "gl"))]
 use crate::sys::drop_callbacks::Ends;
 #[cfg(target_os = "linux")]
-use crate::sys::fork;
+use crate::sys::fork::Creator;
 #[cfg(target_os = "linux")]
 use crate::tensor::buffer::slot_ref::SlotRef;
 #[cfg(target_os = "linux")]
@@ -43,10 +43,10 @@ pub struct Buffer {
     /// The pool took back the slot and has the buffer itself.
     #[cfg(target_os = "linux")]
     recycled: AtomicBool,
-    /// The fork epoch it was made in. A forked child has the bytes of shared memory as private
+    /// The process that made it. A forked child has the bytes of shared memory as private
     /// copies, but the file behind them is still its parent's to write.
     #[cfg(target_os = "linux")]
-    epoch: u64,
+    creator: Creator,
 }
 
 impl Buffer {
@@ -62,7 +62,7 @@ impl Buffer {
             #[cfg(target_os = "linux")]
             recycled: AtomicBool::new(false),
             #[cfg(target_os = "linux")]
-            epoch: fork::epoch(),
+            creator: Creator::here(),
         }
     }
 
@@ -102,7 +102,7 @@ impl Buffer {
     #[inline]
     pub(crate) fn is_stable(&self) -> bool {
         #[cfg(target_os = "linux")]
-        if self.epoch != fork::epoch() && (self.slot_ref.is_some() || self.storage.outlives_fork())
+        if self.creator.is_inherited() && (self.slot_ref.is_some() || self.storage.outlives_fork())
         {
             return false;
         }
@@ -115,7 +115,7 @@ impl Buffer {
     pub(crate) fn stays(&self) -> bool {
         #[cfg(target_os = "linux")]
         if self.slot_ref.is_some() {
-            return self.epoch == fork::epoch();
+            return !self.creator.is_inherited();
         }
         self.is_stable()
     }
@@ -124,7 +124,7 @@ impl Buffer {
     #[cfg(target_os = "linux")]
     #[inline]
     fn is_parents(&self) -> bool {
-        self.storage.dma.is_some() && self.storage.outlives_fork() && self.epoch != fork::epoch()
+        self.storage.dma.is_some() && self.storage.outlives_fork() && self.creator.is_inherited()
     }
 
     #[cfg(not(target_os = "linux"))]
@@ -221,7 +221,7 @@ impl Buffer {
     #[cfg(target_os = "linux")]
     fn check_not_inherited(&self) -> Result<()> {
         let written = self.storage.region.is_writable() && !self.is_published();
-        if self.epoch != fork::epoch() && written {
+        if self.creator.is_inherited() && written {
             return Err(Error::NotWritable { why: NotWritable::Forked });
         }
         Ok(())

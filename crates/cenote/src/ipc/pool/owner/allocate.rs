@@ -298,14 +298,14 @@ impl Owner {
     #[inline]
     fn ready_for(spare: &Buffer) -> Option<&Ready<Buffer>> {
         let owner = slot_home::allocated_by(spare.slot_ref()?)?;
-        (!owner.inherited()).then_some(&owner.ready)
+        (!owner.is_inherited()).then_some(&owner.ready)
     }
 
     /// Takes back a slot that was published. If nobody else holds it, it is as good as one that was not.
     #[inline]
     pub(crate) fn retire(spare: Arc<Buffer>) {
         let Some(slot_ref) = spare.slot_ref() else { return };
-        let owner = slot_home::allocated_by(slot_ref).filter(|owner| !owner.inherited());
+        let owner = slot_home::allocated_by(slot_ref).filter(|owner| !owner.is_inherited());
         let Some(owner) = owner else { return };
         let claimed = owner.state().claim_published(slot_ref.slot.index, owner.serials());
         if claimed { Self::offer(spare) } else { Self::retire_held(spare) }
@@ -329,7 +329,7 @@ impl Owner {
     /// Takes back a slot of this pool that others are about to let go of: it is one of many, so it can wait
     /// until there is a batch of them.
     pub(crate) fn retire_in_turn(&self, spare: Arc<Buffer>) {
-        if self.inherited() {
+        if self.is_inherited() {
             return;
         }
         let mut state = self.state();
@@ -372,7 +372,7 @@ impl Owner {
     /// Takes back a slot that no handle of this process has any more. `published` says whether
     /// any descriptor of it was made.
     pub(crate) fn give_back(&self, slot: u32, spare: Option<Arc<Buffer>>, published: bool) {
-        if self.inherited() {
+        if self.is_inherited() {
             return;
         }
         let mut state = self.state();
@@ -407,7 +407,7 @@ impl Owner {
     /// Frees what others have let go of, although nobody needs room.
     #[cfg(all(feature = "camera", target_pointer_width = "64"))]
     pub(crate) fn look_again(&self) {
-        if !self.inherited() {
+        if !self.is_inherited() {
             drop(self.swept(usize::MAX));
             self.part();
         }

@@ -45,7 +45,7 @@ impl Owner {
     /// Lends another pool of this process to all who are attached to this one. When it returns, they
     /// have it in their sockets, unless they read nothing or are not let in.
     pub(crate) fn lend(&self, other: &Arc<Owner>) {
-        if self.inherited() {
+        if self.is_inherited() {
             return;
         }
         let _lending = self.lending.lock().unwrap_or_else(PoisonError::into_inner);

@@ -27,7 +27,7 @@ use crate::ipc::shared::words::Words;
 use crate::memory::budget::{Budget, Reservation};
 use crate::memory::slot::Slot;
 use crate::sync::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use crate::sys::fork;
+use crate::sys::fork::Creator;
 use crate::sys::mapping::Map;
 use crate::sys::socket::peer;
 use crate::tensor::buffer::Buffer;
@@ -42,8 +42,8 @@ pub(crate) struct Owner {
     pub(crate) config: TensorPoolConfig,
     /// Those of adopted memory included.
     pub(crate) max_slots: u32,
-    /// The fork epoch it was made in.
-    epoch: u64,
+    /// The process that made it.
+    creator: Creator,
     /// A line of flags, then the serials.
     header: Words,
     pub(crate) header_fd: Arc<OwnedFd>,
@@ -100,7 +100,7 @@ impl Owner {
             entry,
             config,
             max_slots,
-            epoch: fork::epoch(),
+            creator: Creator::this_process(),
             header,
             header_fd,
             host: OnceLock::new(),
@@ -132,13 +132,17 @@ impl Owner {
 
     /// Whether this process is a forked child of the owner, which owns nothing.
     #[inline]
-    pub(crate) fn inherited(&self) -> bool {
-        self.epoch != fork::epoch()
+    pub(crate) fn is_inherited(&self) -> bool {
+        self.creator.is_inherited()
     }
 
     #[inline]
     pub(crate) fn check_process(&self) -> Result<()> {
-        if self.inherited() { Err(Error::Forked { pool: self.entry.name.clone() }) } else { Ok(()) }
+        if self.is_inherited() {
+            Err(Error::Forked { pool: self.entry.name.clone() })
+        } else {
+            Ok(())
+        }
     }
 
     #[inline]
@@ -212,7 +216,7 @@ impl Owner {
     /// Stops letting others in, and keeping spares, which refer to the pool. Gives the directory it was
     /// found in, unless it was closed before.
     pub(crate) fn close(&self) -> Option<Arc<Place>> {
-        if self.inherited() {
+        if self.is_inherited() {
             return None;
         }
         // Whoever makes the socket anew just now would leave a directory behind.
@@ -234,7 +238,7 @@ impl Owner {
     /// Stays for as long as others hold memory that has to be given back when they let go, as that of a
     /// camera has: without an owner nobody would know whether they did.
     pub(crate) fn linger(self: &Arc<Self>) {
-        if !self.inherited() && self.state().is_in_debt() {
+        if !self.is_inherited() && self.state().is_in_debt() {
             *self.lingers() = Some(self.clone());
         }
         // They may have let go just now, and nobody may look again.
@@ -243,7 +247,7 @@ impl Owner {
 
     /// Undoes [`Owner::linger`] when nothing is left to be given back. The caller has a handle.
     pub(crate) fn part(&self) {
-        let done = !self.inherited() && self.lingers().is_some() && !self.state().is_in_debt();
+        let done = !self.is_inherited() && self.lingers().is_some() && !self.state().is_in_debt();
         let lingered = if done { self.lingers().take() } else { None };
         drop(lingered);
     }
@@ -280,7 +284,7 @@ impl Owner {
     }
 
     pub(crate) fn release(&self, slot: u32) {
-        if !self.inherited() {
+        if !self.is_inherited() {
             self.leases().release(slot);
             self.notify_returned();
         }

@@ -100,7 +100,7 @@ impl Drop for Server {
     fn drop(&mut self) {
         // First: that the entry goes is nobody's concern any more.
         self.directory = Err(io::ErrorKind::NotFound.into());
-        if let Some(entry) = self.entry.as_ref().filter(|_| !self.listener.inherited()) {
+        if let Some(entry) = self.entry.as_ref().filter(|_| !self.listener.is_inherited()) {
             self.place.remove(entry);
         }
     }

@@ -29,8 +29,7 @@ use crate::ipc::shared::words::Words;
 use crate::memory::budget::{Budget, Reservation};
 use crate::memory::slot::{SegmentId, Slot};
 use crate::sync::{AtomicBool, AtomicU64, Biased, Ordering};
-use crate::sys::fork;
-use crate::sys::fork::GuardedSocket;
+use crate::sys::fork::{Creator, GuardedSocket};
 use crate::sys::mapping::Map;
 use crate::sys::socket::packet;
 use crate::sys::socket::peer::Peer;
@@ -51,7 +50,7 @@ const LAST_PACKETS: usize = 1 << 12;
 pub(crate) struct Attachment {
     pub(crate) entry: Entry,
     pub(crate) owner: Peer,
-    epoch: u64,
+    creator: Creator,
     max_slots: u32,
     header: Words,
     connection: Arc<GuardedSocket>,
@@ -157,7 +156,7 @@ impl Attachment {
         let attachment = Arc::new(Attachment {
             entry,
             owner,
-            epoch: fork::epoch(),
+            creator: Creator::this_process(),
             max_slots: welcome.max_slots,
             header,
             connection,
@@ -192,13 +191,17 @@ impl Attachment {
 
     /// Whether this process is a forked child of the one that attached.
     #[inline]
-    pub(crate) fn inherited(&self) -> bool {
-        self.epoch != fork::epoch()
+    pub(crate) fn is_inherited(&self) -> bool {
+        self.creator.is_inherited()
     }
 
     #[inline]
     pub(crate) fn check_process(&self) -> Result<()> {
-        if self.inherited() { Err(Error::Forked { pool: self.entry.name.clone() }) } else { Ok(()) }
+        if self.is_inherited() {
+            Err(Error::Forked { pool: self.entry.name.clone() })
+        } else {
+            Ok(())
+        }
     }
 
     /// Whether leases still hold: the owner knows of this process, or is dead and can reuse nothing.
@@ -239,7 +242,7 @@ impl Attachment {
 
     /// Undoes [`Attachment::stay`]. Spares refer back here, so none are kept from now on.
     pub(crate) fn let_go(&self) {
-        if !self.inherited() {
+        if !self.is_inherited() {
             let mut state = self.state();
             let (stays, spares) = (state.stays.take(), self.holdings.lock().shut());
             let lent: Vec<_> = state.lent.values().cloned().collect();
@@ -309,7 +312,7 @@ impl Attachment {
         slot: u32,
         unchanged: impl Fn() -> bool,
     ) -> Option<Arc<Buffer>> {
-        if self.inherited() || self.is_gone() {
+        if self.is_inherited() || self.is_gone() {
             return None;
         }
         self.holdings.lock().lease_again(slot, unchanged, |spare| self.is_at(spare))
@@ -406,7 +409,7 @@ impl Attachment {
 
     /// Gives a lease back.
     pub(crate) fn release(&self, slot: u32) {
-        if self.inherited() {
+        if self.is_inherited() {
             return;
         }
         self.holdings.lock().end_lease(slot);

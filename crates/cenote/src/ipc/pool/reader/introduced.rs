@@ -22,7 +22,7 @@ impl Attachment {
     pub(crate) fn lent(&self, uid: u64) -> Option<Arc<Attachment>> {
         let found = || self.state().lent.get(&uid).cloned();
         found().filter(|pool| pool.is_usable()).or_else(|| {
-            if !self.inherited() {
+            if !self.is_inherited() {
                 self.listen(PACKETS_AT_ONCE);
             }
             found().filter(|pool| pool.may_serve())

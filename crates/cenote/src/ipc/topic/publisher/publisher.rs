@@ -37,9 +37,9 @@ use crate::ipc::topic::stats::Staged;
 use crate::ipc::topic::subscriber::wakeup::News;
 use crate::memory::budget::Budget;
 use crate::sync::{AtomicBool, Biased, BiasedGuard};
-use crate::sys::fork::GuardedSocket;
+use crate::sys::fork::{Creator, GuardedSocket};
+use crate::sys::memfd;
 use crate::sys::socket::{packet, peer};
-use crate::sys::{fork, memfd};
 use crate::tensor::Tensor;
 use crate::tensor::buffer::handle::Handle;
 
@@ -55,7 +55,7 @@ pub(crate) struct Publisher {
     signature: Signature,
     ring: Arc<MappedRing>,
     ring_fd: Arc<OwnedFd>,
-    epoch: u64,
+    creator: Creator,
     state: Biased<State>,
     /// Subscribers came, went, or took something.
     changed: Signal,
@@ -146,7 +146,7 @@ impl Publisher {
             signature: T::signature(),
             ring: Arc::new(MappedRing { words, shape, first }),
             ring_fd,
-            epoch: fork::epoch(),
+            creator: Creator::this_process(),
             state: Biased::new(state),
             changed: Signal::default(),
             own: OnceLock::new(),
@@ -168,7 +168,7 @@ impl Publisher {
 
     #[inline]
     pub(crate) fn check_process(&self) -> Result<()> {
-        match self.epoch == fork::epoch() {
+        match !self.creator.is_inherited() {
             true => Ok(()),
             false => Err(Error::ForkedTopic { topic: self.name.to_string() }),
         }

@@ -28,7 +28,7 @@ use crate::ipc::topic::handshake::{Mismatch, Subscribe, Subscribed, read};
 use crate::ipc::topic::signature::Signature;
 use crate::ipc::topic::subscriber::publisher_link::{Gone, Source};
 use crate::ipc::topic::subscriber::wakeup::News;
-use crate::sys::fork;
+use crate::sys::fork::Creator;
 
 /// The most publishers of something else that are kept until somebody asks.
 const MAX_MISMATCHES: usize = 64;
@@ -51,7 +51,7 @@ pub(crate) struct Arrivals {
     history: u64,
     /// The uid of the same object's publisher, which is not greeted.
     own: u64,
-    epoch: u64,
+    creator: Creator,
     pub(crate) news: Arc<News>,
     state: Mutex<State>,
     answered: Condvar,
@@ -161,7 +161,7 @@ impl Arrivals {
             signature,
             history: history as u64,
             own,
-            epoch: fork::epoch(),
+            creator: Creator::this_process(),
             news: news.clone(),
             state: Mutex::default(),
             answered: Condvar::new(),
@@ -496,7 +496,7 @@ fn of_system(error: &Error) -> Option<&io::Error> {
 
 impl Served for Arrivals {
     fn ready(self: Arc<Self>, _token: u64) {
-        if self.epoch != fork::epoch() {
+        if self.creator.is_inherited() {
             return;
         }
         match self.look() {

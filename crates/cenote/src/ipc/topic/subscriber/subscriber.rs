@@ -28,13 +28,13 @@ use crate::ipc::topic::subscriber::resolve::{Again, Lender};
 use crate::ipc::topic::subscriber::wakeup::{Bell, News};
 use crate::sync::{Biased, BiasedGuard};
 use crate::sys;
-use crate::sys::fork;
+use crate::sys::fork::Creator;
 
 /// What receives.
 #[derive(Debug)]
 pub(crate) struct Subscriber {
     topic: String,
-    epoch: u64,
+    creator: Creator,
     /// Over all connections, and the bell.
     epoll: OwnedFd,
     news: Arc<News>,
@@ -73,7 +73,7 @@ impl Subscriber {
         epoll::add(&epoll, &news.bell, EventData::new_u64(BELL), EventFlags::IN).map_err(error)?;
         Ok(Subscriber {
             topic: topic.to_owned(),
-            epoch: fork::epoch(),
+            creator: Creator::this_process(),
             epoll,
             news,
             arrivals,
@@ -82,7 +82,7 @@ impl Subscriber {
     }
 
     pub(crate) fn check_process(&self) -> Result<()> {
-        match self.inherited() {
+        match self.is_inherited() {
             false => Ok(()),
             true => Err(Error::ForkedTopic { topic: self.topic.clone() }),
         }
@@ -94,8 +94,8 @@ impl Subscriber {
     }
 
     #[inline]
-    fn inherited(&self) -> bool {
-        self.epoch != fork::epoch()
+    fn is_inherited(&self) -> bool {
+        self.creator.is_inherited()
     }
 
     #[inline]
@@ -128,7 +128,7 @@ impl Subscriber {
     /// finding nothing stays short.
     #[inline(never)]
     fn take<T: Message>(&self) -> Option<Unmade<'_, T>> {
-        if self.inherited() {
+        if self.is_inherited() {
             return None;
         }
         let mut receiving = self.receiving();
@@ -148,7 +148,7 @@ impl Subscriber {
     /// The newest message of whichever publisher has one; older ones of the same publisher are
     /// skipped.
     pub(crate) fn latest<T: Message>(&self) -> Option<T> {
-        if self.inherited() {
+        if self.is_inherited() {
             return None;
         }
         let mut receiving = self.receiving();
@@ -330,7 +330,7 @@ impl Subscriber {
     /// How many publishers there are, this object's own not counted. One that is gone counts while
     /// something that it sent is left to take.
     pub(crate) fn publishers(&self) -> usize {
-        if self.inherited() {
+        if self.is_inherited() {
             return 0;
         }
         let mut receiving = self.receiving();
