@@ -12,3 +12,16 @@ mod tokens;
 
 pub(super) use cycles::cycles;
 pub(super) use graph::ImportGraph;
+
+/// The paths that a file names outside code for tests, such as `std`, `sync`, `Arc`.
+pub(super) fn paths_of(source: &str) -> Vec<Vec<String>> {
+    let tokens = tokens::tokens(source);
+    let (tokens, _) = tokens::without_tests(&tokens);
+    paths::named_paths(&tokens).into_iter().map(|path| path.segments).collect()
+}
+
+/// Whether a file names this word outside code for tests.
+pub(super) fn names_word(source: &str, word: &str) -> bool {
+    let tokens = tokens::tokens(source);
+    tokens::without_tests(&tokens).0.contains(&word)
+}

@@ -93,6 +93,17 @@ impl Heading {
     }
 }
 
+/// The words between backticks outside code blocks, with their lines.
+pub(super) fn spans_by_line(text: &str) -> Vec<(usize, &str)> {
+    let mut spans = Vec::new();
+    for_each_line(text, |line, text, place| {
+        if place == Place::Text {
+            spans.extend(text.split('`').skip(1).step_by(2).map(|span| (line, span)));
+        }
+    });
+    spans
+}
+
 /// Where a line stands.
 #[derive(Clone, Copy, PartialEq)]
 enum Place {
@@ -102,7 +113,7 @@ enum Place {
 }
 
 /// Calls `visit` with the number of each line (from 1), its text and its place.
-fn for_each_line(text: &str, mut visit: impl FnMut(usize, &str, Place)) {
+fn for_each_line<'a>(text: &'a str, mut visit: impl FnMut(usize, &'a str, Place)) {
     let mut fence = None;
     for (index, line) in text.lines().enumerate() {
         let start = line.trim_start();
@@ -160,6 +171,14 @@ See [that](other.md#part) and `[not](this.md)` and [`code`](a.md).
     fn links_are_found_outside_code() {
         let targets: Vec<String> = Link::all(PAGE).into_iter().map(|link| link.target).collect();
         assert_eq!(targets, ["other.md#part", "a.md", "named.md"]);
+    }
+
+    #[test]
+    fn code_spans_are_found_outside_code_blocks() {
+        assert_eq!(
+            spans_by_line("a `b` c `d`\n```\n`e`\n```\n`f`"),
+            [(1, "b"), (1, "d"), (5, "f")]
+        );
     }
 
     #[test]

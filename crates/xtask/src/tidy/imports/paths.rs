@@ -12,7 +12,8 @@ pub(super) struct NamedPath {
     pub(super) is_public: bool,
 }
 
-/// The paths of `use` declarations, and those in other code that begin with `crate`, `self` or `super`.
+/// The paths of `use` declarations, and those in other code that begin with `crate`, `self`, `super`,
+/// `std` or `core`.
 pub(super) fn named_paths(tokens: &[&str]) -> Vec<NamedPath> {
     let mut paths = Vec::new();
     let mut inline_modules: Vec<(String, usize)> = Vec::new();
@@ -40,7 +41,7 @@ pub(super) fn named_paths(tokens: &[&str]) -> Vec<NamedPath> {
                 }
                 index = end;
             }
-            ["crate" | "self" | "super", "::", ..] => {
+            ["crate" | "self" | "super" | "std" | "core", "::", ..] => {
                 let length = path_length(&tokens[index..]);
                 let segments = tokens[index..index + length].iter().step_by(2);
                 let segments = segments.map(ToString::to_string).collect();
@@ -166,8 +167,8 @@ mod tests {
     #[test]
     fn paths_in_code_are_found() {
         assert_eq!(
-            described("fn f(x: crate::A) -> u8 { super::b::c(Vec::<u8>::new(), child::g()) }"),
-            ["crate::A as ", "super::b::c as "]
+            described("fn f(x: crate::A) -> std::D { super::b::c(Vec::<u8>::new(), child::g()) }"),
+            ["crate::A as ", "std::D as ", "super::b::c as "]
         );
     }
 
