@@ -1,23 +1,22 @@
-//! The pool for those who know shape and dtype at run time only.
+//! The pool of buffers whose shape and dtype are known at run time.
 
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use super::gate;
-use super::memory::MAPPED_FROM;
 use super::pool::{BufferPool, default_cap};
+use super::retain::{MAPPED_FROM, registry};
 use super::unified::UnifiedBuffer;
 use crate::error::Result;
 use crate::types::dtype::DType;
 use crate::types::layout::Layout;
 
-/// Buffers that a pool retains unless it is told otherwise.
+/// The most buffers that a pool retains by default.
 const MAX_BUFFERS: usize = 100;
 
-/// The largest buffer that a pool retains unless it is told otherwise.
+/// The largest buffer that a pool retains by default.
 const MAX_BUFFER_BYTES: usize = 1 << 30;
 
-/// Buffers of a shape and dtype, used again by whatever needs as many bytes.
+/// A pool of buffers with a shape and a dtype. A buffer of about the same bytes reuses the memory,
+/// whatever its shape and dtype.
 ///
 /// ```
 /// use cenote::{DType, MemoryPool};
@@ -33,46 +32,44 @@ const MAX_BUFFER_BYTES: usize = 1 << 30;
 /// # Ok::<(), cenote::Error>(())
 /// ```
 ///
-/// New buffers hold zeros and used ones whatever was in them. A buffer that is dropped returns to
-/// the pool as if it were released.
+/// A new buffer holds zeros, a reused one its old bytes. A dropped buffer returns to the pool like a
+/// released one.
 ///
-/// What is retained is limited three times: in bytes, as every [`BufferPool`] is
-/// (`CENOTE_BUFFER_POOL_MAX_RETAINED_BYTES`, 100 MiB if that is not set), in buffers, and in the size
+/// Three limits apply to retained memory: the bytes as in every [`BufferPool`]
+/// (`CENOTE_BUFFER_POOL_MAX_RETAINED_BYTES`, 100 MiB if not set), the number of buffers, and the size
 /// of one buffer. Clones are handles to the same pool.
 #[derive(Debug, Clone)]
 pub struct MemoryPool {
     pool: BufferPool,
-    /// Tells the buffers of different pools apart.
-    number: u64,
 }
 
-/// What a [`MemoryPool`] has done and what it holds.
+/// The statistics of a [`MemoryPool`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MemoryPoolStats {
-    /// Buffers that wait to be used again.
+    /// Retained buffers.
     pub pool_size: usize,
-    /// Buffers that were handed out.
+    /// Buffers that were acquired.
     pub total_acquired: u64,
-    /// Buffers that came back.
+    /// Buffers that were released or dropped.
     pub total_released: u64,
-    /// Buffers handed out that had been used before.
+    /// Acquired buffers with retained memory.
     pub hits: u64,
-    /// Buffers handed out that were new.
+    /// Acquired buffers with new memory.
     pub misses: u64,
-    /// Buffers that are in use.
+    /// Buffers in use.
     pub live: usize,
-    /// Bytes of the memory in use.
+    /// Bytes in use.
     pub live_bytes: usize,
-    /// Bytes of the memory that waits to be used again.
+    /// Bytes retained.
     pub retained_bytes: usize,
-    /// The most bytes that were in use and waiting together at any time.
+    /// The most bytes in use and retained together at any time.
     pub peak_bytes: usize,
-    /// Buffers that waited and were freed to make room for others, or for a lower limit.
+    /// Retained buffers freed to make room for others, or for a lower limit.
     pub evictions: u64,
-    /// Buffers that came back and were freed because a limit forbids to retain them.
+    /// Returned buffers that were freed because they exceed a limit.
     pub rejects: u64,
-    /// Buffers that waited and were freed because nobody used them for a while.
+    /// Retained buffers freed because they were idle.
     pub decays: u64,
 }
 
@@ -86,39 +83,43 @@ impl MemoryPool {
     /// A pool that retains at most `max_buffers` buffers, each of at most `max_buffer_bytes`, and no
     /// more bytes in all than the environment says.
     pub fn with_limits(max_buffers: usize, max_buffer_bytes: usize) -> Result<MemoryPool> {
-        static NEXT: AtomicU64 = AtomicU64::new(0);
         let pool = BufferPool::options()
             .max_retained_bytes(default_cap()?)
             .max_retained_blocks(max_buffers)
             .largest_retained_block(max_buffer_bytes)
             .build();
-        Ok(MemoryPool { pool, number: NEXT.fetch_add(1, Relaxed) })
+        Ok(MemoryPool { pool })
     }
 
-    /// The pool that the whole process shares, with the limits of [`new`](MemoryPool::new). While
-    /// the environment is not understood every call is an error.
+    /// The pool of the process, with the limits of [`new`](MemoryPool::new). Fails if the environment
+    /// variable has a wrong value.
     pub fn global() -> Result<&'static MemoryPool> {
         static GLOBAL: OnceLock<MemoryPool> = OnceLock::new();
         if let Some(pool) = GLOBAL.get() {
             return Ok(pool);
         }
         let pool = MemoryPool::new()?;
-        let _inside = gate::enter();
-        Ok(GLOBAL.get_or_init(|| pool))
+        // Under the registry's lock no fork interrupts this. A pool that is not used is dropped after
+        // the lock is released, because its drop takes that lock.
+        let mut pool = Some(pool);
+        let registry = registry();
+        let global = GLOBAL.get_or_init(|| pool.take().expect("called at most once"));
+        drop(registry);
+        Ok(global)
     }
 
-    /// A buffer that holds anything until it is written.
+    /// A buffer with any values.
     pub fn acquire(&self, shape: &[usize], dtype: DType) -> Result<UnifiedBuffer> {
         let layout = Layout::contiguous(shape, dtype.size())?;
         let len = layout.nbytes();
         self.acquire_bytes(layout, dtype, len)
     }
 
-    /// Like [`acquire`](MemoryPool::acquire), with a host side that is locked in memory, as devices
-    /// like it. [`is_pinned`](UnifiedBuffer::is_pinned) tells whether the system allowed that.
+    /// Like [`acquire`](MemoryPool::acquire), with a host side that is locked in memory, for faster
+    /// transfers. [`is_pinned`](UnifiedBuffer::is_pinned) returns whether the system allowed it.
     pub fn acquire_pinned(&self, shape: &[usize], dtype: DType) -> Result<UnifiedBuffer> {
         let layout = Layout::contiguous(shape, dtype.size())?;
-        // Whole pages are locked, so the block must not share its own with others.
+        // Whole pages are locked, so the block must not share a page with other blocks.
         let len = layout.nbytes().max(MAPPED_FROM);
         let mut buffer = self.acquire_bytes(layout, dtype, len)?;
         buffer.pin();
@@ -126,28 +127,28 @@ impl MemoryPool {
     }
 
     fn acquire_bytes(&self, layout: Layout, dtype: DType, size: usize) -> Result<UnifiedBuffer> {
-        // Old bytes are valid numbers but not valid truth values.
+        // Old bytes are valid numbers, but may be invalid as `bool`.
         let mut bytes = self.pool.acquire_bytes(size, dtype == DType::Bool)?;
         bytes.truncate(layout.nbytes());
-        Ok(UnifiedBuffer::from_host(bytes, layout, dtype, self.number))
+        Ok(UnifiedBuffer::from_host(bytes, layout, dtype, self.pool.number()))
     }
 
-    /// Takes a buffer back. From now on every use of it is an error, [`Released`]; so is releasing
-    /// it again. While [views](UnifiedBuffer::view) of it are alive nothing happens, and the error
-    /// says how many. While [loans](UnifiedBuffer::lend) of it are alive it is released, and its
-    /// memory comes back with the last of them.
+    /// Releases a buffer to this pool. From now on every use of it fails with [`Released`], also a
+    /// second release. Fails if [views](UnifiedBuffer::view) of it are alive, and the error has their
+    /// number. If [loans](UnifiedBuffer::lend) of it are alive it is released, and its memory returns
+    /// with the last of them.
     ///
     /// [`Released`]: crate::Error::Released
     pub fn release(&self, buffer: &mut UnifiedBuffer) -> Result<()> {
-        buffer.release_to(self.number)
+        buffer.release_to(self.pool.number())
     }
 
-    /// Frees all buffers that wait to be used again.
+    /// Frees all retained buffers.
     pub fn clear(&self) {
         self.pool.clear();
     }
 
-    /// What the pool has done and what it holds.
+    /// The statistics of the pool.
     pub fn stats(&self) -> MemoryPoolStats {
         let stats = self.pool.stats();
         let total_acquired = stats.hits + stats.misses;
@@ -167,22 +168,22 @@ impl MemoryPool {
         }
     }
 
-    /// Buffers that wait to be used again.
+    /// Retained buffers.
     pub fn pool_size(&self) -> usize {
         self.pool.len()
     }
 
-    /// Bytes of the buffers that wait to be used again.
+    /// Bytes retained.
     pub fn total_bytes(&self) -> usize {
         self.pool.retained_bytes()
     }
 
-    /// The most bytes that may wait to be used again.
+    /// The most bytes that the pool retains.
     pub fn max_retained_bytes(&self) -> usize {
         self.pool.max_retained_bytes()
     }
 
-    /// Changes the most bytes that may wait to be used again. Lowering it frees at once.
+    /// Changes the most bytes that the pool retains. A lower limit frees buffers at once.
     pub fn set_max_retained_bytes(&self, bytes: usize) {
         self.pool.set_max_retained_bytes(bytes);
     }

@@ -1,35 +1,30 @@
-//! The pool as its users see it.
+//! The pool of typed buffers.
 
 use std::ffi::OsStr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::block::Block;
-use super::class::Fit;
-use super::credit::Credit;
-use super::memory::Extras;
-use super::settings::{OnLimit, Settings, Shortage};
-use super::size;
+use super::buffer::{Buffer, UninitBuffer};
+use super::byte_size;
+use super::retain::{Amount, Block, Extras, Fit, LimitReached, OnLimit, Settings, Store};
 use super::stats::BufferStats;
-use super::store::Store;
-use super::typed::{Buffer, UninitBuffer};
 use crate::error::{Error, Result};
 use crate::types::dtype::Element;
 
 /// The environment variable with the retention cap of new pools.
 const ENV: &str = "CENOTE_BUFFER_POOL_MAX_RETAINED_BYTES";
 
-/// The retention cap where nothing else was said.
+/// The retention cap without that variable.
 const DEFAULT_CAP: usize = 100 << 20;
 
-/// Idle memory goes back to the system after this time, and before twice as long.
+/// Idle blocks are freed after this time, and before twice this time.
 const DEFAULT_IDLE: Duration = Duration::from_secs(10);
 
-/// Host memory that is used again: scratch buffers for nanoseconds.
+/// A pool of host memory: scratch buffers in nanoseconds.
 ///
-/// Buffers of all element types share one store of blocks, aligned to 64 bytes. A buffer returns
-/// its block when it is dropped, on any thread. What nobody uses is retained up to a cap; beyond
-/// that the least recently used blocks are freed. Clones are handles to the same pool.
+/// Buffers of all element types share the same blocks, aligned to 64 bytes. A buffer returns its
+/// block when it is dropped, on any thread. The pool retains returned blocks up to a cap and frees
+/// the least recently used ones beyond it. Clones are handles to the same pool.
 ///
 /// ```
 /// use cenote::BufferPool;
@@ -50,8 +45,8 @@ pub struct BufferPool {
 }
 
 impl BufferPool {
-    /// A pool with the cap of `CENOTE_BUFFER_POOL_MAX_RETAINED_BYTES` (`4096`, `100MiB`, `1GB`),
-    /// or 100 MiB if that is not set. A value that is not understood is an error.
+    /// A pool with the cap in the environment variable `CENOTE_BUFFER_POOL_MAX_RETAINED_BYTES`
+    /// (`4096`, `100MiB`, `1GB`), or 100 MiB if it is not set. Any other value is an error.
     pub fn new() -> Result<BufferPool> {
         Ok(BufferPool::with_max_retained_bytes(default_cap()?))
     }
@@ -61,12 +56,12 @@ impl BufferPool {
         BufferPool::options().max_retained_bytes(bytes).build()
     }
 
-    /// A pool that retains everything until it is idle.
+    /// A pool without a cap: it retains every block until the block is idle.
     pub fn unbounded() -> BufferPool {
         BufferPool::with_max_retained_bytes(usize::MAX)
     }
 
-    /// Everything that can be set about a pool.
+    /// The options of a new pool.
     ///
     /// ```
     /// use cenote::BufferPool;
@@ -78,30 +73,29 @@ impl BufferPool {
         BufferPoolOptions::default()
     }
 
-    /// Room for `len` elements that hold anything until they are written.
+    /// Memory for `len` elements, not initialised.
     #[inline]
     pub fn acquire<T: Element>(&self, len: usize) -> Result<UninitBuffer<T>> {
         UninitBuffer::acquire(&self.store, len)
     }
 
-    /// `len` elements that are zero (`false`). Only what was written since the system gave the
-    /// memory has to be zeroed.
+    /// `len` elements that are zero (`false`). Writes zeros only where the memory may not be zero.
     pub fn acquire_zeroed<T: Element>(&self, len: usize) -> Result<Buffer<T>> {
         Buffer::acquire_zeroed(&self.store, len)
     }
 
-    /// An empty buffer with room for at least `capacity` elements to push.
+    /// An empty buffer with capacity for at least `capacity` elements.
     pub fn acquire_with_capacity<T: Element>(&self, capacity: usize) -> Result<Buffer<T>> {
         Ok(self.acquire(capacity)?.into_empty())
     }
 
-    /// `len` bytes with any values, or zeros, for a handle that knows its dtype at run time.
+    /// `len` bytes with any values, or zeros.
     pub(super) fn acquire_bytes(&self, len: usize, zeroed: bool) -> Result<Buffer<u8>> {
         Buffer::acquire_bytes(&self.store, len, zeroed)
     }
 
-    /// Gives the memory of a vector to the pool, for requests of up to as many elements as it has
-    /// capacity for. Returns how many elements of its type the memory will serve.
+    /// Gives the memory of a vector to the pool. It then serves requests of up to the vector's
+    /// capacity. Returns how many elements of type `T` it can serve.
     ///
     /// ```
     /// let pool = cenote::BufferPool::unbounded();
@@ -112,21 +106,20 @@ impl BufferPool {
     /// # Ok::<(), cenote::Error>(())
     /// ```
     ///
-    /// Allocators seldom give a vector memory that starts at a multiple of 64 bytes, and of a size
-    /// that the pool uses. So it is reallocated to that size, an eighth and 64 bytes larger at most,
-    /// before it is retained. (The usual allocator of Linux does that for large vectors without
-    /// copying.) If even that is not to be had, the aligned part of the memory is retained as it is,
-    /// and what is returned is less than the capacity.
+    /// Most vectors do not start at a multiple of 64 bytes or do not have a size that the pool uses.
+    /// Those are reallocated first, by an eighth and 64 bytes larger at most. (glibc does that for
+    /// large vectors without a copy.) If the reallocation fails, the pool retains the aligned part
+    /// of the memory and returns less than the capacity.
     ///
-    /// 0 means that the memory was freed: the vector has less than 64 bytes, or is too large for the
-    /// cap or the limits of the pool, which is a [reject](BufferStats::rejects). Huge pages, locks
-    /// and present pages that the pool asks for are not for vectors, and are counted as refused.
+    /// Returns 0 if the memory was freed: the vector has less than 64 bytes, or exceeds the cap or a
+    /// limit, which counts as a [reject](BufferStats::rejects). Vectors get no huge pages, locks or
+    /// present pages; if the pool requests them, they count as refused.
     pub fn give<T: Element>(&self, vec: Vec<T>) -> usize {
         self.store.give(vec) / size_of::<T>()
     }
 
-    /// Allocates ahead of need: up to `count` blocks for `len` elements each, as far as the cap has
-    /// room. Returns how many there are now more.
+    /// Allocates up to `count` blocks for `len` elements each ahead of need, as far as the cap and the
+    /// hard limit have room. Returns how many.
     pub fn reserve<T: Element>(&self, len: usize, count: usize) -> Result<usize> {
         let bytes = len.saturating_mul(size_of::<T>());
         if bytes == 0 { Ok(0) } else { self.store.reserve(bytes, count) }
@@ -137,17 +130,17 @@ impl BufferPool {
         self.store.trim(bytes);
     }
 
-    /// Frees all retained blocks. Buffers in use are not touched.
+    /// Frees all retained blocks. Buffers in use stay valid.
     pub fn clear(&self) {
         self.store.trim(0);
     }
 
-    /// The retention cap in bytes.
+    /// The retention cap: the most bytes that the pool retains.
     pub fn max_retained_bytes(&self) -> usize {
-        self.store.cap().bytes
+        self.store.cap()
     }
 
-    /// Changes the retention cap. Lowering it evicts at once.
+    /// Changes the retention cap. A lower cap frees blocks at once.
     pub fn set_max_retained_bytes(&self, bytes: usize) {
         self.store.set_cap(bytes);
     }
@@ -167,12 +160,17 @@ impl BufferPool {
         self.len() == 0
     }
 
-    /// What the pool has done and what it holds.
+    /// No other pool of the process has this number.
+    pub(super) fn number(&self) -> u64 {
+        self.store.number()
+    }
+
+    /// The statistics of the pool.
     pub fn stats(&self) -> BufferStats {
         self.store.stats()
     }
 
-    /// Counts from now on.
+    /// Starts to count from here.
     ///
     /// ```
     /// # let pool = cenote::BufferPool::unbounded();
@@ -187,7 +185,7 @@ impl BufferPool {
     }
 }
 
-/// Counts what a pool does from the moment that [`BufferPool::scope`] made it.
+/// Counts from the call of [`BufferPool::scope`] on.
 #[derive(Debug)]
 pub struct Scope<'a> {
     pool: &'a BufferPool,
@@ -195,24 +193,24 @@ pub struct Scope<'a> {
 }
 
 impl Scope<'_> {
-    /// The counts since the scope began; the moment as it is.
+    /// The counts since the scope began, and the present state.
     pub fn stats(&self) -> BufferStats {
         self.pool.stats().since(&self.start)
     }
 }
 
-/// How a pool should be; from [`BufferPool::options`].
+/// The options of a new pool, from [`BufferPool::options`].
 #[derive(Debug)]
-#[must_use = "`build` makes the pool"]
+#[must_use = "call `build` to get a pool"]
 pub struct BufferPoolOptions {
-    cap: Credit,
+    cap: Amount,
     settings: Settings,
 }
 
 impl Default for BufferPoolOptions {
     fn default() -> Self {
         BufferPoolOptions {
-            cap: Credit { bytes: DEFAULT_CAP, ..Credit::UNBOUNDED },
+            cap: Amount { bytes: DEFAULT_CAP, ..Amount::UNBOUNDED },
             settings: Settings {
                 largest_retained: usize::MAX,
                 extras: Extras::default(),
@@ -225,76 +223,79 @@ impl Default for BufferPoolOptions {
 }
 
 impl BufferPoolOptions {
-    /// Retains at most so many bytes (100 MiB if not said).
+    /// Retains at most `bytes` bytes (default: 100 MiB).
     pub fn max_retained_bytes(mut self, bytes: usize) -> Self {
         self.cap.bytes = bytes;
         self
     }
 
-    /// Retains at most so many blocks (any number if not said).
+    /// Retains at most `blocks` blocks (default: no limit).
     pub fn max_retained_blocks(mut self, blocks: usize) -> Self {
         self.cap.blocks = blocks;
         self
     }
 
-    /// Does not retain the block of a buffer larger than this.
+    /// Retains no block of a buffer larger than `bytes`.
     pub fn largest_retained_block(mut self, bytes: usize) -> Self {
-        // The block of a buffer of just this size may be a little larger.
+        // The block of a buffer of this size may be a little larger.
         let block = Fit::new(bytes).map_or(bytes, Block::size_for);
         self.settings.largest_retained = if bytes == 0 { 0 } else { block };
         self
     }
 
-    /// Frees retained blocks that were idle for this long (10 s if not said), and before twice as
-    /// long; `None` keeps them until `trim` or `clear`.
+    /// Frees retained blocks after they were idle for this time, and before twice this time (default:
+    /// 10 s). `None` retains them until `trim` or `clear`.
     ///
-    /// One thread, `cenote-decay`, does this for all pools of the process. It looks at a pool once in
-    /// this time, and only at pools that retain something: when none does, it sleeps for good. It
-    /// costs those who acquire and release nothing. In a forked child it starts again with the first
-    /// buffer that is acquired.
+    /// One thread, `cenote-decay`, does this for all pools of the process. It searches each pool that
+    /// retains something once per idle time. While no pool retains anything it sleeps. It costs
+    /// nothing on acquire and release. In a forked child it starts when a buffer is first acquired.
     pub fn idle_after(mut self, idle: Option<Duration>) -> Self {
         self.settings.idle = idle;
         self
     }
 
-    /// Fails requests that would bring buffers in use and retained blocks above this together.
-    /// Retained blocks are freed first.
+    /// Limits the bytes in use and retained together (default: no limit). A request beyond the limit
+    /// frees retained blocks first, and fails if that is not enough.
     pub fn hard_limit(mut self, bytes: usize) -> Self {
         self.settings.limit = bytes;
         self
     }
 
-    /// Is called before a request fails at the hard limit. It may free buffers, and returns whether
-    /// to try again: only if it freed something. It runs on the thread that asks, and no lock is
-    /// held. It must neither acquire from this pool nor hold on to a clone of it.
-    pub fn on_limit(mut self, ask: impl Fn(Shortage) -> bool + Send + Sync + 'static) -> Self {
-        let ask: Box<OnLimit> = Box::new(ask);
-        self.settings.on_limit = Some(ask);
+    /// Sets a function that is called before a request fails at the hard limit. It may drop buffers,
+    /// and returns whether to try again; it must return true only if it dropped some. It runs on the
+    /// thread of the request, and no lock is held. It must neither acquire from this pool nor own a
+    /// clone of it.
+    pub fn on_limit(
+        mut self,
+        on_limit: impl Fn(LimitReached) -> bool + Send + Sync + 'static,
+    ) -> Self {
+        let on_limit: Box<OnLimit> = Box::new(on_limit);
+        self.settings.on_limit = Some(on_limit);
         self
     }
 
-    /// Asks for huge pages for blocks from 4 MiB. What was not granted is in the
-    /// [statistics](BufferStats), as for the next two.
+    /// Requests huge pages for blocks of at least 4 MiB. The [statistics](BufferStats) count what was
+    /// refused, also for the next two options.
     pub fn huge_pages(mut self, wanted: bool) -> Self {
         self.settings.extras.huge_pages = wanted;
         self
     }
 
-    /// Makes all pages of blocks from 4 MiB present when they are allocated.
+    /// Makes all pages of blocks of at least 4 MiB present when they are allocated.
     pub fn prefault(mut self, wanted: bool) -> Self {
         self.settings.extras.prefault = wanted;
         self
     }
 
-    /// Locks blocks from 4 MiB in memory.
+    /// Locks blocks of at least 4 MiB in memory.
     pub fn lock(mut self, wanted: bool) -> Self {
         self.settings.extras.lock = wanted;
         self
     }
 
-    /// Makes the pool.
+    /// Builds the pool.
     pub fn build(self) -> BufferPool {
-        BufferPool { store: Store::new(self.cap, self.settings) }
+        BufferPool { store: Arc::new(Store::new(self.cap, self.settings)) }
     }
 }
 
@@ -306,17 +307,17 @@ impl BufferPool {
     }
 }
 
-/// What the environment says, or the default.
+/// The cap in the environment variable, or the default.
 pub(super) fn default_cap() -> Result<usize> {
     cap_from(std::env::var_os(ENV).as_deref())
 }
 
 fn cap_from(value: Option<&OsStr>) -> Result<usize> {
     let Some(value) = value else { return Ok(DEFAULT_CAP) };
-    value.to_str().and_then(size::parse).ok_or_else(|| Error::BadEnv {
+    value.to_str().and_then(byte_size::parse).ok_or_else(|| Error::BadEnv {
         name: ENV,
         value: value.to_string_lossy().into(),
-        expected: size::EXPECTED,
+        expected: byte_size::EXPECTED,
     })
 }
 

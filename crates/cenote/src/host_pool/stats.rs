@@ -1,14 +1,13 @@
-//! What a pool has done and what it holds.
+//! Statistics of a pool.
 
-use super::memory::Extras;
+use super::retain::Extras;
 
 /// A snapshot of a [`BufferPool`](super::BufferPool).
 ///
-/// The first group counts since the pool was made (or since a [`Scope`](super::Scope) began); the
-/// second describes the moment, and its peak the whole life of the pool, in a scope too.
+/// The first group counts since the pool was built, or since a [`Scope`](super::Scope) began. The
+/// second group is the present state; `peak_bytes` covers the whole life of the pool, in a scope too.
 ///
-/// Taken while other threads use the pool, each part is right and the sum need not be: a block that
-/// moves from one thread to another may be missing.
+/// While other threads use the pool, a block that moves from one thread to another may be missing.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct BufferStats {
@@ -18,18 +17,17 @@ pub struct BufferStats {
     pub misses: u64,
     /// Retained blocks freed to make room for others, or for a lower cap.
     pub evictions: u64,
-    /// Returned blocks, and given vectors, that were freed because the cap or a limit forbids to
-    /// retain them.
+    /// Returned blocks and given vectors that were freed because they exceed the cap or a limit.
     pub rejects: u64,
-    /// Retained blocks freed because nobody used them for a while.
+    /// Retained blocks freed because they were idle.
     pub decays: u64,
-    /// Bytes that [`acquire_zeroed`](super::BufferPool::acquire_zeroed) handed out without writing
-    /// them, because nobody had written them since the system gave them or they were last zeroed.
+    /// Bytes that [`acquire_zeroed`](super::BufferPool::acquire_zeroed) did not have to write,
+    /// because they were still zero.
     pub zero_bytes_skipped: u64,
-    /// Large blocks that did not get the huge pages asked for. As the next two, counts vectors that
-    /// were [given](super::BufferPool::give): they get nothing of the kind.
+    /// Large blocks that did not get the huge pages requested. Like the next two it also counts large
+    /// vectors that were [given](super::BufferPool::give), which get no extras.
     pub huge_pages_refused: u64,
-    /// Large blocks that could not be made present at once.
+    /// Large blocks whose pages could not be made present at allocation.
     pub prefaults_refused: u64,
     /// Large blocks that could not be locked in memory.
     pub locks_refused: u64,
@@ -38,18 +36,18 @@ pub struct BufferStats {
     pub live: usize,
     /// Bytes of the blocks in use.
     pub live_bytes: usize,
-    /// Bytes of the blocks in use that nobody asked for.
+    /// Bytes of the blocks in use beyond the requested bytes.
     pub waste_bytes: usize,
     /// Blocks retained.
     pub retained: usize,
     /// Bytes of the blocks retained.
     pub retained_bytes: usize,
-    /// The most bytes that were in use and retained together at any time since the pool was made.
+    /// The most bytes in use and retained together since the pool was built.
     pub peak_bytes: usize,
 }
 
 impl BufferStats {
-    /// The counts since `start`; the moment as it is.
+    /// The counts since `start`, and the present state.
     ///
     /// ```
     /// # let pool = cenote::BufferPool::unbounded();
@@ -76,7 +74,7 @@ impl BufferStats {
         }
     }
 
-    /// Adds what one shard counted.
+    /// Adds the statistics of one shard.
     pub(super) fn add(&mut self, part: &BufferStats) {
         self.hits += part.hits;
         self.misses += part.misses;
@@ -94,7 +92,7 @@ impl BufferStats {
         self.retained_bytes += part.retained_bytes;
     }
 
-    /// Counts what a large block did not get.
+    /// Counts the extras that a large block did not get.
     pub(super) fn refuse(&mut self, refused: Extras) {
         self.huge_pages_refused += u64::from(refused.huge_pages);
         self.prefaults_refused += u64::from(refused.prefault);

@@ -38,12 +38,6 @@ impl<H, T> Guarded<H, T> {
     pub(crate) const fn over(by: H, value: T) -> Guarded<H, T> {
         Guarded { by, value: UnsafeCell::new(value) }
     }
-
-    /// The lock itself.
-    #[cfg(target_os = "linux")]
-    pub(crate) fn by(&self) -> &H {
-        &self.by
-    }
 }
 
 impl<H: Hold, T> Guarded<H, T> {

@@ -6,7 +6,6 @@
 //!
 //! # Contract
 //! The latch has one holder, from the exchange that took it to the store that frees it.
-//! [`hold`](Lock::hold) takes it without a guard, over a fork, and gives no access.
 #![allow(unsafe_code, reason = "promises that there is one holder at a time")]
 
 /// In models of what stands on it, loom's own lock takes its place: the latch has a model of its own.
@@ -69,7 +68,7 @@ impl Latch {
 }
 
 /// Waits the longer, the more looks there were.
-pub(crate) fn pause(looks: u32) {
+pub(super) fn pause(looks: u32) {
     if cfg!(all(test, loom)) || (LOCK_SPINS..LOCK_SPINS + LOCK_YIELDS).contains(&looks) {
         yield_now();
     } else if looks < LOCK_SPINS {
@@ -107,21 +106,6 @@ pub(crate) type LockGuard<'a, T> = Guard<'a, Latch, T>;
 impl<T> Lock<T> {
     pub(crate) const fn new(value: T) -> Lock<T> {
         Guarded::over(Latch::new(), value)
-    }
-
-    /// Takes the lock and keeps it without a guard, until [`let_go`](Lock::let_go).
-    #[cfg(target_os = "linux")]
-    pub(crate) fn hold(&self) {
-        std::mem::forget(self.lock());
-    }
-
-    /// Undoes [`hold`](Lock::hold).
-    ///
-    /// # Safety
-    /// The lock is held by `hold`, and this is the only call to undo that.
-    #[cfg(target_os = "linux")]
-    pub(crate) unsafe fn let_go(&self) {
-        self.by().free();
     }
 }
 

@@ -35,5 +35,5 @@ pub(crate) use crate::sync::barrier::prepare as prepare_barrier;
 pub(crate) use crate::sync::biased::{Biased, BiasedGuard, put_behind};
 #[cfg(target_os = "linux")]
 pub(crate) use crate::sync::cache::{fetch_to_read, fetch_to_write};
-pub(crate) use crate::sync::lock::{Lock, LockGuard, pause};
+pub(crate) use crate::sync::lock::{Lock, LockGuard};
 pub(crate) use crate::sync::statics::{StaticBool, StaticPtr, StaticU32, StaticU64};

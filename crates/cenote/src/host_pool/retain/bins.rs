@@ -1,24 +1,23 @@
-//! The blocks that one shard retains, sorted into a bin for each class.
+//! The blocks that one shard retains, in one bin for each size class.
 //!
-//! A bin is a list through `slots`, newest first; a bit for each bin says whether it is empty.
-//! Taking and putting are constant time, and touch no memory that another shard uses: a slot fills
-//! a cache line.
+//! A bin is a doubly linked list through `slots`, newest first. Taking and putting take constant
+//! time, and touch no memory that another shard uses: a slot fills a cache line.
 
+use super::amount::Amount;
 use super::block::Block;
-use super::class::{self, Fit};
-use super::credit::Credit;
+use super::size_class::{self, Fit};
 
-/// "No slot".
+/// No slot.
 const NONE: u32 = u32::MAX;
 
-const WORDS: usize = class::COUNT.div_ceil(64);
+const WORDS: usize = size_class::COUNT.div_ceil(64);
 
-/// A place for one block. An unused slot is linked into the list of spares through `older`.
+/// Room for one block. Unused slots form a list through `older`.
 #[derive(Debug)]
 #[repr(align(64))]
 struct Slot {
     block: Option<Block>,
-    /// When it was put here, in ticks of the shard.
+    /// The tick of the shard when the block was put here.
     stamp: u64,
     newer: u32,
     older: u32,
@@ -32,27 +31,32 @@ struct Bin {
 
 #[derive(Debug)]
 pub(super) struct Bins {
-    bins: [Bin; class::COUNT],
-    /// Bit `c` is set when bin `c` holds something.
+    /// One for each class; none while there are no slots.
+    bins: Vec<Bin>,
+    /// Bit `c` is set if bin `c` is not empty.
     occupied: [u64; WORDS],
     slots: Vec<Slot>,
-    spare: u32,
-    held: Credit,
+    /// The first unused slot.
+    unused: u32,
+    held: Amount,
+}
+
+impl Default for Bins {
+    fn default() -> Bins {
+        Bins {
+            bins: Vec::new(),
+            occupied: [0; WORDS],
+            slots: Vec::new(),
+            unused: NONE,
+            held: Amount::default(),
+        }
+    }
 }
 
 impl Bins {
-    pub(super) fn new() -> Bins {
-        Bins {
-            bins: [Bin { newest: NONE, oldest: NONE }; class::COUNT],
-            occupied: [0; WORDS],
-            slots: Vec::new(),
-            spare: NONE,
-            held: Credit::default(),
-        }
-    }
-
-    /// Blocks and bytes in here.
-    pub(super) fn held(&self) -> Credit {
+    /// The sum of all blocks in the bins.
+    #[inline]
+    pub(super) fn held(&self) -> Amount {
         self.held
     }
 
@@ -60,8 +64,8 @@ impl Bins {
     #[inline]
     pub(super) fn put(&mut self, block: Block, stamp: u64) {
         let class = block.class();
-        self.held.add(block.price());
-        let older = self.bins[class].newest;
+        self.held.add(block.amount());
+        let older = self.bins.get(class).map_or(NONE, |bin| bin.newest);
         let slot = Slot { block: Some(block), stamp, newer: NONE, older };
         let index = self.fill_slot(slot);
         match older {
@@ -72,28 +76,27 @@ impl Bins {
         self.occupied[class / 64] |= 1 << (class % 64);
     }
 
-    /// Takes the smallest block that the request accepts, the most recently used of those.
+    /// Takes the smallest block that the request accepts; of several, the most recently used.
     #[inline]
     pub(super) fn take(&mut self, fit: Fit) -> Option<Block> {
         let class = self.first_occupied(fit.class)?;
         let newest = self.bins[class].newest;
         let block = self.slots[newest as usize].block.as_ref()?;
-        // Only a vector that was given to the pool is larger than its class, and too large here.
+        // The memory of a vector that was given to the pool may be larger than its class.
         if fit.accepts(block.size()) { self.remove(newest) } else { None }
     }
 
-    /// The stamp of the block that has been here longest.
+    /// The smallest stamp.
     pub(super) fn oldest(&self) -> Option<u64> {
         Some(self.slots[self.oldest_slot()? as usize].stamp)
     }
 
-    /// Takes the block that has been here longest. With the last one the slots go, too.
+    /// Takes the block with the smallest stamp. With the last block the slots are freed, too.
     pub(super) fn take_oldest(&mut self) -> Option<Block> {
         let index = self.oldest_slot()?;
         let block = self.remove(index);
         if self.held.blocks == 0 {
-            self.slots = Vec::new();
-            self.spare = NONE;
+            *self = Bins::default();
         }
         block
     }
@@ -106,7 +109,7 @@ impl Bins {
             .min_by_key(|&index| self.slots[index as usize].stamp)
     }
 
-    /// The first bin from `class` on that holds something.
+    /// The first bin from `class` on that is not empty.
     #[inline]
     fn first_occupied(&self, class: usize) -> Option<usize> {
         let first = class / 64;
@@ -123,12 +126,12 @@ impl Bins {
 
     #[inline]
     fn fill_slot(&mut self, slot: Slot) -> u32 {
-        match self.spare {
+        match self.unused {
             NONE => self.grow(slot),
             index => {
-                let place = &mut self.slots[index as usize];
-                self.spare = place.older;
-                *place = slot;
+                let unused = &mut self.slots[index as usize];
+                self.unused = unused.older;
+                *unused = slot;
                 index
             }
         }
@@ -136,6 +139,7 @@ impl Bins {
 
     #[cold]
     fn grow(&mut self, slot: Slot) -> u32 {
+        self.bins.resize(size_class::COUNT, Bin { newest: NONE, oldest: NONE });
         let index = u32::try_from(self.slots.len()).expect("fewer than 2^32 blocks");
         self.slots.push(slot);
         index
@@ -147,10 +151,10 @@ impl Bins {
         let slot = &mut self.slots[index as usize];
         let block = slot.block.take()?;
         let (newer, older) = (slot.newer, slot.older);
-        slot.older = self.spare;
-        self.spare = index;
+        slot.older = self.unused;
+        self.unused = index;
         self.unlink(block.class(), newer, older);
-        self.held.spend(block.price());
+        self.held.subtract(block.amount());
         Some(block)
     }
 
@@ -180,7 +184,7 @@ mod tests {
     }
 
     fn bins_with(sizes: &[usize]) -> Bins {
-        let mut bins = Bins::new();
+        let mut bins = Bins::default();
         for (stamp, &size) in sizes.iter().enumerate() {
             bins.put(Block::new(fit(size), Extras::default()).unwrap().0, stamp as u64);
         }
@@ -194,7 +198,7 @@ mod tests {
         assert_eq!(bins.take(fit(1000)).unwrap().capacity(), 2048);
         assert_eq!(bins.take(fit(1000)).unwrap().capacity(), 4096);
         assert!(bins.take(fit(1000)).is_none());
-        assert_eq!(bins.held(), Credit::default());
+        assert_eq!(bins.held(), Amount::default());
     }
 
     #[test]
@@ -217,6 +221,6 @@ mod tests {
             bins.put(block, stamp);
         }
         assert!(bins.slots.len() <= 10);
-        assert_eq!(bins.held(), Credit { bytes: 640, blocks: 10 });
+        assert_eq!(bins.held(), Amount { bytes: 640, blocks: 10 });
     }
 }

@@ -1,25 +1,24 @@
-//! A block on loan: what every handle is made of.
+//! An untyped buffer: the block behind every handle.
 #![allow(unsafe_code, reason = "holds a copy of the block's pointer")]
 
 use std::ptr::NonNull;
 
-use super::block::{Block, Fill};
-use super::memory::ALIGN;
+use super::retain::{ALIGN, Block, Fill};
 
-/// As all blocks are.
+/// A type with the alignment of blocks.
 #[repr(align(64))]
 struct Aligned;
 
 const _: () = assert!(align_of::<Aligned>() == ALIGN);
 
-/// A block that returns itself to its pool when dropped, or frees itself if it has none.
+/// A block that returns to its pool when dropped, or is freed if it has none.
 #[derive(Debug)]
 pub(super) struct RawBuffer {
-    /// The first byte, at hand because elements are looked at often.
+    /// The first byte, a copy of the block's pointer: element access needs it often.
     start: NonNull<u8>,
     /// Bytes that may have been written through this handle, from the first on.
     soiled: usize,
-    /// None for a buffer of no bytes, which belongs to no pool.
+    /// None for a buffer of 0 bytes, which belongs to no pool.
     block: Option<Block>,
 }
 
@@ -29,7 +28,7 @@ unsafe impl Send for RawBuffer {}
 unsafe impl Sync for RawBuffer {}
 
 impl RawBuffer {
-    /// A buffer of no bytes.
+    /// A buffer of 0 bytes.
     pub(super) const EMPTY: RawBuffer =
         RawBuffer { start: NonNull::<Aligned>::dangling().cast(), soiled: 0, block: None };
 
@@ -50,18 +49,18 @@ impl RawBuffer {
         self.block.as_ref().map_or(0, Block::capacity)
     }
 
-    /// Notes that the first `bytes` bytes may be written from now on.
+    /// Records that the first `bytes` bytes may be written from now on.
     #[inline]
     pub(super) fn soil(&mut self, bytes: usize) {
         self.soiled = self.soiled.max(bytes);
     }
 
-    /// Notes that bytes may become uninitialised.
+    /// Records that bytes may become uninitialised.
     pub(super) fn forget_init(&mut self) {
         self.block.iter_mut().for_each(Block::forget_init);
     }
 
-    /// Makes the bytes asked for what `fill` says; returns how many zeros it need not write.
+    /// Fills the requested bytes as `fill` says. Returns how many zeros it need not write.
     pub(super) fn prepare(&mut self, fill: Fill) -> usize {
         self.block.as_mut().map_or(0, |block| block.prepare(fill))
     }
@@ -69,13 +68,12 @@ impl RawBuffer {
     /// Takes the block out of its pool for good.
     pub(super) fn detach(&mut self) {
         let Some(block) = &mut self.block else { return };
-        let Some(home) = block.leave_home() else { return };
-        if let Some(store) = home.part(block) {
-            store.forget(block.size());
-        }
+        let Some(home) = block.home() else { return };
+        block.set_home(None);
+        home.cache.detach(home.shard, block);
     }
 
-    /// Locks its pages in memory, if they are its own; true if that worked.
+    /// Locks its pages in memory, if it shares them with no other block. Returns whether it did.
     pub(super) fn pin(&self) -> bool {
         self.block.as_ref().is_some_and(Block::pin)
     }
@@ -92,7 +90,7 @@ impl Drop for RawBuffer {
         let Some(mut block) = self.block.take() else { return };
         block.soil(self.soiled);
         if let Some(home) = block.home() {
-            home.release(block);
+            home.cache.release(home.shard, block);
         }
     }
 }

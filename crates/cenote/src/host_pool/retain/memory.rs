@@ -1,4 +1,4 @@
-//! Where the bytes of a block come from, and hence how they are freed.
+//! The memory of a block, freed the way it was allocated.
 
 use std::fmt;
 use std::ptr::NonNull;
@@ -9,26 +9,26 @@ use crate::memory::heap_block::Heap;
 #[cfg(target_os = "linux")]
 use crate::sys::mapping::Map;
 
-/// Blocks from this size on are mapped, where the platform can: their pages are zero without being
-/// touched, and are given back in full.
-pub(super) const MAPPED_FROM: usize = 128 << 10;
+/// Blocks from this size on are mapped on Linux: their pages are zero without a write, and return to
+/// the system when the block is freed.
+pub(in crate::host_pool) const MAPPED_FROM: usize = 128 << 10;
 
-/// Every block starts at a multiple of this: a cache line, and the widest vector register.
-pub(super) const ALIGN: usize = 64;
+/// Every block starts at a multiple of this, the size of a cache line and of the widest vector
+/// register.
+pub(in crate::host_pool) const ALIGN: usize = 64;
 
-/// Huge pages are of use only to mappings that start on one.
+/// A mapping must start at a multiple of this to have huge pages.
 #[cfg(target_os = "linux")]
 const HUGE_PAGE: usize = 2 << 20;
 
-/// What a block keeps alive.
 #[derive(Debug)]
-pub(super) struct Memory {
+pub(in crate::host_pool) struct Memory {
     source: Source,
-    /// Declared last: given back after the memory.
+    /// Declared last: dropped after the memory.
     _reservation: Option<Reservation>,
 }
 
-#[allow(dead_code, reason = "kept to be dropped, and shown when debugging")]
+#[allow(dead_code, reason = "held for its drop and for debug output")]
 #[derive(Debug)]
 enum Source {
     Heap(Heap),
@@ -47,29 +47,32 @@ impl fmt::Debug for Owner {
     }
 }
 
-/// Wishes that large blocks may have, or those of them that were refused.
+/// Extras that are requested for large blocks, or that were refused.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Extras {
-    pub(super) huge_pages: bool,
-    pub(super) prefault: bool,
-    pub(super) lock: bool,
+pub(in crate::host_pool) struct Extras {
+    pub(in crate::host_pool) huge_pages: bool,
+    pub(in crate::host_pool) prefault: bool,
+    pub(in crate::host_pool) lock: bool,
 }
 
 impl Memory {
     /// `size` zero bytes, aligned.
-    pub(super) fn zeroed(size: usize, extras: Extras) -> Result<(NonNull<u8>, Memory)> {
+    pub(in crate::host_pool) fn zeroed(
+        size: usize,
+        extras: Extras,
+    ) -> Result<(NonNull<u8>, Memory)> {
         let reservation = Some(Budget::reserve(size)?);
         let (start, source) = Source::zeroed(size, extras)?;
         Ok((start, Memory { source, _reservation: reservation }))
     }
 
-    /// Keeps a vector, whose elements are reached by other means from now on.
-    pub(super) fn vec(owner: impl Send + Sync + 'static) -> Memory {
+    /// Keeps the memory of a vector.
+    pub(in crate::host_pool) fn vec(owner: impl Send + Sync + 'static) -> Memory {
         Memory { source: Source::Vec(Owner { _drop: Box::new(owner) }), _reservation: None }
     }
 
-    /// Whether freeing it gives it to the process's allocator, which may keep it.
-    pub(super) fn is_on_heap(&self) -> bool {
+    /// Whether freeing it returns it to the allocator of the process, which may keep it.
+    pub(in crate::host_pool) fn is_on_heap(&self) -> bool {
         match &self.source {
             #[cfg(target_os = "linux")]
             Source::Map(_) => false,
@@ -77,8 +80,8 @@ impl Memory {
         }
     }
 
-    /// Asks for extras; returns what was refused.
-    pub(super) fn ask(&self, extras: Extras) -> Extras {
+    /// Requests extras. Returns those that were refused.
+    pub(in crate::host_pool) fn request(&self, extras: Extras) -> Extras {
         match &self.source {
             #[cfg(target_os = "linux")]
             Source::Map(map) => Extras {
@@ -90,11 +93,11 @@ impl Memory {
         }
     }
 
-    /// Undoes the lock that was asked for.
-    pub(super) fn unlock(&self) {
+    /// Unlocks the pages.
+    pub(in crate::host_pool) fn unlock(&self) {
         #[cfg(target_os = "linux")]
         if let Source::Map(map) = &self.source {
-            // If it fails the pages stay where they are until they are unmapped.
+            // If this fails the pages stay locked until they are unmapped.
             let _ = map.unlock();
         }
     }
@@ -122,8 +125,8 @@ impl Source {
     }
 }
 
-/// The bytes that a block of `size` bytes takes up.
-pub(super) fn round_up(size: usize) -> usize {
+/// The size of the memory for `size` bytes: whole pages if it is mapped.
+pub(in crate::host_pool) fn round_up(size: usize) -> usize {
     #[cfg(target_os = "linux")]
     if size >= MAPPED_FROM {
         return size.next_multiple_of(rustix::param::page_size());
@@ -131,7 +134,7 @@ pub(super) fn round_up(size: usize) -> usize {
     size
 }
 
-/// The advice is accepted where it has been turned off, too.
+/// Checked because `madvise` succeeds even if the system has turned huge pages off.
 #[cfg(target_os = "linux")]
 fn huge_pages_off() -> bool {
     std::fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled")

@@ -7,7 +7,7 @@ use crate::error::{Error, Result};
 use crate::gl::context::GlContext;
 use crate::memory::pbo::{Maps, Pbo};
 
-/// Buffers of the context, whose names the [`handle`](DeviceMemory::handle)s are.
+/// Allocates buffer objects of the context. Their names are the [`handle`](DeviceMemory::handle)s.
 ///
 /// ```no_run
 /// use cenote::{DType, GlContext, UnifiedBuffer};
@@ -21,7 +21,7 @@ use crate::memory::pbo::{Maps, Pbo};
 /// ```
 impl DeviceAllocator for GlContext {
     fn allocate(&self, bytes: usize) -> Result<Box<dyn DeviceMemory>> {
-        // Others use it by its name, so the driver is told of every access.
+        // Other code uses it by its name, so the driver must see every access: maps are ended.
         Ok(Box::new(GlMemory(Pbo::new(self.core(), bytes, Maps::Ended)?)))
     }
 }

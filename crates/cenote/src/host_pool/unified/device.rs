@@ -1,57 +1,57 @@
-//! Devices: whatever holds the other side of a [`UnifiedBuffer`](super::UnifiedBuffer).
+//! Devices that hold the device side of a [`UnifiedBuffer`](super::UnifiedBuffer).
 
 use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
 
-use super::typed::Buffer;
 use crate::error::{Error, Result};
+use crate::host_pool::buffer::Buffer;
 
-/// Something that has memory of its own.
+/// A device that allocates memory.
 pub trait DeviceAllocator: fmt::Debug + Send + Sync {
-    /// Whether this is more than the host by another name.
+    /// Whether this is a device; false for [`HostDevice`].
     fn is_device(&self) -> bool {
         true
     }
 
-    /// Allocates `bytes` bytes, at least 1. They hold anything.
+    /// Allocates `bytes` bytes, at least 1, with any values.
     fn allocate(&self, bytes: usize) -> Result<Box<dyn DeviceMemory>>;
 }
 
 /// Memory of a [`DeviceAllocator`], freed when dropped.
 pub trait DeviceMemory: fmt::Debug + Send + Sync {
-    /// Copies `host` here. Another length than was allocated is an error
-    /// ([`TransferLen`](Error::TransferLen)), and then nothing is copied.
+    /// Copies `host` to the device. Copies nothing and fails with [`TransferLen`](Error::TransferLen) if
+    /// the length is not the allocated one.
     fn upload(&mut self, host: &[u8]) -> Result<()>;
 
-    /// Copies everything to `host`. Another length than was allocated is an error
-    /// ([`TransferLen`](Error::TransferLen)), and then nothing is copied.
+    /// Copies all bytes to `host`. Copies nothing and fails with [`TransferLen`](Error::TransferLen) if
+    /// the length is not the allocated one.
     fn download(&mut self, host: &mut [u8]) -> Result<()>;
 
-    /// What the device's own interface calls this memory: the name of a buffer object, an address.
+    /// The handle of this memory in the interface of the device: the name of a buffer object, or an
+    /// address.
     ///
-    /// What a device does with a name cannot be seen from here. So the name is good for reading
-    /// until the buffer is next borrowed if it came from
-    /// [`UnifiedBuffer::device`](super::UnifiedBuffer::device), and for writing, too, if it came from
-    /// [`device_mut`](super::UnifiedBuffer::device_mut). Whatever else is written through it is not
-    /// downloaded, and may be overwritten by an upload. Nothing worse: the name reaches no memory of
-    /// this process without `unsafe` code of the caller's.
+    /// The buffer cannot notice how the device uses a handle. A handle from
+    /// [`UnifiedBuffer::device`](super::UnifiedBuffer::device) may be used for reading until the buffer
+    /// is next borrowed, one from [`device_mut`](super::UnifiedBuffer::device_mut) also for writing.
+    /// Other writes are not downloaded, and an upload may overwrite them. They do no other harm: a
+    /// handle gives access to memory of this process only with `unsafe` code of the caller.
     fn handle(&self) -> u64;
 
-    /// The bytes, where the host can reach them.
+    /// The bytes for writing, if the host can access them.
     fn host_bytes(&mut self) -> Option<&mut [u8]> {
         None
     }
 
-    /// The bytes, to be read, where the host can reach them and the device does not write them unless
-    /// [`upload`](DeviceMemory::upload) or [`host_bytes`](DeviceMemory::host_bytes) is called.
+    /// The bytes for reading, if the host can access them, and if only
+    /// [`upload`](DeviceMemory::upload) and [`host_bytes`](DeviceMemory::host_bytes) can change them.
     fn as_host_bytes(&self) -> Option<&[u8]> {
         None
     }
 }
 
-/// A share of the device side of a [`UnifiedBuffer`](super::UnifiedBuffer): its bytes, which do not
-/// change while this lives.
+/// A read-only view of the device side of a [`UnifiedBuffer`](super::UnifiedBuffer). Its bytes do not
+/// change while the view is alive.
 #[derive(Debug, Clone)]
 pub struct DeviceView {
     memory: Arc<dyn DeviceMemory>,
@@ -72,10 +72,10 @@ impl Deref for DeviceView {
     }
 }
 
-/// Stands in where there is no device: its memory is host memory, too.
+/// A substitute for a device: its memory is host memory.
 ///
-/// Code written for a device runs, and copies as often as it would with one. Its memory belongs to
-/// no pool: it is allocated with the first use of the device side, and freed with the buffer.
+/// Code for a device runs with it, and copies as often as with a device. Its memory belongs to no
+/// pool. It is allocated when the device side is first used, and freed with the buffer.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct HostDevice;
 

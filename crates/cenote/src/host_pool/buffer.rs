@@ -1,12 +1,12 @@
-//! Buffers of elements.
+//! Typed buffers.
 //!
-//! Contract: of a [`Buffer`], the first `len` elements are initialised and valid, and `len` elements
-//! fit its block. An [`UninitBuffer`] has room for `len` elements. Both own their block alone, so
-//! the borrow rules of the handle are those of its bytes. Whoever can write through a handle has
-//! noted so in the block first (`soil`). Both are made here only, of blocks that were acquired for
-//! just this: the store hands out at least as many bytes as it is asked for, filled as it is asked.
+//! Contract: the first `len` elements of a [`Buffer`] are initialised and valid, and `len` elements
+//! fit its block. An [`UninitBuffer`] has room for `len` elements. Each is the only owner of its
+//! block, so borrows of the handle are borrows of the bytes. A method that gives write access records
+//! it in the raw buffer first (`soil`). Only this file makes these types, from blocks that the store
+//! returned for this purpose: it returns at least the requested bytes, filled as requested.
 
-#![allow(unsafe_code, reason = "looks at bytes as elements")]
+#![allow(unsafe_code, reason = "accesses bytes as elements")]
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -14,25 +14,21 @@ use std::mem::MaybeUninit;
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 use std::slice;
-use std::sync::Arc;
 
 use bytemuck::{CheckedBitPattern, Zeroable};
 
-use super::block::{Block, Fill};
-use super::class::Fit;
-use super::given_back::GivenBack;
-use super::memory::Extras;
 use super::pool::BufferPool;
-use super::raw::RawBuffer;
-use super::store::{Store, too_large};
+use super::raw_buffer::RawBuffer;
+use super::rejected::Rejected;
+use super::retain::{Block, Extras, Fill, Fit, Store, too_large};
 use crate::error::{Error, Result};
 use crate::tensor::{Tensor, options::check_len};
 use crate::types::dtype::Element;
 use crate::types::layout::Layout;
 
-/// Room for elements that were not written yet.
+/// Memory of a [`BufferPool`] for elements that are not initialised yet.
 ///
-/// Looks like a slice of [`MaybeUninit`]. Filling it makes it a [`Buffer`].
+/// Dereferences to a slice of [`MaybeUninit`]. Its `write` methods turn it into a [`Buffer`].
 ///
 /// ```
 /// # let pool = cenote::BufferPool::unbounded();
@@ -49,7 +45,7 @@ pub struct UninitBuffer<T: Element> {
 
 /// A block for `len` elements.
 #[inline]
-fn block_for<T: Element>(store: &Arc<Store>, len: usize, fill: Fill) -> Result<RawBuffer> {
+fn block_for<T: Element>(store: &Store, len: usize, fill: Fill) -> Result<RawBuffer> {
     let bytes = len
         .checked_mul(size_of::<T>())
         .ok_or_else(|| Error::SizeOverflow { shape: [len].into(), item_size: size_of::<T>() })?;
@@ -58,35 +54,35 @@ fn block_for<T: Element>(store: &Arc<Store>, len: usize, fill: Fill) -> Result<R
 
 impl<T: Element> UninitBuffer<T> {
     #[inline]
-    pub(super) fn acquire(store: &Arc<Store>, len: usize) -> Result<Self> {
+    pub(super) fn acquire(store: &Store, len: usize) -> Result<Self> {
         let raw = block_for::<T>(store, len, Fill::Uninit)?;
         debug_assert!(len * size_of::<T>() <= raw.capacity());
         Ok(UninitBuffer { raw, len, elements: PhantomData })
     }
 
-    /// Copies `values`, of which there must be as many as there is room for.
-    pub fn write_slice(mut self, values: &[T]) -> Result<Buffer<T>, GivenBack<Self>> {
+    /// Copies `values`. Fails if their number is not the length of this buffer.
+    pub fn write_slice(mut self, values: &[T]) -> Result<Buffer<T>, Rejected<Self>> {
         if values.len() != self.len {
             let (shape, expected, given) = ([self.len].into(), self.len, values.len());
             let error = Error::WrongLen { shape, expected, given };
-            return Err(GivenBack::new(self, error));
+            return Err(Rejected::new(self, error));
         }
         self.copy_from_slice(as_uninit(values));
-        // SAFETY: as many elements as there is room for were copied.
+        // SAFETY: `copy_from_slice` wrote all `len` elements.
         Ok(unsafe { self.assume_init() })
     }
 
-    /// Sets each element to what `value` returns for its index.
+    /// Sets each element to the return value of `value` for its index.
     pub fn write_fn(mut self, mut value: impl FnMut(usize) -> T) -> Buffer<T> {
         for (index, room) in self.iter_mut().enumerate() {
             room.write(value(index));
         }
-        // SAFETY: the loop wrote all of them.
+        // SAFETY: the loop wrote all `len` elements.
         unsafe { self.assume_init() }
     }
 
-    /// Lets `write` fill the room. It returns the part that it wrote, which must start at the first
-    /// element; the buffer then has that many.
+    /// Calls `write` to fill the memory. It returns the part that it wrote, which becomes the buffer.
+    /// Fails if that part does not start at the first element.
     ///
     /// ```
     /// use std::mem::MaybeUninit;
@@ -104,7 +100,7 @@ impl<T: Element> UninitBuffer<T> {
     /// assert_eq!(*buffer, [1.0; 4]);
     /// # Ok::<(), cenote::Error>(())
     /// ```
-    pub fn write_with<F>(mut self, write: F) -> Result<Buffer<T>, GivenBack<Self>>
+    pub fn write_with<F>(mut self, write: F) -> Result<Buffer<T>, Rejected<Self>>
     where
         F: for<'a> FnOnce(&'a mut [MaybeUninit<T>]) -> &'a mut [T],
     {
@@ -113,26 +109,26 @@ impl<T: Element> UninitBuffer<T> {
         let written = write(&mut self);
         let is_prefix = written.as_ptr() == start && written.len() <= room;
         if !is_prefix && !written.is_empty() {
-            return Err(GivenBack::new(self, Error::NotThePrefix));
+            return Err(Rejected::new(self, Error::NotThePrefix));
         }
-        // Nothing at all needs no writing. And a `&mut [T]` to these very elements cannot exist
-        // unless they are initialised: the buffer was lent to `write` alone.
+        // An empty part needs no writes. A `&mut [T]` to these elements exists only if they are
+        // initialised: nothing but `write` had access to the buffer.
         self.len = written.len();
-        // SAFETY: as just said, `written` covers the first `len` elements.
+        // SAFETY: `written` covers the first `len` elements, and they are initialised, see above.
         Ok(unsafe { self.assume_init() })
     }
 
-    /// Declares that all elements are written.
+    /// Turns it into a buffer without a write.
     ///
     /// # Safety
     ///
-    /// They are.
+    /// All elements are initialised.
     pub unsafe fn assume_init(mut self) -> Buffer<T> {
         self.raw.soil(self.len * size_of::<T>());
         Buffer { raw: self.raw, len: self.len, elements: PhantomData }
     }
 
-    /// The same room with nothing in it, to push to.
+    /// The same memory as an empty buffer.
     #[inline]
     pub(super) fn into_empty(self) -> Buffer<T> {
         Buffer { raw: self.raw, len: 0, elements: PhantomData }
@@ -143,8 +139,8 @@ impl<T: Element> Deref for UninitBuffer<T> {
     type Target = [MaybeUninit<T>];
 
     fn deref(&self) -> &[MaybeUninit<T>] {
-        // SAFETY: the block is aligned to 64 bytes, has room for `len` elements, and is ours;
-        // `MaybeUninit` asks nothing of its bytes.
+        // SAFETY: the block is aligned to 64 bytes, has room for `len` elements, and has no other
+        // owner; `MaybeUninit` allows any bytes.
         unsafe { slice::from_raw_parts(self.raw.start().as_ptr().cast(), self.len) }
     }
 }
@@ -164,10 +160,11 @@ impl<T: Element> fmt::Debug for UninitBuffer<T> {
     }
 }
 
-/// Elements in memory of a [`BufferPool`], which gets it back when the buffer is dropped, on
-/// whatever thread that is.
+/// Elements in memory of a [`BufferPool`], which returns to the pool when the buffer is dropped, on
+/// any thread.
 ///
-/// A slice of its elements, and a vector that cannot outgrow its [`capacity`](Buffer::capacity).
+/// Dereferences to a slice of its elements. Elements can be appended up to its
+/// [`capacity`](Buffer::capacity).
 ///
 /// ```
 /// # let pool = cenote::BufferPool::unbounded();
@@ -183,28 +180,28 @@ pub struct Buffer<T: Element> {
     elements: PhantomData<T>,
 }
 
-/// Initialised elements are one of the things that uninitialised ones may be.
+/// The same elements as `MaybeUninit`.
 fn as_uninit<T: Element>(values: &[T]) -> &[MaybeUninit<T>] {
-    // SAFETY: `MaybeUninit<T>` has the layout of `T` and asks nothing of its bytes, and a shared
-    // slice of it cannot be written.
+    // SAFETY: `MaybeUninit<T>` has the layout of `T` and allows any bytes, and a shared slice of it
+    // cannot be written.
     unsafe { slice::from_raw_parts(values.as_ptr().cast(), values.len()) }
 }
 
 impl Buffer<u8> {
-    /// Bytes with any values, or zeros, for a handle that knows its dtype at run time.
-    pub(super) fn acquire_bytes(store: &Arc<Store>, len: usize, zeroed: bool) -> Result<Self> {
+    /// Bytes with any values, or zeros.
+    pub(super) fn acquire_bytes(store: &Store, len: usize, zeroed: bool) -> Result<Self> {
         let fill = if zeroed { Fill::Zero } else { Fill::Stale };
-        // Every byte is a valid `u8`, and these were all written at some time.
+        // Every initialised byte is a valid `u8`, and both fills initialise all bytes.
         Ok(Buffer { raw: block_for::<u8>(store, len, fill)?, len, elements: PhantomData })
     }
 
-    /// The first byte, for code that writes by pointer. Whoever writes has borrowed the buffer
-    /// mutably once before.
+    /// The first byte, for code that writes by pointer. Before it writes the buffer must have been
+    /// borrowed mutably once, which records the writes.
     pub(super) fn start(&self) -> NonNull<u8> {
         self.raw.start()
     }
 
-    /// Zero bytes in memory that is no pool's. There is at least one.
+    /// `len` zeros, at least 1, in memory that belongs to no pool.
     pub(super) fn without_pool(len: usize) -> Result<Self> {
         let fit = Fit::new(len).ok_or_else(|| too_large(len))?;
         let (block, _) = Block::new(fit, Extras::default())?;
@@ -213,7 +210,7 @@ impl Buffer<u8> {
 }
 
 impl<T: Element> Buffer<T> {
-    pub(super) fn acquire_zeroed(store: &Arc<Store>, len: usize) -> Result<Self> {
+    pub(super) fn acquire_zeroed(store: &Store, len: usize) -> Result<Self> {
         if T::is_valid_bit_pattern(&<T as CheckedBitPattern>::Bits::zeroed()) {
             let raw = block_for::<T>(store, len, Fill::Zero)?;
             return Ok(Buffer { raw, len, elements: PhantomData });
@@ -221,7 +218,7 @@ impl<T: Element> Buffer<T> {
         Ok(UninitBuffer::acquire(store, len)?.write_fn(|_| T::default()))
     }
 
-    /// Locks its pages in memory, if no other block has a share in them; true if that worked.
+    /// Locks its pages in memory, if it shares them with no other block. Returns whether it did.
     pub(super) fn pin(&self) -> bool {
         self.raw.pin()
     }
@@ -244,28 +241,28 @@ impl<T: Element> Buffer<T> {
         Ok(pool.acquire(values.len())?.write_slice(values)?)
     }
 
-    /// `len` elements in memory of `pool`, each what `value` returns for its index.
+    /// `len` elements in memory of `pool`, each the return value of `value` for its index.
     pub fn from_fn(pool: &BufferPool, len: usize, value: impl FnMut(usize) -> T) -> Result<Self> {
         Ok(pool.acquire(len)?.write_fn(value))
     }
 
-    /// Elements that there is room for.
+    /// The number of elements that fit its memory.
     pub fn capacity(&self) -> usize {
         self.raw.capacity() / size_of::<T>()
     }
 
-    /// Appends an element, or gives it back if there is no room.
+    /// Appends an element. Returns it as the error if the buffer is full.
     pub fn push(&mut self, value: T) -> Result<(), T> {
-        let Some(room) = self.spare(1) else { return Err(value) };
+        let Some(room) = self.unused(1) else { return Err(value) };
         room[0].write(value);
         self.len += 1;
         Ok(())
     }
 
-    /// Appends elements: all of them, or none if there is no room.
+    /// Appends all elements, or none and an error if they do not fit.
     pub fn extend_from_slice(&mut self, values: &[T]) -> Result<()> {
         let (capacity, needed) = (self.capacity(), self.len + values.len());
-        let room = self.spare(values.len()).ok_or(Error::BufferFull { capacity, needed })?;
+        let room = self.unused(values.len()).ok_or(Error::BufferFull { capacity, needed })?;
         room.copy_from_slice(as_uninit(values));
         self.len = needed;
         Ok(())
@@ -281,19 +278,20 @@ impl<T: Element> Buffer<T> {
         self.len = 0;
     }
 
-    /// The next `count` places behind the elements, if there are so many.
-    fn spare(&mut self, count: usize) -> Option<&mut [MaybeUninit<T>]> {
+    /// The memory of the next `count` elements after the last one, if they fit.
+    fn unused(&mut self, count: usize) -> Option<&mut [MaybeUninit<T>]> {
         let needed = self.len.checked_add(count).filter(|&sum| sum <= self.capacity())?;
         self.raw.soil(needed * size_of::<T>());
         // SAFETY: `len` elements fit the block.
         let start = unsafe { self.raw.start().cast::<MaybeUninit<T>>().add(self.len) };
-        // SAFETY: `len + count` elements fit too; the block is aligned and ours alone. The callers
-        // write elements only, so initialised bytes stay initialised.
+        // SAFETY: `len + count` elements fit too; the block is aligned and has no other owner. The
+        // callers write elements only, so initialised bytes stay initialised.
         Some(unsafe { slice::from_raw_parts_mut(start.as_ptr(), count) })
     }
 
-    /// Makes a tensor of it without copying. Its memory returns to the pool with the last handle of
-    /// the tensor; [`detach`](Buffer::detach) it first to take it out for good.
+    /// Turns it into a tensor without a copy. Fails if `shape` has another number of elements. The
+    /// memory returns to the pool when the last handle of the tensor is dropped, unless the buffer
+    /// was [detached](Buffer::detach).
     ///
     /// ```
     /// use cenote::{Buffer, BufferPool};
@@ -304,22 +302,22 @@ impl<T: Element> Buffer<T> {
     /// assert_eq!(pool.len(), 1);
     /// # Ok::<(), cenote::Error>(())
     /// ```
-    pub fn into_tensor(self, shape: &[usize]) -> Result<Tensor, GivenBack<Self>> {
+    pub fn into_tensor(self, shape: &[usize]) -> Result<Tensor, Rejected<Self>> {
         match self.layout(shape) {
             Ok(layout) => Tensor::from_buffer(Bytes(self), layout, T::DTYPE)
-                .map_err(|(Bytes(buffer), error)| GivenBack::new(buffer, error)),
-            Err(error) => Err(GivenBack::new(self, error)),
+                .map_err(|(Bytes(buffer), error)| Rejected::new(buffer, error)),
+            Err(error) => Err(Rejected::new(self, error)),
         }
     }
 
-    /// The layout of a tensor of this shape, if it has as many elements.
+    /// The layout of a tensor of this shape. Fails if it has another number of elements.
     fn layout(&self, shape: &[usize]) -> Result<Layout> {
         let layout = Layout::contiguous(shape, size_of::<T>())?;
         check_len(&layout, self.len)?;
         Ok(layout)
     }
 
-    /// Takes the memory out of its pool: it is freed, not retained, when the buffer is dropped.
+    /// Removes the memory from its pool: it is freed, not retained, when the buffer is dropped.
     #[must_use = "dropping it frees the memory"]
     pub fn detach(mut self) -> Self {
         self.raw.detach();
@@ -332,8 +330,8 @@ impl<T: Element> Deref for Buffer<T> {
 
     #[inline]
     fn deref(&self) -> &[T] {
-        // SAFETY: the block is aligned to 64 bytes and ours, and its first `len` elements are
-        // initialised and valid.
+        // SAFETY: the block is aligned to 64 bytes and has no other owner, and its first `len` elements
+        // are initialised and valid.
         unsafe { slice::from_raw_parts(self.raw.start().as_ptr().cast(), self.len) }
     }
 }
@@ -353,8 +351,8 @@ impl<T: Element> fmt::Debug for Buffer<T> {
     }
 }
 
-/// The elements of a buffer as bytes, for a tensor. Nobody looks at the buffer itself any more, so
-/// they may become bytes that are not valid elements.
+/// The elements of a buffer as bytes, for a tensor. The elements are not accessed any more, so their
+/// bytes may become invalid elements.
 struct Bytes<T: Element>(Buffer<T>);
 
 impl<T: Element> AsMut<[u8]> for Bytes<T> {

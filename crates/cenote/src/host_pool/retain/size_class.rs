@@ -1,4 +1,4 @@
-//! Size classes: eight to an octave, so that rounding a request up wastes at most an eighth.
+//! Size classes: eight to an octave, so that rounding up wastes at most an eighth of a request.
 //!
 //! Class `8·e + k` holds `(8 + k) · 2^(e+3)` bytes: 64, 72, 80 … 120, 128, 144 … . Both directions
 //! are a shift and a mask.
@@ -6,41 +6,41 @@
 /// The smallest class holds this many bytes.
 const SMALLEST: usize = 64;
 
-/// Octaves that the address space has room for; 64 TiB are enough.
+/// Octaves up to 64 TiB, or to the size of the address space.
 const OCTAVES: usize = if usize::BITS < 47 { usize::BITS as usize - 7 } else { 40 };
 
 /// Number of classes.
-pub(super) const COUNT: usize = 8 * OCTAVES;
+pub(in crate::host_pool) const COUNT: usize = 8 * OCTAVES;
 
-/// A block that is too large by more than an eighth of the request may still be this much larger.
+/// A request accepts blocks that are larger by an eighth of it and by this.
 const SLACK: usize = 64 << 10;
 
 /// Bytes in a block of this class.
-pub(super) const fn size(class: usize) -> usize {
+pub(in crate::host_pool) const fn size(class: usize) -> usize {
     (8 + class % 8) << (class / 8 + 3)
 }
 
 /// The largest class of at most `bytes` bytes.
 #[inline]
-pub(super) fn floor(bytes: usize) -> Option<usize> {
+pub(in crate::host_pool) fn floor(bytes: usize) -> Option<usize> {
     let octave = (bytes.checked_ilog2()? as usize).checked_sub(6)?;
     let class = 8 * octave + ((bytes >> (octave + 3)) & 7);
     (class < COUNT).then_some(class)
 }
 
-/// What a request accepts: any block from its own class up to its bound on waste.
+/// A request: accepts blocks from its class on, up to a bound on waste.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Fit {
-    /// Bytes asked for; never zero.
-    pub(super) bytes: usize,
-    /// The class that a new block would get.
-    pub(super) class: usize,
+pub(in crate::host_pool) struct Fit {
+    /// The requested bytes; never 0.
+    pub(in crate::host_pool) bytes: usize,
+    /// The class of a new block for the request.
+    pub(in crate::host_pool) class: usize,
 }
 
 impl Fit {
     /// The smallest class that holds `bytes`; none if no block can be that large.
     #[inline]
-    pub(super) fn new(bytes: usize) -> Option<Fit> {
+    pub(in crate::host_pool) fn new(bytes: usize) -> Option<Fit> {
         let class = match bytes {
             0..=SMALLEST => 0,
             _ => floor(bytes - 1)? + 1,
@@ -50,7 +50,7 @@ impl Fit {
 
     /// Whether a block of `size` bytes in all is not too large.
     #[inline]
-    pub(super) fn accepts(&self, size: usize) -> bool {
+    pub(in crate::host_pool) fn accepts(&self, size: usize) -> bool {
         size - self.bytes <= self.bytes / 8 + SLACK
     }
 }
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_block_can_hold_has_no_class() {
+    fn sizes_beyond_the_largest_block_have_no_class() {
         assert!(Fit::new(usize::MAX).is_none());
         assert!(Fit::new(size(COUNT - 1) + 1).is_none());
         assert_eq!(floor(63), None);

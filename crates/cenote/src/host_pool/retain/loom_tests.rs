@@ -1,26 +1,26 @@
-//! The shards and the ledger in loom, as shipped: the cap is never exceeded and never lost.
+//! Models of the free cache in loom, as shipped: the cap is never exceeded and no part of it is lost.
 //!
 //! Run: `RUSTFLAGS="--cfg loom" cargo test -p cenote --release --lib loom`
 //!
-//! loom's threads share one thread of the system, so they name their shards instead of sitting down.
+//! loom's threads are one thread of the system, so they name their shards.
 
 use loom::{model, thread};
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::amount::Amount;
 use super::block::Fill;
-use super::credit::Credit;
-use super::gate;
 use super::memory::Extras;
-use super::raw::RawBuffer;
+use super::process;
 use super::settings::Settings;
-use super::spare;
+use super::size_class::Fit;
 use super::store::Store;
+use crate::host_pool::raw_buffer::RawBuffer;
 
 /// Every block in these models has this size.
 const SIZE: usize = 64;
 
-/// A pool with shards 0 and 1 and room for `blocks` blocks.
+/// A pool with shards 0 and 1 that retains at most `blocks` blocks.
 fn store(blocks: usize) -> Arc<Store> {
     let settings = Settings {
         largest_retained: usize::MAX,
@@ -29,34 +29,31 @@ fn store(blocks: usize) -> Arc<Store> {
         limit: usize::MAX,
         on_limit: None,
     };
-    let store = Store::new(Credit { bytes: blocks * SIZE, blocks: usize::MAX }, settings);
-    store.shard_at(0);
-    store.shard_at(1);
-    store
+    Arc::new(Store::new(Amount { bytes: blocks * SIZE, blocks: usize::MAX }, settings))
 }
 
-fn acquire(store: &Arc<Store>, seat: usize) -> RawBuffer {
-    store.acquire_from(store.shard_at(seat), SIZE, Fill::Uninit).unwrap()
+fn acquire(store: &Store, shard: usize) -> RawBuffer {
+    store.acquire_from(shard, SIZE, Fill::Uninit).unwrap()
 }
 
-/// Nothing is in use, the cap holds, and all of it is accounted for.
+/// The cap holds, and is the sum of its parts. Holds at every moment, so also at a fork.
+fn check_frozen(store: &Store, blocks: usize) {
+    let frozen = store.cache().freeze();
+    let (cap, parts) = frozen.cap_and_parts();
+    assert_eq!((cap.bytes, parts.bytes), (blocks * SIZE, blocks * SIZE));
+    assert!(frozen.retained().blocks <= blocks);
+}
+
+/// No block is in use, the cap holds, and is the sum of its parts.
 fn check(store: &Store, blocks: usize) {
+    check_frozen(store, blocks);
     let stats = store.stats();
     assert_eq!((stats.live, stats.live_bytes), (0, 0));
     assert!(stats.retained <= blocks, "{} of {blocks} blocks", stats.retained);
-    assert_eq!(store.all_credit().bytes, blocks * SIZE);
-    assert_eq!(store.allocated(), stats.retained_bytes);
-    if !store.is_watched() {
-        assert_eq!((stats.retained, store.handed_out()), (0, Credit::default()));
-    }
-}
-
-/// No shard is a spare twice, and all that no store and no buffer uses are.
-fn check_spares(unused: usize) {
-    let (spares, _) = spare::census(&gate::enter());
-    assert_eq!(spares.len(), unused);
-    for (index, one) in spares.iter().enumerate() {
-        assert!(!spares[..index].iter().any(|other| std::ptr::eq(*other, *one)));
+    assert_eq!(store.cache().allocated(), stats.retained_bytes);
+    let frozen = store.cache().freeze();
+    if !frozen.is_watched() {
+        assert_eq!((stats.retained, frozen.shares()), (0, Amount::default()));
     }
 }
 
@@ -117,7 +114,7 @@ fn three_threads_take_return_and_steal() {
 }
 
 #[test]
-fn lowering_the_cap_beats_a_release() {
+fn a_release_beside_a_lower_cap_respects_it() {
     model(|| {
         let store = store(2);
         drop(acquire(&store, 0));
@@ -143,54 +140,85 @@ fn a_buffer_outlives_its_pool() {
 }
 
 #[test]
-fn a_look_for_idle_blocks_meets_a_release() {
+fn a_search_for_idle_blocks_runs_beside_a_release() {
     model(|| {
         let store = store(2);
         let (one, two) = (acquire(&store, 0), acquire(&store, 1));
         drop(one);
         let other = thread::spawn(move || drop(two));
-        store.look();
-        store.look();
+        store.cache().decay();
+        store.cache().decay();
         other.join().unwrap();
         check(&store, 2);
-        // Two looks later nothing is left, and nobody need look again.
-        store.look();
-        assert!(!store.look());
+        // After two more searches nothing is left to search for.
+        store.cache().decay();
+        assert!(!store.cache().decay());
         assert_eq!(store.stats().retained, 0);
         check(&store, 2);
     });
 }
 
 #[test]
-fn a_look_for_idle_blocks_meets_a_taker() {
+fn a_search_for_idle_blocks_runs_beside_a_take() {
     model(|| {
         let store = store(1);
         drop(acquire(&store, 0));
-        store.look();
+        store.cache().decay();
         let taker = Arc::clone(&store);
         let other = thread::spawn(move || drop(acquire(&taker, 1)));
-        store.look();
+        store.cache().decay();
         other.join().unwrap();
         check(&store, 1);
     });
 }
 
 #[test]
-fn a_shard_is_a_spare_once_when_pool_and_buffers_end_at_once() {
+fn a_fork_sees_the_cap_whole_while_a_block_moves_between_shards() {
     model(|| {
         let store = store(1);
+        drop(acquire(&store, 0));
+        let taker = Arc::clone(&store);
+        let other = thread::spawn(move || drop(acquire(&taker, 1)));
+        check_frozen(&store, 1);
+        other.join().unwrap();
+        check(&store, 1);
+    });
+}
+
+#[test]
+#[should_panic(expected = "assertion `left == right` failed")]
+fn without_the_lock_of_the_ledger_a_fork_misses_a_part_of_the_cap() {
+    model(|| {
+        let store = store(1);
+        drop(acquire(&store, 0));
+        let taker = Arc::clone(&store);
+        let other = thread::spawn(move || {
+            let block = taker.cache().move_to(1, Fit::new(SIZE).unwrap());
+            drop(block.map(RawBuffer::new));
+        });
+        check_frozen(&store, 1);
+        other.join().unwrap();
+    });
+}
+
+#[test]
+fn a_cache_is_free_once_when_pool_and_buffers_end_at_once() {
+    model(|| {
+        let store = store(1);
+        let cache = store.cache();
         let (one, two) = (acquire(&store, 0), acquire(&store, 0));
         let other = thread::spawn(move || drop(one));
         let last = thread::spawn(move || drop(two));
         drop(store);
         other.join().unwrap();
         last.join().unwrap();
-        check_spares(2);
+        assert!(cache.is_free());
+        assert_eq!(process::registry().caches(), 1);
     });
 }
 
 #[test]
-fn a_shard_whose_buffer_is_still_out_is_not_given_to_the_next_pool() {
+fn a_cache_whose_buffer_is_in_use_is_not_given_to_the_next_pool() {
     model(|| {
         let old = store(1);
         let buffer = acquire(&old, 0);
@@ -201,10 +229,10 @@ fn a_shard_whose_buffer_is_still_out_is_not_given_to_the_next_pool() {
         drop(acquire(&next, 1));
         other.join().unwrap();
         check(&next, 1);
+        // One if the buffer returned in time for its cache to be used again.
+        assert!(process::registry().caches() <= 2);
+        let cache = next.cache();
         drop(next);
-        // Two if the buffer came back in time for its shard to be used again.
-        let (spares, all) = spare::census(&gate::enter());
-        assert_eq!(spares.len(), all);
-        check_spares(all);
+        assert!(cache.is_free());
     });
 }

@@ -1,15 +1,15 @@
-//! The host side of a unified buffer, and what shares it beyond a borrow.
+//! The host side of a unified buffer, its views and its loans.
 
 use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
 
-use super::typed::Buffer;
 use crate::error::Result;
+use crate::host_pool::buffer::Buffer;
 use crate::tensor::map::{cast, check_dtype};
 use crate::types::dtype::{DType, Element};
 
-/// The host bytes, with what was done to them that the pool must not get back.
+/// The host bytes. They are unlocked before they return to the pool.
 pub(super) struct Host {
     pub(super) bytes: Buffer<u8>,
     pub(super) pinned: bool,
@@ -23,8 +23,8 @@ impl Drop for Host {
     }
 }
 
-/// A share of the host side of a [`UnifiedBuffer`](super::UnifiedBuffer): its bytes, which do not
-/// change while this lives.
+/// A read-only view of the host side of a [`UnifiedBuffer`](super::UnifiedBuffer). Its bytes do not
+/// change while the view is alive.
 #[derive(Clone)]
 pub struct HostView {
     pub(super) host: Arc<Host>,
@@ -53,12 +53,12 @@ impl fmt::Debug for HostView {
     }
 }
 
-/// Write access to the host side of a [`UnifiedBuffer`](super::UnifiedBuffer) by pointer, until
-/// dropped: for code that Rust's borrows do not reach, such as arrays of Python.
+/// Write access by pointer to the host side of a [`UnifiedBuffer`](super::UnifiedBuffer), for code
+/// outside Rust's borrow rules, such as Python arrays.
 ///
-/// While a loan is alive the host side counts as newer, whenever it was uploaded last. The memory
-/// returns to the pool when buffer and loans are gone, so a loan outlives the buffer's release, the
-/// pool's `clear` and the pool.
+/// While a loan is alive the host side counts as newer, also right after an upload. The memory returns
+/// to the pool when the buffer and its loans are gone. So a loan stays valid after the release of the
+/// buffer, a `clear` of the pool, and the end of the pool.
 ///
 /// ```
 /// use cenote::{DType, MemoryPool};
@@ -66,7 +66,7 @@ impl fmt::Debug for HostView {
 /// let pool = MemoryPool::new()?;
 /// let mut buffer = pool.acquire(&[4], DType::U8)?;
 /// let loan = buffer.lend()?;
-/// // SAFETY: four bytes, lent to us, and nobody looks meanwhile.
+/// // SAFETY: the loan covers four bytes, and no other code accesses them meanwhile.
 /// unsafe { loan.as_ptr().write_bytes(7, loan.len()) };
 /// assert_eq!(buffer.host::<u8>()?, [7; 4]);
 ///
@@ -85,15 +85,15 @@ impl HostLoan {
         HostLoan { host: Arc::clone(host) }
     }
 
-    /// The first byte. It and the [`len`](HostLoan::len) - 1 that follow may be read and written
-    /// until the loan is dropped, by one thread at a time, and while nobody reads them through the
-    /// buffer: by [`host`](super::UnifiedBuffer::host), or by what uploads them.
+    /// The first of [`len`](HostLoan::len) bytes, which may be read and written until the loan is
+    /// dropped: by one thread at a time, and not while the buffer reads them, which
+    /// [`host`](super::UnifiedBuffer::host) and every upload do.
     pub fn as_ptr(&self) -> *mut u8 {
         self.host.bytes.start().as_ptr()
     }
 
-    /// The number of bytes lent.
-    #[allow(clippy::len_without_is_empty, reason = "there always are some")]
+    /// The number of bytes.
+    #[allow(clippy::len_without_is_empty, reason = "never empty")]
     pub fn len(&self) -> usize {
         self.host.bytes.len()
     }

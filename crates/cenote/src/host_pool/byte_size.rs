@@ -1,9 +1,9 @@
 //! Sizes as people write them: `4096`, `100MiB`, `1GB`.
 
-/// What [`parse`] understands, for error messages.
+/// The format that [`parse`] accepts, for error messages.
 pub(super) const EXPECTED: &str = "a number of bytes such as 4096, 64KiB, 100MiB or 1GB";
 
-/// Units and their factors. The longer name stands before its own ending.
+/// Units and their factors. A unit comes before the units that it ends with.
 const UNITS: [(&str, u64); 10] = [
     ("KiB", 1 << 10),
     ("MiB", 1 << 20),
@@ -17,14 +17,14 @@ const UNITS: [(&str, u64); 10] = [
     ("B", 1),
 ];
 
-/// The bytes that `text` stands for; none if it is not understood or does not fit.
+/// Parses a number of bytes. None if the format is wrong or the number does not fit.
 pub(super) fn parse(text: &str) -> Option<usize> {
     let text = text.trim();
     let (digits, factor) = UNITS
         .iter()
         .find_map(|&(unit, factor)| Some((text.strip_suffix(unit)?.trim_end(), factor)))
         .unwrap_or((text, 1));
-    // `usize::from_str` would also take a leading plus sign.
+    // Checked because `u64::from_str` accepts a leading plus sign.
     digits.bytes().all(|byte| byte.is_ascii_digit()).then_some(())?;
     let bytes = digits.parse::<u64>().ok()?.checked_mul(factor)?;
     usize::try_from(bytes).ok()
@@ -35,7 +35,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_are_understood() {
+    fn numbers_with_and_without_a_unit_are_accepted() {
         for (text, bytes) in [
             ("0", 0),
             ("4096", 4096),
@@ -49,7 +49,7 @@ mod tests {
     }
 
     #[test]
-    fn anything_else_is_not() {
+    fn any_other_text_is_rejected() {
         for text in ["", "MiB", "-1", "+1", "1.5GB", "10 bananas", "0x10", "99999999999TiB", "1 2"]
         {
             assert_eq!(parse(text), None, "{text:?}");

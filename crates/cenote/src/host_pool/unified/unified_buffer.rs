@@ -1,18 +1,18 @@
-//! Buffers with two sides, one on the host and one on a device.
+//! Buffers with a host side and a device side.
 //!
-//! Nobody can write a side without the buffer knowing: writing takes a mutable borrow, which is
-//! where the side is marked, or a loan, and while there are any the host side stays marked. (Views
-//! are read-only, and what they show is not written while there are any.)
+//! The buffer notices every write. A write needs a mutable borrow, which marks the side as newer, or
+//! a loan, which keeps the host side marked while it is alive. Views are read-only, and the bytes of a
+//! view are not written while it is alive.
 
 use std::fmt;
 use std::sync::Arc;
 
 use super::device::{DeviceAllocator, DeviceMemory, DeviceView, HostDevice};
-use super::host::{Host, HostLoan, HostView};
-use super::memory_pool::MemoryPool;
-use super::typed::Buffer;
+use super::host_side::{Host, HostLoan, HostView};
 use crate::copies::{self, CopyReason};
 use crate::error::{Error, Result};
+use crate::host_pool::buffer::Buffer;
+use crate::host_pool::memory_pool::MemoryPool;
 use crate::tensor::map::{cast, cast_mut, check_dtype};
 use crate::types::dtype::{DType, Element};
 use crate::types::layout::Layout;
@@ -21,13 +21,13 @@ use crate::types::layout::Layout;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum SyncState {
-    /// Neither: nothing was written yet.
+    /// Neither side: nothing was written yet.
     Uninitialized,
-    /// The host side; there is no device side yet.
+    /// The host side. The device side has no memory yet.
     HostOnly,
-    /// The device side; the host side was never written.
+    /// The device side. The host side was never written.
     DeviceOnly,
-    /// Both hold the same.
+    /// Both sides hold the same data.
     InStep,
     /// The host side is newer.
     HostDirty,
@@ -47,7 +47,7 @@ impl SyncState {
     }
 }
 
-/// Elements on the host and on a device, copied between them when a side is used that is behind.
+/// Elements on the host and on a device. The use of the older side copies the data to it first.
 ///
 /// ```
 /// use cenote::{DType, UnifiedBuffer, host_pool::SyncState};
@@ -61,9 +61,9 @@ impl SyncState {
 /// # Ok::<(), cenote::Error>(())
 /// ```
 pub struct UnifiedBuffer {
-    /// None once it was released.
+    /// None after the release.
     host: Option<Arc<Host>>,
-    /// Whether other holders of the host side, if there are any, are loans and not views.
+    /// Whether the other holders of the host side are loans. If not, they are views.
     lent: bool,
     /// None until the device side is first used.
     memory: Option<Arc<dyn DeviceMemory>>,
@@ -71,18 +71,18 @@ pub struct UnifiedBuffer {
     layout: Layout,
     dtype: DType,
     state: SyncState,
-    /// The number of the pool that it came from.
+    /// The number of its pool.
     pool: u64,
 }
 
 impl UnifiedBuffer {
-    /// A buffer from the [global pool](MemoryPool::global), with host memory for its device side.
-    /// It holds anything until it is written.
+    /// A buffer with any values from the [global pool](MemoryPool::global). Its device side is host
+    /// memory, see [`HostDevice`].
     pub fn new(shape: &[usize], dtype: DType) -> Result<UnifiedBuffer> {
         MemoryPool::global()?.acquire(shape, dtype)
     }
 
-    pub(super) fn from_host(
+    pub(in crate::host_pool) fn from_host(
         bytes: Buffer<u8>,
         layout: Layout,
         dtype: DType,
@@ -100,7 +100,7 @@ impl UnifiedBuffer {
         }
     }
 
-    /// Puts the device side on `device`. What an earlier device holds is downloaded first.
+    /// Puts the device side on `device`. Data that is newer on the earlier device is downloaded first.
     pub fn set_device(&mut self, device: Arc<dyn DeviceAllocator>) -> Result<()> {
         self.shared()?;
         if self.state != SyncState::Uninitialized {
@@ -112,8 +112,8 @@ impl UnifiedBuffer {
         Ok(())
     }
 
-    /// Locks the host side in memory, as far as the system allows.
-    pub(super) fn pin(&mut self) {
+    /// Locks the host side in memory, if the system allows it.
+    pub(in crate::host_pool) fn pin(&mut self) {
         if let Some(host) = self.host.as_mut().and_then(Arc::get_mut) {
             host.pinned = host.bytes.pin();
         }
@@ -124,12 +124,12 @@ impl UnifiedBuffer {
         self.layout.shape()
     }
 
-    /// The shape, and where its elements lie in either side.
+    /// The shape, and the position of the elements in both sides.
     pub fn layout(&self) -> &Layout {
         &self.layout
     }
 
-    /// What its elements are.
+    /// The type of its elements.
     pub fn dtype(&self) -> DType {
         self.dtype
     }
@@ -144,7 +144,7 @@ impl UnifiedBuffer {
         self.state
     }
 
-    /// Whether the device side is on a device, not on the host.
+    /// Whether the device side is on a device; false if it is host memory.
     pub fn is_device(&self) -> bool {
         self.device.is_device()
     }
@@ -154,7 +154,7 @@ impl UnifiedBuffer {
         self.host.as_ref().is_some_and(|host| host.pinned)
     }
 
-    /// Whether it was released: then there are no elements any more.
+    /// Whether it was released. Then it has no elements.
     pub fn is_released(&self) -> bool {
         self.host.is_none()
     }
@@ -171,18 +171,18 @@ impl UnifiedBuffer {
         Ok(&self.shared()?.bytes)
     }
 
-    /// The elements on the host, to be written: from now on the host side is the newer one.
+    /// The elements on the host for writing. Marks the host side as newer.
     pub fn host_mut<T: Element>(&mut self) -> Result<&mut [T]> {
         check_dtype::<T>(self.dtype)?;
         self.write_host(cast_mut)
     }
 
-    /// The bytes on the host, to be written: from now on the host side is the newer one.
+    /// The bytes on the host for writing. Marks the host side as newer.
     pub fn host_bytes_mut(&mut self) -> Result<&mut [u8]> {
         self.write_host(|bytes| Ok(bytes))
     }
 
-    /// Brings the host side up to date and lends it as `cast` sees it.
+    /// Updates the host side and returns it through `cast`.
     fn write_host<V: ?Sized>(
         &mut self,
         cast: impl FnOnce(&mut [u8]) -> Result<&mut V>,
@@ -192,23 +192,23 @@ impl UnifiedBuffer {
             self.update_host()?;
         }
         let elements = cast(unshared(&mut self.host)?)?;
-        // Only now: a borrow that is refused writes nothing.
+        // Marked only now: a borrow that fails writes nothing.
         let has_device = self.memory.is_some();
         self.state = if has_device { SyncState::HostDirty } else { SyncState::HostOnly };
         Ok(elements)
     }
 
-    /// A share of the host side, for reading. While there are any the host side cannot be written,
-    /// and the buffer cannot be released.
+    /// A read-only view of the host side. While views are alive the host side cannot be written, and
+    /// the buffer cannot be released.
     pub fn view(&mut self) -> Result<HostView> {
         self.not_lent()?;
         self.update_host()?;
         Ok(HostView { host: Arc::clone(self.shared()?), dtype: self.dtype })
     }
 
-    /// Lends the host side to code that writes by pointer. Any number of loans can be alive. While
-    /// there are any the host side counts as the newer one, so that every use of the device side
-    /// uploads; neither side can be borrowed to be written; and there are no [views](Self::view).
+    /// Lends the host side to code that writes by pointer. Any number of loans can be alive. While one
+    /// is alive the host side counts as newer, so every use of the device side uploads. Neither side
+    /// can be borrowed for writing then, and there are no [views](Self::view).
     pub fn lend(&mut self) -> Result<HostLoan> {
         if !self.is_lent() {
             self.host_bytes_mut()?;
@@ -228,23 +228,23 @@ impl UnifiedBuffer {
         if self.is_lent() { Err(Error::Lent) } else { Ok(()) }
     }
 
-    /// The device side, uploaded if the host side is newer. It is for reading: what is written
-    /// through its [handle](DeviceMemory::handle) is not noticed. To write, take
+    /// The device side for reading, uploaded if the host side is newer. The buffer does not notice
+    /// writes through its [handle](DeviceMemory::handle). For writing use
     /// [`device_mut`](UnifiedBuffer::device_mut).
     pub fn device(&mut self) -> Result<&dyn DeviceMemory> {
         self.update_device()?;
         self.memory.as_deref().ok_or(Error::Unwritten)
     }
 
-    /// A share of the device side, uploaded if the host side is newer, for reading where the host can
-    /// reach it; none where it cannot. What is uploaded or written while there are any goes to new
-    /// memory of the device.
+    /// A read-only view of the device side, uploaded if the host side is newer. None if the host cannot
+    /// read the memory of the device. While views are alive, uploads and writes go to new memory of the
+    /// device.
     pub fn device_view(&mut self) -> Result<Option<DeviceView>> {
         self.update_device()?;
         Ok(self.memory.as_ref().and_then(DeviceView::new))
     }
 
-    /// The device side, to be written: from now on it is the newer one.
+    /// The device side for writing. Marks it as newer.
     pub fn device_mut(&mut self) -> Result<&mut dyn DeviceMemory> {
         self.shared()?;
         self.not_lent()?;
@@ -261,7 +261,7 @@ impl UnifiedBuffer {
         Ok(memory)
     }
 
-    /// Leaves the device side to its views, if it has any, and goes on with a copy.
+    /// If the device side has views, leaves the memory to them and continues with a copy.
     fn leave_views(&mut self) -> Result<()> {
         if self.memory.as_mut().is_some_and(|memory| Arc::get_mut(memory).is_none()) {
             self.update_host()?;
@@ -271,7 +271,7 @@ impl UnifiedBuffer {
         Ok(())
     }
 
-    /// Brings the side that is behind up to date.
+    /// Copies the newer side to the older one.
     pub fn sync(&mut self) -> Result<()> {
         self.update_host()?;
         self.update_device()
@@ -298,7 +298,7 @@ impl UnifiedBuffer {
         if !self.state.device_is_behind() {
             return Ok(());
         }
-        // Before, because a loan may be dropped, but not made, meanwhile.
+        // Before the upload: meanwhile a loan may be dropped, but none can be made.
         let lent = self.is_lent();
         self.upload()?;
         self.state = if lent { SyncState::HostDirty } else { SyncState::InStep };
@@ -322,7 +322,7 @@ impl UnifiedBuffer {
         self.host.as_ref().ok_or(Error::Released)
     }
 
-    /// Gives it back to its pool, as [`MemoryPool::release`] does.
+    /// Releases it to its pool, like [`MemoryPool::release`].
     pub fn release(&mut self) -> Result<()> {
         let host = self.host.take().ok_or(Error::Released)?;
         if let Err(host) = Arc::try_unwrap(host)
@@ -337,14 +337,14 @@ impl UnifiedBuffer {
         Ok(())
     }
 
-    /// Like [`release`](UnifiedBuffer::release), if it is of this pool.
-    pub(super) fn release_to(&mut self, pool: u64) -> Result<()> {
+    /// Like [`release`](UnifiedBuffer::release). Fails if it belongs to another pool.
+    pub(in crate::host_pool) fn release_to(&mut self, pool: u64) -> Result<()> {
         self.shared()?;
         if self.pool == pool { self.release() } else { Err(Error::OtherPool) }
     }
 }
 
-/// The device memory of a buffer, to be written. What views have a share in stays as it is.
+/// The device memory of a buffer for writing. If it has views, new memory.
 fn own_memory<'a>(
     memory: &'a mut Option<Arc<dyn DeviceMemory>>,
     device: &dyn DeviceAllocator,
@@ -356,7 +356,7 @@ fn own_memory<'a>(
     memory.as_mut().and_then(Arc::get_mut).ok_or(Error::Unwritten)
 }
 
-/// Downloads from device memory that views have a share in: they do because the host can reach it.
+/// Copies from device memory that has views. It has views only if the host can read it.
 fn read(memory: &dyn DeviceMemory, host: &mut [u8]) -> Result<()> {
     let bytes = memory.as_host_bytes().unwrap_or_default();
     if bytes.len() != host.len() {
@@ -366,12 +366,12 @@ fn read(memory: &dyn DeviceMemory, host: &mut [u8]) -> Result<()> {
     Ok(())
 }
 
-/// The views of a host side that the buffer cannot have for itself. One may be dropped meanwhile.
+/// The number of views of a host side that is shared. At least 1: the last may be dropped meanwhile.
 fn views(host: &Arc<Host>) -> usize {
     Arc::strong_count(host).saturating_sub(1).max(1)
 }
 
-/// The host bytes of a buffer without views.
+/// The host bytes for writing. Fails if there are views.
 fn unshared(host: &mut Option<Arc<Host>>) -> Result<&mut [u8]> {
     let host = host.as_mut().ok_or(Error::Released)?;
     let views = views(host);

@@ -1,22 +1,22 @@
-//! Raw blocks: memory that knows its size and how to free itself.
+//! Raw blocks: memory with its size and the way to free it.
 //!
 //! Contract: while a [`Block`] lives, its `capacity` bytes at `start` are allocated, aligned to
-//! [`ALIGN`], and referred to by nothing but the block. The bytes from `dirty` on are zero, because
-//! that is how the system gave them. If `init` is set, every byte has been written at some time.
+//! [`ALIGN`], and referred to by nothing but the block. The bytes from `dirty` on are zero, as the
+//! system supplied them. If `init` is set, every byte is initialised.
 #![allow(unsafe_code, reason = "zeroes memory that no slice may be made of")]
 
 use std::ptr::NonNull;
 
-use super::class::{self, Fit};
-use super::credit::Credit;
+use super::amount::Amount;
+use super::free_cache::FreeCache;
 use super::memory::{self, ALIGN, Extras, Memory};
-use super::shard::Shard;
+use super::size_class::{self, Fit};
 use crate::error::Result;
 use crate::types::dtype::Element;
 
-/// What the bytes of an acquired block must be.
+/// What the bytes of an acquired block hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Fill {
+pub(in crate::host_pool) enum Fill {
     /// Anything, even never written.
     Uninit,
     /// Written, with any values.
@@ -25,11 +25,18 @@ pub(super) enum Fill {
     Zero,
 }
 
-/// One piece of memory, freed when dropped. A pointer wide, because blocks move a lot.
-#[derive(Debug)]
-pub(super) struct Block(Box<Body>);
+/// A shard of a free cache.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::host_pool) struct Home {
+    pub(in crate::host_pool) cache: &'static FreeCache,
+    pub(in crate::host_pool) shard: usize,
+}
 
-/// On a cache line of its own: the threads that use two blocks must not meet.
+/// One piece of memory, freed when dropped. One pointer, because blocks are moved often.
+#[derive(Debug)]
+pub(in crate::host_pool) struct Block(Box<Body>);
+
+/// Shares no cache line with another block: they may be used by different threads.
 #[derive(Debug)]
 #[repr(align(64))]
 struct Body {
@@ -38,12 +45,12 @@ struct Body {
     size: usize,
     /// Bytes from here on are zero.
     dirty: usize,
-    /// `class::size(class)` bytes are used: the capacity.
+    /// `size_class::size(class)` bytes are used: the capacity.
     class: usize,
-    /// Bytes that the present holder asked for.
-    asked: usize,
-    /// Where it goes when its holder is done; none if it is freed then.
-    home: Option<&'static Shard>,
+    /// Bytes that the present user requested.
+    requested: usize,
+    /// The shard that gets the block back; none if it is freed then.
+    home: Option<Home>,
     init: bool,
     memory: Memory,
 }
@@ -55,117 +62,115 @@ unsafe impl Send for Body {}
 unsafe impl Sync for Body {}
 
 impl Block {
-    /// Bytes that a new block for this request takes up.
-    pub(super) fn size_for(fit: Fit) -> usize {
-        memory::round_up(class::size(fit.class))
+    /// The size of a new block for this request.
+    pub(in crate::host_pool) fn size_for(fit: Fit) -> usize {
+        memory::round_up(size_class::size(fit.class))
     }
 
-    /// A new block of zeros for this request, and which of the extras were refused.
-    pub(super) fn new(fit: Fit, extras: Extras) -> Result<(Block, Extras)> {
+    /// A new block of zeros for this request, and the extras that were refused.
+    pub(in crate::host_pool) fn new(fit: Fit, extras: Extras) -> Result<(Block, Extras)> {
         let size = Block::size_for(fit);
         let (start, memory) = Memory::zeroed(size, extras)?;
-        let refused = memory.ask(extras);
+        let refused = memory.request(extras);
         Ok((Block::of(start, size, fit.class, 0, memory), refused))
     }
 
-    /// Takes the memory of a vector over; none if it is too small to be of use.
+    /// Takes over the memory of a vector; none if it is too small.
     ///
-    /// It is made as large as a new block for the vector's capacity first, if that can be had.
-    pub(super) fn from_vec<T: Element>(mut vec: Vec<T>) -> Option<Block> {
+    /// If possible the vector is first reallocated to the size of a new block for its capacity.
+    pub(in crate::host_pool) fn from_vec<T: Element>(mut vec: Vec<T>) -> Option<Block> {
         vec.clear();
         fit_to_class(&mut vec);
         let size = vec.capacity() * size_of::<T>();
         let base = vec.as_mut_ptr().cast::<u8>();
         let lead = base.align_offset(ALIGN);
-        let class = size.checked_sub(lead).and_then(class::floor)?;
+        let class = size.checked_sub(lead).and_then(size_class::floor)?;
         // SAFETY: `lead <= size`, so this is inside the vector's allocation.
         let start = unsafe { base.add(lead) };
         // SAFETY: a pointer into an allocation is not null.
         let start = unsafe { NonNull::new_unchecked(start) };
-        // The vector is kept but not looked at: `start` is the only way to its bytes. What it holds
-        // needs no `drop`.
+        // The vector is kept but not accessed: `start` is the only way to its bytes. Its elements need
+        // no `drop`.
         let memory = Memory::vec(vec);
-        Some(Block::of(start, size, class, class::size(class), memory))
+        Some(Block::of(start, size, class, size_class::size(class), memory))
     }
 
     fn of(start: NonNull<u8>, size: usize, class: usize, dirty: usize, memory: Memory) -> Block {
         let init = dirty == 0;
-        let body = Body { start, size, dirty, class, asked: 0, home: None, init, memory };
+        let body = Body { start, size, dirty, class, requested: 0, home: None, init, memory };
         Block(Box::new(body))
     }
 
     /// The first byte.
     #[inline]
-    pub(super) fn start(&self) -> NonNull<u8> {
+    pub(in crate::host_pool) fn start(&self) -> NonNull<u8> {
         self.0.start
     }
 
     /// Bytes that may be used.
     #[inline]
-    pub(super) fn capacity(&self) -> usize {
-        class::size(self.0.class)
+    pub(in crate::host_pool) fn capacity(&self) -> usize {
+        size_class::size(self.0.class)
     }
 
     /// Bytes that are allocated.
     #[inline]
-    pub(super) fn size(&self) -> usize {
+    pub(in crate::host_pool) fn size(&self) -> usize {
         self.0.size
     }
 
-    /// The class it is kept in.
+    /// Its size class.
     #[inline]
-    pub(super) fn class(&self) -> usize {
+    pub(in crate::host_pool) fn class(&self) -> usize {
         self.0.class
     }
 
-    /// What it takes to retain it.
+    /// The part of a cap that it uses while it is retained.
     #[inline]
-    pub(super) fn price(&self) -> Credit {
-        Credit { bytes: self.0.size, blocks: 1 }
+    pub(in crate::host_pool) fn amount(&self) -> Amount {
+        Amount { bytes: self.0.size, blocks: 1 }
     }
 
-    /// Notes who gets it, for how many bytes, and where it returns to.
+    /// Records how many bytes were requested.
     #[inline]
-    pub(super) fn lend(&mut self, asked: usize, home: &'static Shard) {
-        self.0.asked = asked;
-        self.0.home = Some(home);
+    pub(in crate::host_pool) fn set_requested(&mut self, bytes: usize) {
+        self.0.requested = bytes;
     }
 
-    /// Bytes that its holder asked for.
+    /// Bytes that the present user requested.
     #[inline]
-    pub(super) fn asked(&self) -> usize {
-        self.0.asked
+    pub(in crate::host_pool) fn requested(&self) -> usize {
+        self.0.requested
     }
 
-    /// Where it returns to.
+    /// The shard that gets it back.
     #[inline]
-    pub(super) fn home(&self) -> Option<&'static Shard> {
+    pub(in crate::host_pool) fn home(&self) -> Option<Home> {
         self.0.home
     }
 
-    /// It does not return any more.
-    pub(super) fn leave_home(&mut self) -> Option<&'static Shard> {
-        self.0.home.take()
+    pub(in crate::host_pool) fn set_home(&mut self, home: Option<Home>) {
+        self.0.home = home;
     }
 
-    /// Notes that the first `bytes` bytes may have been written.
+    /// Records that the first `bytes` bytes may have been written.
     #[inline]
-    pub(super) fn soil(&mut self, bytes: usize) {
+    pub(in crate::host_pool) fn soil(&mut self, bytes: usize) {
         self.0.dirty = self.0.dirty.max(bytes);
     }
 
-    /// Notes that bytes may become uninitialised.
+    /// Records that bytes may become uninitialised.
     #[inline]
-    pub(super) fn forget_init(&mut self) {
+    pub(in crate::host_pool) fn forget_init(&mut self) {
         self.0.init = false;
     }
 
-    /// Makes the bytes asked for what `fill` says; returns how many zeros it need not write.
-    pub(super) fn prepare(&mut self, fill: Fill) -> usize {
+    /// Fills the requested bytes as `fill` says. Returns how many zeros it need not write.
+    pub(in crate::host_pool) fn prepare(&mut self, fill: Fill) -> usize {
         match fill {
             Fill::Uninit => 0,
             Fill::Stale if self.0.init => 0,
-            Fill::Stale | Fill::Zero => self.zero(self.0.asked),
+            Fill::Stale | Fill::Zero => self.zero(self.0.requested),
         }
     }
 
@@ -174,7 +179,7 @@ impl Block {
         let body = &mut *self.0;
         let soiled = body.dirty.min(bytes);
         // SAFETY: the block owns `capacity` bytes at `start`, `soiled` is at most that many since
-        // `dirty` never is more, and `&mut self` means that nobody is looking.
+        // `dirty` never is more, and `&mut self` means that there is no other access.
         unsafe { body.start.write_bytes(0, soiled) };
         if soiled == body.dirty {
             body.dirty = 0;
@@ -183,19 +188,19 @@ impl Block {
         bytes - soiled
     }
 
-    /// Whether freeing it gives it to the process's allocator, which may keep it.
-    pub(super) fn is_on_heap(&self) -> bool {
+    /// Whether freeing it returns it to the allocator of the process, which may keep it.
+    pub(in crate::host_pool) fn is_on_heap(&self) -> bool {
         self.0.memory.is_on_heap()
     }
 
-    /// Locks its pages in memory, if they are its own; true if that worked.
-    pub(super) fn pin(&self) -> bool {
-        let wish = Extras { lock: true, ..Extras::default() };
-        !self.0.memory.ask(wish).lock
+    /// Locks its pages in memory, if it shares them with no other block. Returns whether it did.
+    pub(in crate::host_pool) fn pin(&self) -> bool {
+        let lock = Extras { lock: true, ..Extras::default() };
+        !self.0.memory.request(lock).lock
     }
 
     /// Undoes [`pin`](Block::pin).
-    pub(super) fn unpin(&self) {
+    pub(in crate::host_pool) fn unpin(&self) {
         self.0.memory.unlock();
     }
 }
@@ -204,10 +209,10 @@ impl Block {
 fn fit_to_class<T: Element>(vec: &mut Vec<T>) {
     let size = vec.capacity() * size_of::<T>();
     let Some(fit) = Fit::new(size).filter(|_| size >= ALIGN) else { return };
-    let wanted = class::size(fit.class);
+    let wanted = size_class::size(fit.class);
     let usable = size.saturating_sub(vec.as_ptr().cast::<u8>().align_offset(ALIGN));
     if usable < wanted {
-        // Wherever it comes to lie, the part before the first multiple of `ALIGN` is smaller.
+        // Wherever it lies, the part before the first multiple of `ALIGN` is smaller than `ALIGN`.
         let _ = vec.try_reserve_exact((wanted + ALIGN).div_ceil(size_of::<T>()));
     }
 }
@@ -227,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_are_aligned_and_zero_when_asked() {
+    fn new_blocks_are_aligned_and_zero() {
         for size in [1, 64, 100, 4096, 128 << 10, 5 << 20] {
             let block = block(size);
             assert_eq!(block.0.start.as_ptr().align_offset(ALIGN), 0);
