@@ -73,6 +73,12 @@ impl RawBuffer {
         home.cache.detach(home.shard, block);
     }
 
+    /// The cache that gets the block back.
+    #[cfg(all(test, loom))]
+    pub(super) fn cache(&self) -> Option<&'static super::retain::FreeCache> {
+        self.block.as_ref()?.home().map(|home| home.cache)
+    }
+
     /// Locks its pages in memory, if it shares them with no other block. Returns whether it did.
     pub(super) fn pin(&self) -> bool {
         self.block.as_ref().is_some_and(Block::pin)

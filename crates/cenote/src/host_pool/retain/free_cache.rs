@@ -60,11 +60,12 @@ pub(super) struct Ledger {
     watched: bool,
 }
 
-/// All locks of a cache, held while the process forks.
+/// All locks of a cache, held while the process forks. Dropping it frees no memory, so a child that was
+/// just forked can.
 #[cfg_attr(not(all(test, loom)), allow(dead_code, reason = "the locks are held, not used"))]
 pub(super) struct Frozen {
     ledger: LockGuard<'static, Ledger>,
-    shards: Vec<LockGuard<'static, ShardState>>,
+    shards: [LockGuard<'static, ShardState>; SHARDS],
 }
 
 impl FreeCache {
@@ -78,10 +79,11 @@ impl FreeCache {
         }
     }
 
-    /// Whether neither a pool nor a buffer uses this cache. The last access of a buffer reduces
-    /// `allocated`.
+    /// Whether neither a pool nor a buffer uses this cache.
     pub(super) fn is_free(&self) -> bool {
-        self.allocated.load(Acquire) == 0 && !self.ledger.lock().open
+        // In this order: without a pool `allocated` does not grow. The last access of a buffer reduces
+        // it with Release, so this Acquire load sees everything that the buffer did before.
+        !self.ledger.lock().open && self.allocated.load(Acquire) == 0
     }
 
     /// Prepares a free cache for a new pool.
@@ -108,9 +110,10 @@ impl FreeCache {
     }
 
     /// Takes all locks, for a fork.
+    #[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "fork hooks are for Linux"))]
     pub(super) fn freeze(&'static self) -> Frozen {
         let ledger = self.ledger.lock();
-        Frozen { ledger, shards: self.shards.iter().map(Shard::lock).collect() }
+        Frozen { ledger, shards: self.shards.each_ref().map(Shard::lock) }
     }
 
     /// The shards that were used.
@@ -342,6 +345,12 @@ impl FreeCache {
 
     pub(super) fn allocated(&self) -> usize {
         self.allocated.load(Relaxed)
+    }
+
+    /// Counts zeros that need not be written, after a block of the shard was handed out.
+    #[inline]
+    pub(super) fn count_zeros_skipped(&self, shard: usize, bytes: u64) {
+        self.shards[shard].count(|stats| stats.zero_bytes_skipped += bytes);
     }
 
     /// Changes the counters of a shard.

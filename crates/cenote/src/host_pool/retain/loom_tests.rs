@@ -218,6 +218,24 @@ fn a_cache_is_free_once_when_pool_and_buffers_end_at_once() {
 }
 
 #[test]
+fn a_cache_is_not_given_to_the_next_pool_while_its_pool_takes_a_last_buffer() {
+    model(|| {
+        let old = store(1);
+        let other = thread::spawn(move || {
+            let buffer = acquire(&old, 0);
+            drop(old);
+            buffer
+        });
+        let next = store(1);
+        let buffer = other.join().unwrap();
+        assert_eq!(next.stats().live, 0);
+        assert!(!std::ptr::eq(next.cache(), buffer.cache().unwrap()));
+        drop(buffer);
+        check(&next, 1);
+    });
+}
+
+#[test]
 fn a_cache_whose_buffer_is_in_use_is_not_given_to_the_next_pool() {
     model(|| {
         let old = store(1);

@@ -25,6 +25,8 @@ mod store;
 
 pub(super) use amount::Amount;
 pub(super) use block::{Block, Fill};
+#[cfg(all(test, loom))]
+pub(super) use free_cache::FreeCache;
 pub(super) use memory::{ALIGN, Extras, MAPPED_FROM};
 pub(super) use process::registry;
 pub use settings::LimitReached;

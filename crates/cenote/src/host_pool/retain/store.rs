@@ -49,7 +49,7 @@ impl Store {
         if fill != Fill::Uninit {
             let skipped = buffer.prepare(fill) as u64;
             if fill == Fill::Zero {
-                self.cache.count(shard, |stats| stats.zero_bytes_skipped += skipped);
+                self.cache.count_zeros_skipped(shard, skipped);
             }
         }
         Ok(buffer)
