@@ -142,13 +142,13 @@ impl Outbox {
 /// process can attach to its pool, or if Python can still write it.
 fn describe<T: Domain>(value: &T) -> cenote::Result<(TensorDescriptor, cenote::Tensor)> {
     if value.tensor().is_attachable() == Some(true) {
-        match value.describe() {
+        match TensorDescriptor::describe(value) {
             Err(Error::Lent) => {}
             described => return Ok((described?, value.tensor().clone())),
         }
     }
     let staged = value.over(TensorPool::of_process()?.stage(value.tensor())?)?;
-    Ok((staged.describe()?, staged.tensor().clone()))
+    Ok((TensorDescriptor::describe(&staged)?, staged.tensor().clone()))
 }
 
 /// Holds a tensor until its token comes back. Returns its descriptor, the address for the token, and the token.

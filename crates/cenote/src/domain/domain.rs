@@ -1,9 +1,7 @@
-//! What images, point clouds and depth images have in common: each is one tensor, and metadata that
-//! travels in its descriptor.
+//! What images, point clouds and depth images have in common: each is one tensor, with metadata that
+//! travels beside it.
 
 use crate::error::{Error, Result};
-#[cfg(target_os = "linux")]
-use crate::ipc::pool::descriptor::TensorDescriptor;
 use crate::tensor::Tensor;
 use crate::types::metadata::{Meta, Room, Words};
 
@@ -11,13 +9,13 @@ pub(crate) mod sealed {
     pub trait Sealed {}
 }
 
-/// By their codes.
+/// The names of the types, by their codes.
 const NAMES: [&str; 4] = ["Tensor", "Image", "PointCloud", "DepthImage"];
 
 /// A tensor, or a type that says what a tensor means: [`Image`](crate::Image),
 /// [`PointCloud`](crate::PointCloud), [`DepthImage`](crate::DepthImage).
 ///
-/// Sealed. It is for code that handles all of them alike:
+/// The trait is sealed. It is for code that handles all of these types:
 ///
 /// ```
 /// use cenote::{DType, Domain, Image, PixelFormat, Tensor};
@@ -33,41 +31,34 @@ const NAMES: [&str; 4] = ["Tensor", "Image", "PointCloud", "DepthImage"];
 /// # Ok::<(), cenote::Error>(())
 /// ```
 pub trait Domain: sealed::Sealed + Sized + Clone + Send + 'static {
-    /// Stands for the type between processes. It never changes.
+    /// The code of the type between processes. It never changes.
     #[doc(hidden)]
     const KIND: u16;
 
     /// The name of the type.
     const NAME: &'static str = NAMES[Self::KIND as usize];
 
-    /// The tensor that has the bytes.
+    /// The tensor that holds the bytes.
     fn tensor(&self) -> &Tensor;
 
-    /// Adds what travels beside the tensor.
+    /// Adds the metadata, which travels beside the tensor.
     #[doc(hidden)]
     fn write_meta(&self, room: &mut Room<'_>);
 
-    /// What travels beside the tensor.
+    /// The metadata, which travels beside the tensor.
     #[doc(hidden)]
     fn meta(&self) -> Meta {
         Meta::of(|room| self.write_meta(room))
     }
 
-    /// Puts together what a peer sent. Everything is checked.
+    /// Makes a value of what a peer sent. Fails if anything in it is invalid.
     #[doc(hidden)]
     fn from_parts(tensor: Tensor, words: Words<'_>) -> Result<Self>;
 
-    /// The same of other memory, with the metadata of this one.
+    /// The same value over another tensor, with this metadata. Fails if they do not match.
     #[doc(hidden)]
     fn over(&self, tensor: Tensor) -> Result<Self> {
         Self::from_parts(tensor, self.meta().reader())
-    }
-
-    /// The words that stand for it in another process, metadata included.
-    #[cfg(target_os = "linux")]
-    #[doc(hidden)]
-    fn describe(&self) -> Result<TensorDescriptor> {
-        describe(self)
     }
 }
 
@@ -82,24 +73,24 @@ impl Domain for Tensor {
 
     fn write_meta(&self, _room: &mut Room<'_>) {}
 
-    /// Any metadata will do: an image is a tensor, too.
+    /// Ignores the metadata: an image is a tensor, too.
     fn from_parts(tensor: Tensor, _words: Words<'_>) -> Result<Tensor> {
         Ok(tensor)
     }
 }
 
-/// An error for an image without pixels, in the words of whoever asks for one.
+/// Fails for an image without pixels.
 pub(crate) fn check_size(width: usize, height: usize) -> Result<()> {
     if width > 0 && height > 0 { Ok(()) } else { Err(Error::EmptyImage { width, height }) }
 }
 
-/// An error for a rectangle that an image does not have.
+/// Fails for a rectangle that is not inside an image.
 pub(crate) fn check_roi(
-    at: (usize, usize),
+    corner: (usize, usize),
     size: (usize, usize),
     image: (usize, usize),
 ) -> Result<()> {
-    let ((x, y), (width, height)) = (at, size);
+    let ((x, y), (width, height)) = (corner, size);
     check_size(width, height)?;
     let within =
         |start: usize, len: usize, all| start.checked_add(len).is_some_and(|end| end <= all);
@@ -109,45 +100,27 @@ pub(crate) fn check_roi(
     }
 }
 
-/// The descriptor of the tensor, with the metadata.
-#[cfg(target_os = "linux")]
-pub(crate) fn describe<T: Domain>(what: &T) -> Result<TensorDescriptor> {
-    let mut descriptor = what.tensor().descriptor()?;
-    descriptor.set_meta(T::KIND, &what.meta());
-    Ok(descriptor)
-}
-
-/// What a descriptor describes, if it is a `T`. Everything is a [`Tensor`].
-#[cfg(target_os = "linux")]
-pub(crate) fn import<T: Domain>(descriptor: &TensorDescriptor) -> Result<T> {
-    if T::KIND != Tensor::KIND && T::KIND != descriptor.kind() {
-        return Err(Error::WrongKind { asked: T::NAME, found: kind_name(descriptor.kind()) });
-    }
-    let meta = descriptor.meta()?;
-    T::from_parts(Tensor::from_descriptor(descriptor)?, meta.reader())
-}
-
 /// The name of the type with this code.
 #[cfg(target_os = "linux")]
-fn kind_name(kind: u16) -> &'static str {
+pub(crate) fn kind_name(kind: u16) -> &'static str {
     NAMES.get(usize::from(kind)).unwrap_or(&"a type that this version of cenote does not know")
 }
 
-/// What every type over one field `tensor` can do with it.
+/// The methods of every type with a field `tensor`.
 macro_rules! tensor_accessors {
     ($type:ty) => {
         impl $type {
-            /// The tensor that has the bytes.
+            /// The tensor that holds the bytes.
             pub fn tensor(&self) -> &$crate::Tensor {
                 &self.tensor
             }
 
-            /// The tensor alone.
+            /// Returns the tensor, without the metadata.
             pub fn into_tensor(self) -> $crate::Tensor {
                 self.tensor
             }
 
-            /// Why it cannot be written now, or `None` if it can: see [`Tensor::map_mut`].
+            /// Returns why it cannot be written now, or `None` if it can: see [`Tensor::map_mut`].
             ///
             /// [`Tensor::map_mut`]: $crate::Tensor::map_mut
             pub fn not_writable(&self) -> Option<$crate::NotWritable> {
@@ -161,35 +134,12 @@ macro_rules! tensor_accessors {
                 self.tensor.map()
             }
 
-            /// Makes its elements accessible for writing, for the sole holder of what was never
-            /// sent: see [`Tensor::map_mut`].
+            /// Makes its elements accessible for writing. Fails unless this is the only holder, and it was
+            /// never sent: see [`Tensor::map_mut`].
             ///
             /// [`Tensor::map_mut`]: $crate::Tensor::map_mut
             pub fn map_mut(&mut self) -> $crate::Result<$crate::TensorMapMut<'_>> {
                 self.tensor.map_mut()
-            }
-
-            /// Write access: to these very bytes where [`map_mut`](Self::map_mut) allows it, else
-            /// to a copy that takes their place here. Others keep the old bytes, and the copy can
-            /// be sent like any other. [`copies`]($crate::copies) counts it.
-            pub fn make_mut(&mut self) -> $crate::Result<$crate::TensorMapMut<'_>> {
-                $crate::ipc::pool::process_pool::make_mut(&mut self.tensor)
-            }
-
-            /// The words that stand for it in another process, metadata included. An error for
-            /// memory that is in no pool. From then on nobody can write its bytes.
-            #[cfg(target_os = "linux")]
-            pub fn descriptor(&self) -> $crate::Result<$crate::TensorDescriptor> {
-                $crate::domain::describe(self)
-            }
-
-            /// What a descriptor stands for, wherever its pool is. An error if that is something
-            /// else: see also [`Tensor::from_descriptor`], which takes anything.
-            ///
-            /// [`Tensor::from_descriptor`]: $crate::Tensor::from_descriptor
-            #[cfg(target_os = "linux")]
-            pub fn from_descriptor(descriptor: &$crate::TensorDescriptor) -> $crate::Result<Self> {
-                $crate::domain::import(descriptor)
             }
         }
     };
@@ -232,7 +182,7 @@ mod tests {
         ]
     }
 
-    /// What was accepted says the same again, and can be used.
+    /// An accepted value writes metadata that is accepted again, with the same words.
     fn check<T: Domain>(tensor: &Tensor, meta: &Meta) -> Option<T> {
         let accepted = T::from_parts(tensor.clone(), meta.reader()).ok()?;
         let again = T::from_parts(accepted.tensor().clone(), accepted.meta().reader()).unwrap();
@@ -262,13 +212,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn garbage_is_refused_or_can_be_used(words in vec(word(), 0..=MAX_META)) {
+        fn random_metadata_is_refused_or_makes_a_usable_value(words in vec(word(), 0..=MAX_META)) {
             let meta = Meta::from_words(&words).unwrap();
             tensors().iter().for_each(|tensor| use_all(tensor, &meta));
         }
 
         #[test]
-        fn a_cloud_with_one_word_wrong(at in 0_usize..14, wrong in word()) {
+        fn a_cloud_with_one_wrong_word_is_refused_or_usable(index in 0_usize..14, wrong in word()) {
             let fields = [
                 Field::new("x", DType::F32),
                 Field::new("rgb", DType::U8).with_count(3),
@@ -276,8 +226,8 @@ mod tests {
             ];
             let cloud = PointCloud::from_tensor_with_fields(tensors().remove(6), &fields).unwrap();
             let mut words = cloud.meta().as_words().to_vec();
-            if let Some(place) = words.get_mut(at) {
-                *place = wrong;
+            if let Some(word) = words.get_mut(index) {
+                *word = wrong;
             }
             let meta = Meta::from_words(&words).unwrap();
             tensors().iter().for_each(|tensor| use_all(tensor, &meta));
@@ -289,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn names_go_with_codes() {
+    fn every_type_has_the_name_of_its_code() {
         assert_eq!(NAMES[usize::from(Image::KIND)], "Image");
         assert_eq!(NAMES[usize::from(PointCloud::KIND)], "PointCloud");
         assert_eq!((DepthImage::NAME, Tensor::NAME), ("DepthImage", "Tensor"));

@@ -1,4 +1,7 @@
 //! What a tensor means: images, point clouds, depth images.
+//!
+//! Each is one tensor, with metadata that travels beside it. How they are allocated in pools and sent on
+//! topics is in `ipc/`.
 
 pub(crate) mod cloud;
 pub(crate) mod depth;
@@ -6,6 +9,3 @@ pub(crate) mod domain;
 pub(crate) mod image;
 
 pub use domain::Domain;
-pub(crate) use domain::{check_roi, check_size, sealed, tensor_accessors};
-#[cfg(target_os = "linux")]
-pub(crate) use domain::{describe, import};

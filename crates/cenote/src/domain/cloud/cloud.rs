@@ -9,12 +9,8 @@ use std::fmt;
 use crate::domain::cloud::field::{
     Field, Fields, MAX_FIELDS, check_fields, pack, read_fields, write_fields,
 };
-
-use crate::domain::{Domain, sealed, tensor_accessors};
+use crate::domain::domain::{Domain, sealed, tensor_accessors};
 use crate::error::{Error, Result};
-use crate::ipc::pool::process_pool;
-#[cfg(target_os = "linux")]
-use crate::ipc::pool::tensor_pool::TensorPool;
 use crate::tensor::Tensor;
 use crate::types::dtype::DType;
 use crate::types::metadata::header::{Header, header_accessors};
@@ -53,47 +49,8 @@ pub struct PointCloud {
 }
 
 impl PointCloud {
-    /// Allocates `points` points, all zero, of `values` values: `x`, `y`, `z`, `intensity`, and
-    /// from the fifth on `f4`, `f5` and so forth.
-    ///
-    /// The memory can be sent without a copy: [`TensorPool::of_process`], or the heap where there
-    /// is no shared memory.
-    ///
-    /// [`TensorPool::of_process`]: crate::TensorPool::of_process
-    pub fn new(points: usize, values: usize, dtype: DType) -> Result<PointCloud> {
-        PointCloud::with_fields(points, &numbered(values, dtype)?)
-    }
-
-    /// Allocates points of zeros with any fields, packed in this order, each at a multiple of the
-    /// size of its dtype.
-    ///
-    /// ```
-    /// use cenote::{DType, Field, PointCloud};
-    /// # unsafe { std::env::set_var("CENOTE_FORCE_MEM", "1") };
-    ///
-    /// let fields = [
-    ///     Field::new("x", DType::F32),
-    ///     Field::new("y", DType::F32),
-    ///     Field::new("z", DType::F32),
-    ///     Field::new("ring", DType::U16),
-    ///     Field::new("time", DType::F64),
-    /// ];
-    /// let cloud = PointCloud::with_fields(1000, &fields)?;
-    /// assert_eq!(cloud.field("ring")?.offset(), 12);
-    /// assert_eq!(cloud.field("time")?.offset(), 16);
-    /// # Ok::<(), cenote::Error>(())
-    /// ```
-    pub fn with_fields(points: usize, fields: &[Field]) -> Result<PointCloud> {
-        PointCloud::alloc(process_pool::zeros, points, fields)
-    }
-
-    /// Allocates points in a pool, whose values are whatever the memory held before.
-    #[cfg(target_os = "linux")]
-    pub fn new_in(pool: &TensorPool, points: usize, fields: &[Field]) -> Result<PointCloud> {
-        PointCloud::alloc(|shape, dtype| pool.alloc(shape, dtype), points, fields)
-    }
-
-    fn alloc(
+    /// Makes a cloud of memory that `alloc` returns for a shape and a dtype.
+    pub(crate) fn alloc(
         alloc: impl FnOnce(&[usize], DType) -> Result<Tensor>,
         points: usize,
         fields: &[Field],
@@ -107,7 +64,7 @@ impl PointCloud {
     /// gives them. Nothing is copied.
     pub fn from_tensor(tensor: Tensor) -> Result<PointCloud> {
         let values = tensor.shape().get(1).copied().unwrap_or(0);
-        let fields = pack(&numbered(values, tensor.dtype())?)?.fields;
+        let fields = pack(&PointCloud::numbered_fields(values, tensor.dtype())?)?.fields;
         PointCloud::of(tensor, fields)
     }
 
@@ -125,6 +82,18 @@ impl PointCloud {
         }
         let len = tensor.shape()[0];
         Ok(PointCloud { tensor, len, columns: 0, fields, header: Header::default() })
+    }
+
+    /// The fields of a cloud of unnamed values: `x`, `y`, `z`, `intensity`, `f4` and so on.
+    pub(crate) fn numbered_fields(values: usize, dtype: DType) -> Result<Vec<Field>> {
+        if !(1..=MAX_FIELDS).contains(&values) {
+            return Err(Error::FieldCount { given: values, max: MAX_FIELDS });
+        }
+        let name = |index: usize| match ["x", "y", "z", "intensity"].get(index) {
+            Some(name) => (*name).to_owned(),
+            None => format!("f{index}"),
+        };
+        Ok((0..values).map(|index| Field::new(&name(index), dtype)).collect())
     }
 
     /// The number of points.
@@ -226,16 +195,4 @@ fn row_bytes(tensor: &Tensor) -> Result<usize> {
             Err(Error::CloudLayout { shape: shape.into(), strides: strides.into() })
         }
     }
-}
-
-/// The fields of a cloud that is given by a number of values.
-fn numbered(values: usize, dtype: DType) -> Result<Vec<Field>> {
-    if !(1..=MAX_FIELDS).contains(&values) {
-        return Err(Error::FieldCount { given: values, max: MAX_FIELDS });
-    }
-    let name = |index: usize| match ["x", "y", "z", "intensity"].get(index) {
-        Some(name) => (*name).to_owned(),
-        None => format!("f{index}"),
-    };
-    Ok((0..values).map(|index| Field::new(&name(index), dtype)).collect())
 }

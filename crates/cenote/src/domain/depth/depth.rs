@@ -3,11 +3,8 @@
 use std::fmt;
 
 use crate::domain::depth::intrinsics::Intrinsics;
-use crate::domain::{Domain, check_size, sealed, tensor_accessors};
+use crate::domain::domain::{Domain, sealed, tensor_accessors};
 use crate::error::{Error, Result};
-use crate::ipc::pool::process_pool;
-#[cfg(target_os = "linux")]
-use crate::ipc::pool::tensor_pool::TensorPool;
 use crate::tensor::Tensor;
 use crate::types::dtype::DType;
 use crate::types::metadata::header::{Header, header_accessors};
@@ -39,38 +36,22 @@ pub struct DepthImage {
 }
 
 impl DepthImage {
-    /// Allocates a depth image without a single measurement. The height comes first, as in the
-    /// shape of the tensor. `dtype` is [`F32`](DType::F32) for metres or [`U16`](DType::U16) for
-    /// millimetres.
-    ///
-    /// The memory can be sent without a copy: [`TensorPool::of_process`], or the heap where there
-    /// is no shared memory.
-    ///
-    /// [`TensorPool::of_process`]: crate::TensorPool::of_process
-    pub fn new(height: usize, width: usize, dtype: DType) -> Result<DepthImage> {
-        check_size(width, height)?;
-        DepthImage::from_tensor(process_pool::black(width, height, format_of(dtype)?)?)
-    }
-
-    /// Allocates a depth image in a pool, whose bytes are whatever the memory held before.
-    #[cfg(target_os = "linux")]
-    pub fn new_in(
-        pool: &TensorPool,
-        height: usize,
-        width: usize,
-        dtype: DType,
-    ) -> Result<DepthImage> {
-        check_size(width, height)?;
-        DepthImage::from_tensor(pool.image(width, height, format_of(dtype)?)?)
-    }
-
     /// A depth image of a tensor `[height, width]` of `f32` (metres) or `u16` (millimetres).
     /// Nothing is copied.
     pub fn from_tensor(tensor: Tensor) -> Result<DepthImage> {
-        let format = format_of(tensor.dtype())?;
+        let format = DepthImage::format_of(tensor.dtype())?;
         let tensor = tensor.with_format(format)?;
         let size = tensor.image_size().unwrap_or_default();
         Ok(DepthImage { tensor, size, header: Header::default(), intrinsics: None })
+    }
+
+    /// The pixel format of depths of this dtype. Fails for other dtypes.
+    pub(crate) fn format_of(dtype: DType) -> Result<PixelFormat> {
+        match dtype {
+            DType::F32 => Ok(PixelFormat::Mono32F),
+            DType::U16 => Ok(PixelFormat::Depth16),
+            other => Err(Error::DepthDType { found: other.name() }),
+        }
     }
 
     /// The width in pixels.
@@ -146,13 +127,5 @@ impl fmt::Debug for DepthImage {
             .field("intrinsics", &self.intrinsics)
             .field("header", &self.header)
             .finish_non_exhaustive()
-    }
-}
-
-fn format_of(dtype: DType) -> Result<PixelFormat> {
-    match dtype {
-        DType::F32 => Ok(PixelFormat::Mono32F),
-        DType::U16 => Ok(PixelFormat::Depth16),
-        other => Err(Error::DepthDType { found: other.name() }),
     }
 }

@@ -1,9 +1,9 @@
 //! From pixels to points in space, and parts of a depth image.
 
-use crate::domain::check_roi;
 use crate::domain::cloud::PointCloud;
 use crate::domain::depth::DepthImage;
 use crate::domain::depth::intrinsics::Intrinsics;
+use crate::domain::domain::check_roi;
 use crate::error::{Error, Result};
 
 impl DepthImage {

@@ -2,10 +2,9 @@
 
 use crate::copies;
 use crate::copies::CopyReason;
-use crate::domain::check_roi;
+use crate::domain::domain::check_roi;
 use crate::domain::image::Image;
 use crate::error::{Error, Result};
-use crate::ipc::pool::process_pool;
 use crate::tensor::Tensor;
 use crate::types::dtype::Element;
 use crate::types::pixel_format::geometry::Planes;
@@ -100,12 +99,6 @@ impl Image {
     pub fn roi(&self, x: usize, y: usize, width: usize, height: usize) -> Result<Image> {
         check_roi((x, y), (width, height), self.size)?;
         let tensor = self.tensor.roi(x, y, width, height)?;
-        Ok(Image { header: self.header, ..Image::from_tensor(tensor)? })
-    }
-
-    /// A copy without padding between rows, in memory that can be sent without another.
-    pub fn to_contiguous(&self) -> Result<Image> {
-        let tensor = process_pool::copy(&self.tensor, CopyReason::ToContiguous)?;
         Ok(Image { header: self.header, ..Image::from_tensor(tensor)? })
     }
 

@@ -2,11 +2,8 @@
 
 use std::fmt;
 
-use crate::domain::{Domain, check_size, sealed, tensor_accessors};
+use crate::domain::domain::{Domain, sealed, tensor_accessors};
 use crate::error::{Error, Result};
-use crate::ipc::pool::process_pool;
-#[cfg(target_os = "linux")]
-use crate::ipc::pool::tensor_pool::TensorPool;
 use crate::tensor::Tensor;
 use crate::types::metadata::header::{Header, header_accessors};
 use crate::types::metadata::{Room, Words};
@@ -38,42 +35,6 @@ pub struct Image {
 }
 
 impl Image {
-    /// Allocates a black image, in memory that can be sent without a copy:
-    /// [`TensorPool::of_process`](crate::TensorPool::of_process), or the heap where there is no
-    /// shared memory.
-    ///
-    /// Clearing a large image takes longer than allocating it. [`new_in`](Image::new_in) does not.
-    pub fn new(width: usize, height: usize, format: PixelFormat) -> Result<Image> {
-        check_size(width, height)?;
-        Image::from_tensor(process_pool::black(width, height, format)?)
-    }
-
-    /// Allocates an image in a pool, whose bytes are whatever the memory held before.
-    #[cfg(target_os = "linux")]
-    #[inline]
-    pub fn new_in(
-        pool: &TensorPool,
-        width: usize,
-        height: usize,
-        format: PixelFormat,
-    ) -> Result<Image> {
-        Image::new_with(pool, (width, height), format, || false)
-    }
-
-    /// The same; where there is no room, `make_room` may make some.
-    #[cfg(target_os = "linux")]
-    #[inline]
-    pub(crate) fn new_with(
-        pool: &TensorPool,
-        size: (usize, usize),
-        format: PixelFormat,
-        make_room: impl FnMut() -> bool,
-    ) -> Result<Image> {
-        check_size(size.0, size.1)?;
-        let tensor = pool.image_with(size, format, make_room)?;
-        Ok(Image::of(tensor, (format, size), Header::default()))
-    }
-
     /// An image of a tensor with a [format](Tensor::with_format). Nothing is copied.
     ///
     /// ```

@@ -24,6 +24,7 @@ pub(crate) mod descriptor;
 pub(crate) mod owner;
 #[cfg(target_os = "linux")]
 pub(crate) mod pool_tensor;
+pub(crate) mod pooled_domain;
 pub(crate) mod process_pool;
 #[cfg(target_os = "linux")]
 pub(crate) mod reader;
