@@ -1,4 +1,4 @@
-//! The values of one field: of one point, or of all.
+//! Reading and writing the values of a field, for one point or for all.
 
 use crate::domain::cloud::PointCloud;
 use crate::domain::cloud::field::Field;
@@ -9,9 +9,8 @@ use crate::types::dtype::Element;
 use crate::types::layout::Layout;
 
 impl PointCloud {
-    /// All values of a field, as a tensor `[points]`, or `[points, count]` if each point has
-    /// several. Nothing is copied. An error for a cloud without points, for a tensor has at least
-    /// one element.
+    /// Returns all values of a field, without a copy, as a tensor `[points]`, or `[points, count]` if each point
+    /// has several. Fails for a cloud without points, because a tensor has at least one element.
     ///
     /// ```
     /// use cenote::{PointCloud, Tensor};
@@ -26,12 +25,13 @@ impl PointCloud {
         self.view(&field, field.count(), field.dtype().size())
     }
 
-    /// `values` values of each point, `step` bytes apart, from where `first` has its own.
+    /// Returns `values` values of each point, `step` bytes apart, from the offset of `first` on.
     pub(crate) fn view(&self, first: &Field, values: usize, step: usize) -> Result<Tensor> {
         let layout = self.layout_of(first, values, step)?;
         self.tensor.reinterpreted(layout, first.dtype())
     }
 
+    /// The layout of such a view.
     pub(crate) fn layout_of(&self, first: &Field, values: usize, step: usize) -> Result<Layout> {
         let (shape, item) = ([self.len, values], first.dtype().size());
         let overflow = || Error::SizeOverflow { shape: shape.into(), item_size: item };
@@ -42,7 +42,8 @@ impl PointCloud {
         Layout::strided(&shape[..ndim], &strides[..ndim], start, item)
     }
 
-    /// The value of a field of one point, in its own type; the first one if there are several.
+    /// Returns the value of a field of one point, or the first one if there are several. Fails if `T` is not the
+    /// field's type.
     ///
     /// ```
     /// use cenote::{PointCloud, Tensor};
@@ -58,12 +59,14 @@ impl PointCloud {
         self.point_at(point)?.get(name)
     }
 
-    /// Sets the value of a field of one point; the first one if there are several.
+    /// Sets the value of a field of one point, or the first one if there are several. Fails if `T` is not the
+    /// field's type.
     pub fn set<T: Element>(&mut self, point: usize, name: &str, value: T) -> Result<()> {
         self.set_all(point, name, &[value])
     }
 
-    /// Sets the first values of a field of one point.
+    /// Sets the first values of a field of one point. Fails if there are more than the field has, or `T` is not
+    /// its type.
     pub fn set_all<T: Element>(&mut self, point: usize, name: &str, values: &[T]) -> Result<()> {
         self.check_point(point)?;
         let field = *self.field(name)?;
@@ -75,7 +78,7 @@ impl PointCloud {
         self.write_rows(point, &field, values, values.len())
     }
 
-    /// Sets the values of a field of all points: as many as there are points, times the
+    /// Sets the values of a field of all points. Fails unless there are as many values as points, times the
     /// [count](Field::count) of the field.
     ///
     /// ```
@@ -97,7 +100,7 @@ impl PointCloud {
         self.write_rows(0, &field, values, field.count())
     }
 
-    /// Writes `count` values into each point from `first` on, until there are no more.
+    /// Writes `count` values into each point from `first` on, until the values are used up.
     fn write_rows<T: Element>(
         &mut self,
         first: usize,

@@ -1,8 +1,8 @@
-//! Point clouds: a tensor of points, and what the values of a point are called.
+//! Point clouds: a tensor of points, and the fields that name the values of a point.
 //!
-//! A point is a row of the tensor. Where all fields have one dtype and leave no gap the tensor is of
-//! that dtype, `[points, values]`; otherwise it is bytes, `[points, bytes of a point]`, and fields
-//! lie in them as the members of a C struct do.
+//! A point is a row of the tensor. If all fields have one dtype and leave no gap, the tensor has that dtype and
+//! the shape `[points, values]`. Otherwise it is bytes, `[points, bytes of a point]`, in which fields lie as
+//! the members of a C struct do.
 
 use std::fmt;
 
@@ -16,15 +16,14 @@ use crate::types::dtype::DType;
 use crate::types::metadata::header::{Header, header_accessors};
 use crate::types::metadata::{MAX_META, Room, Words};
 
-// The longest metadata has room.
+// The longest metadata fits.
 const _: () = assert!(Header::MAX_WORDS + 3 + MAX_FIELDS * Field::MAX_WORDS <= MAX_META);
 
 /// A point cloud: points with named values.
 ///
-/// A thin layer over one [`Tensor`] with a row for each point. A tensor is never empty, but a cloud
-/// may be: it has [`len`](PointCloud::len) points in room for
-/// [`capacity`](PointCloud::capacity). The rule of sharing is that of tensors: points can be
-/// written by the sole holder of a cloud that was never sent.
+/// A thin layer over one [`Tensor`] with a row for each point. A tensor is never empty, but a cloud may be: it
+/// has [`len`](PointCloud::len) points in memory for [`capacity`](PointCloud::capacity) points. The rule for
+/// writing is that of tensors: points can be written by the only holder of a cloud that was never sent.
 ///
 /// ```
 /// use cenote::{DType, PointCloud};
@@ -37,13 +36,13 @@ const _: () = assert!(Header::MAX_WORDS + 3 + MAX_FIELDS * Field::MAX_WORDS <= M
 /// ```
 #[derive(Clone)]
 pub struct PointCloud {
-    /// `[capacity, values]`, the values of a point side by side.
+    /// `[capacity, values]`; the values of a point are contiguous.
     pub(crate) tensor: Tensor,
-    /// At most as many as the tensor has rows.
+    /// The number of points; at most the number of rows of the tensor.
     pub(crate) len: usize,
-    /// The columns of an organized cloud, which divide the points; 0 if it is not.
+    /// The columns of an organized cloud, which divide `len`; 0 for other clouds.
     pub(crate) columns: usize,
-    /// Each lies within a row.
+    /// Each field lies within a row.
     pub(crate) fields: Fields,
     pub(crate) header: Header,
 }
@@ -60,21 +59,21 @@ impl PointCloud {
         Ok(PointCloud { len: points, ..PointCloud::of(tensor, packed.fields)? })
     }
 
-    /// A cloud of all rows of a tensor `[points, values]`, with names as [`new`](PointCloud::new)
-    /// gives them. Nothing is copied.
+    /// Makes a cloud of all rows of a tensor `[points, values]`, without a copy. The fields have the names that
+    /// [`new`](PointCloud::new) uses. Fails if the values of a row are not contiguous.
     pub fn from_tensor(tensor: Tensor) -> Result<PointCloud> {
         let values = tensor.shape().get(1).copied().unwrap_or(0);
         let fields = pack(&PointCloud::numbered_fields(values, tensor.dtype())?)?.fields;
         PointCloud::of(tensor, fields)
     }
 
-    /// A cloud of all rows of a tensor, with fields where their [offsets](Field::at) say. Nothing
-    /// is copied.
+    /// Makes a cloud of all rows of a tensor, without a copy, with fields at their [offsets](Field::at). Fails
+    /// if a field reaches beyond the end of a row.
     pub fn from_tensor_with_fields(tensor: Tensor, fields: &[Field]) -> Result<PointCloud> {
         PointCloud::of(tensor, check_fields(fields)?)
     }
 
-    /// Every cloud is made here.
+    /// Makes a cloud. All others end here, so this checks that every field lies within a row.
     fn of(tensor: Tensor, fields: Fields) -> Result<PointCloud> {
         let row = row_bytes(&tensor)?;
         for field in &fields {
@@ -101,18 +100,18 @@ impl PointCloud {
         self.len
     }
 
-    /// Whether there are no points.
+    /// Returns whether there are no points.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// The number of points that there is room for.
+    /// The number of points that there is memory for.
     pub fn capacity(&self) -> usize {
         self.tensor.shape()[0]
     }
 
-    /// Says how many points there are: the first `len` rows of the tensor. An error if there is no
-    /// room for so many. If it changes anything, an organized cloud is not one any more.
+    /// Sets the number of points, which are the first `len` rows of the tensor. Fails above the
+    /// [capacity](PointCloud::capacity). If the number changes, the cloud is no longer organized.
     pub fn set_len(&mut self, len: usize) -> Result<()> {
         if len > self.capacity() {
             return Err(Error::CloudFull { asked: len, capacity: self.capacity() });
@@ -123,12 +122,12 @@ impl PointCloud {
         Ok(())
     }
 
-    /// What the values of a point are.
+    /// The fields of a point.
     pub fn fields(&self) -> &[Field] {
         &self.fields
     }
 
-    /// The field of this name.
+    /// Returns the field of this name. Fails if there is none.
     pub fn field(&self, name: &str) -> Result<&Field> {
         self.fields.iter().find(|field| field.name() == name).ok_or_else(|| Error::NoSuchField {
             field: name.into(),
@@ -184,7 +183,7 @@ impl fmt::Debug for PointCloud {
     }
 }
 
-/// The bytes of a point, if the tensor is rows of values that lie side by side.
+/// Returns the bytes of a point. Fails unless the tensor is rows of contiguous values.
 fn row_bytes(tensor: &Tensor) -> Result<usize> {
     let item = tensor.dtype().size();
     match (tensor.shape(), tensor.strides()) {

@@ -1,4 +1,4 @@
-//! The fields of a point: what its values are called, and where they lie.
+//! The fields of a point: the names, types and offsets of its values.
 
 use crate::error::{Error, Result};
 use crate::types::dtype::DType;
@@ -6,7 +6,7 @@ use crate::types::metadata::text::Text;
 use crate::types::metadata::{Room, Words};
 use crate::types::pixel_format::few::Few;
 
-/// The most fields that a point cloud has.
+/// The most fields that a point cloud can have.
 pub const MAX_FIELDS: usize = 16;
 
 /// The longest name of a field, in bytes.
@@ -25,39 +25,39 @@ pub(crate) type Fields = Few<Field, MAX_FIELDS>;
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Field {
-    name: Name,
+    name: FieldName,
     dtype: DType,
     count: u16,
-    /// In bytes from the start of the point.
+    /// Bytes from the start of the point.
     offset: u32,
 }
 
-/// A name, or one that was too long: told when a cloud is made.
+/// The name of a field. A name that is too long is reported when a cloud is made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Name {
+struct FieldName {
     text: Text<MAX_FIELD_NAME>,
     fits: bool,
 }
 
 impl Field {
-    /// The words of the longest field.
+    /// The most words of metadata that a field takes.
     pub(crate) const MAX_WORDS: usize = 1 + Text::<MAX_FIELD_NAME>::WORDS;
 
-    /// One value of this name for each point. (That the name is at most [`MAX_FIELD_NAME`] bytes
-    /// is checked when a cloud is made with it.)
+    /// One value of this name for each point. A cloud refuses a name of more than [`MAX_FIELD_NAME`] bytes.
     pub fn new(name: &str, dtype: DType) -> Field {
         let text = Text::new(name);
-        let name = Name { fits: text.is_some(), text: text.unwrap_or_default() };
+        let name = FieldName { fits: text.is_some(), text: text.unwrap_or_default() };
         Field { name, dtype, count: 1, offset: 0 }
     }
 
-    /// Says that each point has several values of this name, side by side.
+    /// Sets how many values of this name each point has, one after another.
     #[must_use]
     pub fn with_count(self, count: u16) -> Field {
         Field { count, ..self }
     }
 
-    /// Says where in a point it lies, in bytes: for tensors that came from elsewhere.
+    /// Sets the offset in a point, in bytes, for
+    /// [`from_tensor_with_fields`](crate::PointCloud::from_tensor_with_fields).
     #[must_use]
     pub fn at(self, offset: u32) -> Field {
         Field { offset, ..self }
@@ -78,7 +78,7 @@ impl Field {
         usize::from(self.count)
     }
 
-    /// Where in a point it lies, in bytes.
+    /// The offset in a point, in bytes.
     pub fn offset(&self) -> usize {
         self.offset as usize
     }
@@ -91,7 +91,7 @@ impl Field {
         Error::BadField { field: self.name().into(), rule }
     }
 
-    /// An error unless it lies within a point of so many bytes.
+    /// Fails unless the field lies within a point of `point` bytes.
     pub(crate) fn check_within(&self, point: usize) -> Result<()> {
         match self.offset().checked_add(self.nbytes()) {
             Some(end) if end <= point => Ok(()),
@@ -127,7 +127,7 @@ impl Field {
         let [a, b, c, d, e, f, dtype, name] = word.to_le_bytes();
         let unknown = Error::BadMessage { what: "unknown dtype" };
         Ok(Field {
-            name: Name { text: Text::read(u64::from(name), words)?, fits: true },
+            name: FieldName { text: Text::read(u64::from(name), words)?, fits: true },
             dtype: DType::from_code(dtype).ok_or(unknown)?,
             count: u16::from_le_bytes([e, f]),
             offset: u32::from_le_bytes([a, b, c, d]),
@@ -135,28 +135,28 @@ impl Field {
     }
 }
 
-/// What [`Few`] fills unused places with; never shown.
+/// The filler of unused elements of [`Few`]; never visible.
 impl Default for Field {
     fn default() -> Self {
         Field::new("", DType::U8)
     }
 }
 
-/// Fields in their places, and the tensor that has room for them.
-pub(crate) struct Packed {
+/// Fields with their offsets, and the tensor elements that a point takes.
+pub(crate) struct PackedFields {
     pub(crate) fields: Fields,
     pub(crate) dtype: DType,
-    /// Elements of a point.
+    /// The number of elements in a point.
     pub(crate) values: usize,
 }
 
-/// Puts fields one after another, each aligned for its dtype.
-pub(crate) fn pack(fields: &[Field]) -> Result<Packed> {
+/// Places fields one after another, each aligned for its dtype. Fails if they are invalid or too large.
+pub(crate) fn pack(fields: &[Field]) -> Result<PackedFields> {
     let mut packed = check_fields(fields)?.into_iter().collect::<Vec<_>>();
     let (mut end, mut align) = (0_u32, 1_u32);
     for field in &mut packed {
         let too_large = field.bad("the point would have more than 4 GiB");
-        // A complex number is aligned like its parts, but its size is a power of two as well.
+        // Aligning to the size is more than a complex number needs; its size is a power of two too.
         let size = u32::try_from(field.dtype.size()).unwrap_or(1);
         align = align.max(size);
         let after = |end: u32| {
@@ -171,10 +171,10 @@ pub(crate) fn pack(fields: &[Field]) -> Result<Packed> {
     let dtype = packed[0].dtype;
     let uniform = packed.iter().all(|field| field.dtype == dtype);
     let dtype = if uniform { dtype } else { DType::U8 };
-    Ok(Packed { fields: Fields::new(packed), dtype, values: bytes / dtype.size() })
+    Ok(PackedFields { fields: Fields::new(packed), dtype, values: bytes / dtype.size() })
 }
 
-/// An error unless these can be the fields of a cloud, whatever their places.
+/// Fails unless the number, names and counts of the fields are valid. Offsets are not checked.
 pub(crate) fn check_fields(fields: &[Field]) -> Result<Fields> {
     if !(1..=MAX_FIELDS).contains(&fields.len()) {
         return Err(Error::FieldCount { given: fields.len(), max: MAX_FIELDS });

@@ -1,4 +1,4 @@
-//! Clouds whose points are in rows and columns, as the pixels of an image are.
+//! Clouds whose points are in rows and columns, like the pixels of an image.
 
 use crate::domain::cloud::PointCloud;
 use crate::domain::cloud::field::Field;
@@ -6,8 +6,8 @@ use crate::domain::cloud::points::Point;
 use crate::error::{Error, Result};
 
 impl PointCloud {
-    /// Allocates points of zeros in `height` rows of `width` columns, with any fields, as
-    /// [`with_fields`](PointCloud::with_fields) does. The points of a row lie side by side.
+    /// Allocates points of zeros in `height` rows of `width` columns, with these fields, as
+    /// [`with_fields`](PointCloud::with_fields) does. The points of a row are contiguous.
     ///
     /// ```
     /// use cenote::PointCloud;
@@ -26,7 +26,8 @@ impl PointCloud {
         PointCloud::with_fields(points, fields)?.with_columns(width, height)
     }
 
-    /// Says that the points are in `height` rows of `width` columns. An error unless there are as many.
+    /// Arranges the points in `height` rows of `width` columns. Fails unless the numbers match, or if there are
+    /// no points.
     ///
     /// ```
     /// use cenote::{PointCloud, Tensor};
@@ -46,22 +47,22 @@ impl PointCloud {
         }
     }
 
-    /// Whether the points are in rows and columns.
+    /// Returns whether the points are in rows and columns.
     pub fn is_organized(&self) -> bool {
         self.columns > 0
     }
 
-    /// The columns of an organized cloud; else the number of points, which are one row.
+    /// The columns of an organized cloud; otherwise the number of points, which form one row.
     pub fn width(&self) -> usize {
         if self.is_organized() { self.columns } else { self.len }
     }
 
-    /// The rows of an organized cloud; else 1.
+    /// The rows of an organized cloud; otherwise 1.
     pub fn height(&self) -> usize {
         self.len.checked_div(self.columns).unwrap_or(1)
     }
 
-    /// The number of the point in column `x` of row `y`.
+    /// Returns the index of the point in column `x` of row `y`. Fails if there is none.
     pub fn index_of(&self, x: usize, y: usize) -> Result<usize> {
         let (width, height) = (self.width(), self.height());
         if x < width && y < height {
@@ -70,7 +71,7 @@ impl PointCloud {
         Err(Error::NoSuchPixel { x, y, width, height })
     }
 
-    /// The point in column `x` of row `y`.
+    /// Returns the point in column `x` of row `y`. Fails if there is none.
     pub fn at(&self, x: usize, y: usize) -> Result<Point<'_>> {
         self.point_at(self.index_of(x, y)?)
     }

@@ -1,4 +1,4 @@
-//! Points, one by one.
+//! Iterating over the points of a cloud, and reading one point.
 
 use std::fmt;
 use std::ops::Range;
@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 use crate::tensor::map::check_dtype;
 use crate::types::dtype::{DType, Element};
 
-/// The points of a cloud, one after another.
+/// An iterator over the points of a cloud.
 #[derive(Debug, Clone)]
 pub struct Points<'a> {
     cloud: &'a PointCloud,
@@ -22,12 +22,12 @@ pub struct Points<'a> {
 #[derive(Clone, Copy)]
 pub struct Point<'a> {
     cloud: &'a PointCloud,
-    /// Below the number of points.
+    /// Less than the number of points.
     index: usize,
 }
 
 impl PointCloud {
-    /// The points, one after another.
+    /// Iterates over the points.
     ///
     /// ```
     /// use cenote::{PointCloud, Tensor};
@@ -46,7 +46,7 @@ impl PointCloud {
         Points { cloud: self, left: 0..self.len }
     }
 
-    /// One point.
+    /// Returns one point. Fails if there is none of this index.
     pub fn point_at(&self, index: usize) -> Result<Point<'_>> {
         self.check_point(index)?;
         Ok(Point { cloud: self, index })
@@ -77,17 +77,17 @@ impl<'a> Iterator for Points<'a> {
 impl ExactSizeIterator for Points<'_> {}
 
 impl Point<'_> {
-    /// Its number in the cloud.
+    /// Its index in the cloud.
     pub fn index(&self) -> usize {
         self.index
     }
 
-    /// The value of a field, in its own type; the first one if there are several.
+    /// Returns the value of a field, or the first one if there are several. Fails if `T` is not the field's type.
     pub fn get<T: Element>(&self, name: &str) -> Result<T> {
         self.get_at(name, 0)
     }
 
-    /// One of the several values of a field, in its own type.
+    /// Returns one of several values of a field. Fails if `T` is not the field's type.
     pub fn get_at<T: Element>(&self, name: &str, index: usize) -> Result<T> {
         let field = self.cloud.field(name)?;
         check_dtype::<T>(field.dtype())?;
@@ -97,21 +97,21 @@ impl Point<'_> {
         })
     }
 
-    /// The value of a field as a number, whatever its type. An error for complex numbers, and for
-    /// fields that are not there. (Integers above 2^53 are rounded.)
+    /// Returns the value of a field of any real type as a number. Fails for complex numbers, and if there is no
+    /// such field. Integers above 2^53 are rounded.
     pub fn number(&self, name: &str) -> Result<f64> {
         let field = self.cloud.field(name)?;
         let complex = Error::WrongDType { asked: "a real number", found: field.dtype().name() };
         self.read(field, 0, |bytes| number(bytes, field.dtype()).ok_or(complex))
     }
 
-    /// Where it is: the fields `x`, `y` and `z`, whatever their types.
+    /// Returns its position: the fields `x`, `y` and `z`, of any real type.
     pub fn xyz(&self) -> Result<[f64; 3]> {
         Ok([self.number("x")?, self.number("y")?, self.number("z")?])
     }
 
-    /// Its colour, if it has one: a field `rgb` of three bytes, or a word of four with blue in its
-    /// lowest byte, as other programs have it.
+    /// Returns its colour, if it has one: a field `rgb` of three bytes, or a 4-byte word with blue in its lowest
+    /// byte, which is a common convention.
     pub fn rgb(&self) -> Option<[u8; 3]> {
         let field = self.cloud.field("rgb").ok()?;
         let part = |index| self.get_at::<u8>("rgb", index).ok();
@@ -143,6 +143,7 @@ impl Point<'_> {
     }
 }
 
+/// Converts a value to `f64`. `None` for complex numbers.
 fn number(bytes: &[u8], dtype: DType) -> Option<f64> {
     use pod_read_unaligned as read;
     Some(match dtype {

@@ -1,4 +1,4 @@
-//! Clouds of coordinates: how they are made, and seen as one array.
+//! Clouds with coordinates: constructors, and the coordinates as one array.
 
 #[cfg(feature = "ndarray")]
 use ndarray::{ArrayView2, ArrayViewMut2, Ix2};
@@ -47,7 +47,7 @@ impl PointCloud {
         PointCloud::with_fields(points, &Self::xyzrgb_fields())
     }
 
-    /// A cloud with a copy of these points. Counted by [`copies`](crate::copies).
+    /// Allocates a cloud and copies these points into it. [`copies`](crate::copies) counts that.
     ///
     /// ```
     /// use cenote::PointCloud;
@@ -62,12 +62,12 @@ impl PointCloud {
         Self::new_xyz(points.len())?.filled(bytemuck::cast_slice(points))
     }
 
-    /// A cloud with a copy of these points: `x`, `y`, `z`, `intensity`.
+    /// Allocates a cloud and copies these points into it: `x`, `y`, `z`, `intensity`.
     pub fn from_xyzi(points: &[[f32; 4]]) -> Result<PointCloud> {
         Self::new_xyzi(points.len())?.filled(bytemuck::cast_slice(points))
     }
 
-    /// A cloud with a copy of these points, each with its colour.
+    /// Allocates a cloud and copies these points into it, each with its colour.
     pub fn from_xyzrgb(points: &[([f32; 3], [u8; 3])]) -> Result<PointCloud> {
         let mut cloud = Self::new_xyzrgb(points.len())?;
         let mut map = cloud.tensor.map_mut()?;
@@ -81,18 +81,17 @@ impl PointCloud {
         Ok(cloud)
     }
 
-    /// With the values of a new cloud of `f32`.
+    /// Copies values into a new cloud of `f32`.
     fn filled(mut self, values: &[f32]) -> Result<PointCloud> {
-        // An empty cloud has room for one point.
+        // An empty cloud has memory for one point, so the slice may be longer than `values`.
         self.tensor.map_mut()?.as_mut_slice::<f32>()?[..values.len()].copy_from_slice(values);
         copies::count(CopyReason::CopiedIn, size_of_val(values));
         Ok(self)
     }
 
-    /// The coordinates as a tensor `[points, 3]`. Nothing is copied; other fields are skipped over.
+    /// Returns the coordinates as a tensor `[points, 3]`, without a copy. Other fields are skipped.
     ///
-    /// An error if `x`, `y` and `z` do not have one dtype and equal distances, and for a cloud
-    /// without points.
+    /// Fails unless `x`, `y` and `z` have one dtype and equal distances, and for a cloud without points.
     ///
     /// ```
     /// use cenote::{DType, PointCloud, Tensor};
@@ -103,12 +102,12 @@ impl PointCloud {
     /// # Ok::<(), cenote::Error>(())
     /// ```
     pub fn xyz(&self) -> Result<Tensor> {
-        let (first, step) = self.xyz_place()?;
+        let (first, step) = self.xyz_stride()?;
         self.view(&first, 3, step)
     }
 
     /// The field `x`, and the bytes from there to `y`.
-    fn xyz_place(&self) -> Result<(Field, usize)> {
+    fn xyz_stride(&self) -> Result<(Field, usize)> {
         let [x, y, z] = [*self.field("x")?, *self.field("y")?, *self.field("z")?];
         let step = y.offset().checked_sub(x.offset());
         let step = step.filter(|&step| z.offset().checked_sub(y.offset()) == Some(step));
@@ -125,8 +124,8 @@ impl PointCloud {
 
 #[cfg(feature = "ndarray")]
 impl PointCloud {
-    /// Calls `read` with the coordinates as an array: a row for each point, none if there are none.
-    /// Nothing is copied. An error if `x`, `y` and `z` do not have this type and equal distances.
+    /// Calls `read` with the coordinates as an array with a row for each point, without a copy. Fails unless
+    /// `x`, `y` and `z` have this type and equal distances.
     ///
     /// ```
     /// use cenote::{PointCloud, Tensor};
@@ -138,17 +137,18 @@ impl PointCloud {
     /// # Ok::<(), cenote::Error>(())
     /// ```
     pub fn with_xyz<T: Element, R>(&self, read: impl FnOnce(ArrayView2<'_, T>) -> R) -> Result<R> {
-        let (first, _) = self.xyz_place()?;
+        let (first, _) = self.xyz_stride()?;
         check_dtype::<T>(first.dtype())?;
         if self.is_empty() {
-            return Ok(read(ArrayView2::from_shape((0, 3), &[]).map_err(odd)?));
+            return Ok(read(ArrayView2::from_shape((0, 3), &[]).map_err(wrong_shape)?));
         }
         let xyz = self.xyz()?;
         let map = xyz.map()?;
-        Ok(read(map.as_array::<T>()?.into_dimensionality::<Ix2>().map_err(odd)?))
+        Ok(read(map.as_array::<T>()?.into_dimensionality::<Ix2>().map_err(wrong_shape)?))
     }
 
-    /// Calls `write` with the coordinates as an array that can be written.
+    /// Calls `write` with the coordinates as an array that can be written. Fails as
+    /// [`with_xyz`](PointCloud::with_xyz) does, and as [`map_mut`](PointCloud::map_mut) does.
     ///
     /// ```
     /// use cenote::{DType, PointCloud, Tensor};
@@ -162,22 +162,22 @@ impl PointCloud {
         &mut self,
         write: impl FnOnce(ArrayViewMut2<'_, T>) -> R,
     ) -> Result<R> {
-        let (first, step) = self.xyz_place()?;
+        let (first, step) = self.xyz_stride()?;
         check_dtype::<T>(first.dtype())?;
         if self.is_empty() {
             self.tensor.map_mut()?;
-            return Ok(write(ArrayViewMut2::from_shape((0, 3), &mut []).map_err(odd)?));
+            return Ok(write(ArrayViewMut2::from_shape((0, 3), &mut []).map_err(wrong_shape)?));
         }
         let layout = self.layout_of(&first, 3, step)?;
         let mut map = self.tensor.map_mut()?.reinterpreted(layout, first.dtype())?;
         let array = map.as_array_mut::<T>()?;
-        Ok(write(array.into_dimensionality::<Ix2>().map_err(odd)?))
+        Ok(write(array.into_dimensionality::<Ix2>().map_err(wrong_shape)?))
     }
 }
 
 /// Not reached: the arrays above have two axes.
 #[cfg(feature = "ndarray")]
 #[allow(clippy::needless_pass_by_value, reason = "for `map_err`")]
-fn odd(_: ndarray::ShapeError) -> Error {
+fn wrong_shape(_: ndarray::ShapeError) -> Error {
     Error::NoSuchAxis { axis: 1, ndim: 2 }
 }

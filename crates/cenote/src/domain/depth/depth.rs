@@ -1,4 +1,4 @@
-//! Depth images: how far away what each pixel shows is.
+//! Depth images: the distance of each pixel from the camera.
 
 use std::fmt;
 
@@ -13,9 +13,9 @@ use crate::types::pixel_format::PixelFormat;
 
 /// A depth image: metres as `f32`, or millimetres as `u16`.
 ///
-/// A thin layer over one [`Tensor`] `[height, width]`. A pixel without a measurement is 0, and so are
-/// `NaN`, infinite and negative ones taken. The rule of sharing is that of tensors: depths can be
-/// written by the sole holder of an image that was never sent.
+/// A thin layer over one [`Tensor`] `[height, width]`. A pixel without a measurement is 0; `NaN`, infinite and
+/// negative values count as no measurement too. The rule for writing is that of tensors: depths can be written
+/// by the only holder of an image that was never sent.
 ///
 /// ```
 /// use cenote::{DType, DepthImage};
@@ -36,8 +36,8 @@ pub struct DepthImage {
 }
 
 impl DepthImage {
-    /// A depth image of a tensor `[height, width]` of `f32` (metres) or `u16` (millimetres).
-    /// Nothing is copied.
+    /// Makes a depth image of a tensor `[height, width]` of `f32` (metres) or `u16` (millimetres), without a
+    /// copy. Fails for other shapes and dtypes.
     pub fn from_tensor(tensor: Tensor) -> Result<DepthImage> {
         let format = DepthImage::format_of(tensor.dtype())?;
         let tensor = tensor.with_format(format)?;
@@ -74,12 +74,12 @@ impl DepthImage {
         self.tensor.effective_row_stride().unwrap_or_default()
     }
 
-    /// The camera that it was taken with, if known.
+    /// The camera that took the image, if known.
     pub fn intrinsics(&self) -> Option<Intrinsics> {
         self.intrinsics
     }
 
-    /// Says what camera it was taken with. An error if no camera is like that.
+    /// Sets the camera that took the image. Fails unless its numbers are finite and its focal lengths positive.
     pub fn set_intrinsics(&mut self, intrinsics: impl Into<Option<Intrinsics>>) -> Result<()> {
         let intrinsics = intrinsics.into();
         intrinsics.as_ref().map(Intrinsics::check).transpose()?;

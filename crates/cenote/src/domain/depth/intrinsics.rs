@@ -1,4 +1,4 @@
-//! The pinhole camera that a depth image was taken with.
+//! The pinhole camera that took a depth image.
 
 use crate::error::{Error, Result};
 use crate::types::metadata::{Room, Words};
@@ -12,9 +12,9 @@ use crate::types::metadata::{Room, Words};
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Intrinsics {
-    /// Focal length across, in widths of a pixel.
+    /// Horizontal focal length, in widths of a pixel.
     pub fx: f64,
-    /// Focal length down, in heights of a pixel.
+    /// Vertical focal length, in heights of a pixel.
     pub fy: f64,
     /// The column of the optical centre, where the first pixel is 0.
     pub cx: f64,

@@ -1,10 +1,10 @@
-//! Depths in metres, whatever they are stored as, and what is known of all of them.
+//! Reading and writing depths in metres, for images of either dtype, and their statistics.
 
 use crate::domain::depth::DepthImage;
 use crate::error::{Error, Result};
 use crate::types::dtype::DType;
 
-/// What the valid depths of an image are like, in metres.
+/// Statistics of the valid depths of an image, in metres.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
 pub struct DepthStats {
@@ -19,8 +19,8 @@ pub struct DepthStats {
 }
 
 impl DepthImage {
-    /// The depth at a pixel in metres. `None` where nothing was measured (0, `NaN`, infinite or
-    /// negative), and outside the image.
+    /// Returns the depth at a pixel in metres. `None` if nothing was measured (0, `NaN`, infinite or negative),
+    /// or the pixel is outside the image.
     ///
     /// ```
     /// use cenote::{DepthImage, Tensor};
@@ -40,9 +40,9 @@ impl DepthImage {
         }
     }
 
-    /// Sets the depth at a pixel in metres; `None` says that nothing was measured. An error for
-    /// what could not be read back: a depth that is not valid, or, in millimetres, one that rounds
-    /// to 0 or is above 65.535.
+    /// Sets the depth at a pixel in metres; `None` means that nothing was measured. Fails for a pixel outside
+    /// the image, and for a depth that could not be read back: one that is not valid, or, in millimetres, one
+    /// that rounds to 0 or is above 65.535.
     ///
     /// ```
     /// use cenote::{DType, DepthImage, Tensor};
@@ -69,7 +69,7 @@ impl DepthImage {
         }
     }
 
-    /// Sets every depth.
+    /// Sets every depth. Fails as [`set_depth`](DepthImage::set_depth) does.
     pub fn fill(&mut self, depth: impl Into<Option<f32>>) -> Result<()> {
         let stored = stored(depth.into(), self.dtype())?;
         self.tensor.map_mut()?.for_each_run(|run| match stored {
@@ -79,8 +79,7 @@ impl DepthImage {
         Ok(())
     }
 
-    /// The number of valid depths, the least, the greatest and their average. `None` if nothing was
-    /// measured.
+    /// Returns the number of valid depths, their minimum, maximum and mean. `None` if nothing was measured.
     ///
     /// ```
     /// use cenote::{DepthImage, Tensor};
@@ -105,20 +104,22 @@ impl DepthImage {
         Ok(Some(DepthStats { valid, min, max, mean: sum / valid as f64 }))
     }
 
-    /// Calls `f` with the number of each pixel with a valid depth, in row-major order, and the depth.
+    /// Calls `f` for each pixel with a valid depth, with the pixel's row-major index and the depth.
     pub(crate) fn for_each_depth(&self, mut f: impl FnMut(usize, f32)) -> Result<()> {
         let map = self.tensor.map()?;
         let mut pixel = 0;
-        let mut see = |depth| {
+        let mut visit = |depth| {
             if let Some(depth) = metres(depth) {
                 f(pixel, depth);
             }
             pixel += 1;
         };
         for run in map.runs() {
-            match self.dtype() {
-                DType::F32 => chunks(run).for_each(|bytes| see(f32::from_ne_bytes(bytes))),
-                _ => chunks(run).for_each(|bytes| see(from_millimetres(u16::from_ne_bytes(bytes)))),
+            if self.dtype() == DType::F32 {
+                chunks(run).for_each(|bytes| visit(f32::from_ne_bytes(bytes)));
+            } else {
+                let depths = chunks(run).map(u16::from_ne_bytes).map(from_millimetres);
+                depths.for_each(&mut visit);
             }
         }
         Ok(())
@@ -132,6 +133,7 @@ enum Stored {
     Millimetres(u16),
 }
 
+/// Converts a depth to what an image of this dtype stores. Fails if it could not be read back.
 fn stored(depth: Option<f32>, dtype: DType) -> Result<Stored> {
     let refused = |metres: f32, rule| Error::DepthRange { metres, dtype: dtype.name(), rule };
     let invalid = "it must be finite and more than 0; `None` says that nothing was measured";
@@ -151,7 +153,7 @@ fn stored(depth: Option<f32>, dtype: DType) -> Result<Stored> {
     Ok(Stored::Millimetres(millimetres as u16))
 }
 
-/// A depth, if it is one.
+/// Returns the depth if it is valid.
 fn metres(depth: f32) -> Option<f32> {
     Some(depth).filter(|depth| depth.is_finite() && *depth > 0.0)
 }
@@ -160,7 +162,7 @@ fn from_millimetres(millimetres: u16) -> f32 {
     f32::from(millimetres) / 1000.0
 }
 
-/// A run has whole elements.
+/// The elements of a run, of `N` bytes each. A run has only whole elements.
 fn chunks<const N: usize>(run: &[u8]) -> impl Iterator<Item = [u8; N]> + '_ {
     run.chunks_exact(N).filter_map(|chunk| chunk.first_chunk().copied())
 }

@@ -1,4 +1,4 @@
-//! From pixels to points in space, and parts of a depth image.
+//! Point clouds of a depth image, and views of parts of it.
 
 use crate::domain::cloud::PointCloud;
 use crate::domain::depth::DepthImage;
@@ -7,14 +7,14 @@ use crate::domain::domain::check_roi;
 use crate::error::{Error, Result};
 
 impl DepthImage {
-    /// The points that the camera saw: one for each valid depth, in row-major order of the pixels,
-    /// `x` to the right, `y` down and `z` ahead of the camera, in metres.
+    /// Computes a point in space for each valid depth, in row-major order of the pixels. `x` is to the right,
+    /// `y` down and `z` ahead of the camera, in metres.
     ///
-    /// Pixels without a measurement have no point, so the cloud has no rows and columns any more,
-    /// and may be empty; see [`to_organized_point_cloud`](DepthImage::to_organized_point_cloud) for one
-    /// that keeps them. It keeps the header.
+    /// Pixels without a measurement have no point, so the cloud has no rows and columns, and may be empty.
+    /// [`to_organized_point_cloud`](DepthImage::to_organized_point_cloud) keeps rows and columns. The cloud
+    /// has the header of the image.
     ///
-    /// An error without [intrinsics](DepthImage::set_intrinsics).
+    /// Fails without [intrinsics](DepthImage::set_intrinsics).
     ///
     /// ```
     /// use cenote::{DepthImage, Intrinsics, Tensor};
@@ -37,7 +37,7 @@ impl DepthImage {
         let mut map = cloud.map_mut()?;
         let mut points = map.as_mut_slice::<f32>()?.chunks_exact_mut(3);
         self.for_each_depth(|pixel, depth| {
-            // Memory that another process can write may have more valid depths by now.
+            // Another process may write this memory, so there may be more valid depths than before.
             if let Some(point) = points.next() {
                 point.copy_from_slice(&camera.project(pixel % width, pixel / width, depth));
             }
@@ -46,8 +46,8 @@ impl DepthImage {
         Ok(cloud)
     }
 
-    /// The same, with a point for every pixel, in the rows and columns of the image. Where nothing was
-    /// measured, `x`, `y` and `z` are `NaN`.
+    /// Like [`to_point_cloud`](DepthImage::to_point_cloud), with a point for every pixel, in the rows and
+    /// columns of the image. Where nothing was measured, `x`, `y` and `z` are `NaN`.
     ///
     /// ```
     /// use cenote::{DepthImage, Intrinsics, Tensor};
@@ -77,8 +77,8 @@ impl DepthImage {
         Ok(cloud)
     }
 
-    /// A rectangle of the image. Nothing is copied; the header stays the same, and the optical
-    /// centre moves so that the points in space do too.
+    /// Returns a rectangle of the image, without a copy and with the same header. Its optical centre is moved,
+    /// so that its points in space are the same. Fails if it is not inside the image.
     ///
     /// ```
     /// use cenote::{DType, DepthImage, Intrinsics, Tensor};
@@ -102,7 +102,7 @@ impl DepthImage {
 }
 
 impl Intrinsics {
-    /// The point in space that a pixel shows at a depth.
+    /// The point in space of a pixel with this depth.
     #[allow(clippy::cast_possible_truncation, reason = "points are f32, computed in f64")]
     fn project(&self, column: usize, row: usize, depth: f32) -> [f32; 3] {
         let z = f64::from(depth);

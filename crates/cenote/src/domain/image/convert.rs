@@ -1,4 +1,4 @@
-//! To and from the `image` crate, and PNG files for looking at.
+//! Conversion from and to the `image` crate, and PNG files for viewing.
 
 use std::array;
 use std::fs::File;
@@ -14,14 +14,14 @@ use crate::types::pixel_format::PixelFormat;
 use crate::types::pixel_format::sample::Place;
 
 impl Image {
-    /// A copy as an image of the `image` crate: with the same values where that crate has such
-    /// pixels, else with something to look at.
+    /// Copies the image to one of the `image` crate. The values stay the same where that crate has such
+    /// pixels; otherwise they are converted for viewing.
     ///
-    /// - Grey, 16-bit, RGB and RGBA images keep their values; BGR is put in order.
+    /// - Grey, 16-bit, RGB and RGBA images keep their values; BGR is reordered.
     /// - YUV becomes RGB (BT.601 with video range, as most cameras have it).
-    /// - Bayer stays the mosaic it is, as grey.
-    /// - `f32` of one channel becomes 16-bit grey: 0 is black, 1 is white, and what lies beyond is
-    ///   cut off. (RGB as `f32` keeps its values.)
+    /// - Bayer mosaics become grey images.
+    /// - `f32` of one channel becomes 16-bit grey: 0 is black, 1 is white, and values beyond
+    ///   are clamped. (RGB as `f32` keeps its values.)
     ///
     /// ```
     /// use cenote::{Image, PixelFormat, Tensor};
@@ -51,7 +51,7 @@ impl Image {
         }
     }
 
-    /// A copy of an image of the `image` crate. What it has no [`PixelFormat`] for becomes
+    /// Copies an image of the `image` crate. Pixels without a [`PixelFormat`] become
     /// [`Rgba8`](PixelFormat::Rgba8).
     ///
     /// ```
@@ -76,14 +76,14 @@ impl Image {
         }
     }
 
-    /// Writes a PNG file, for looking at: what [`to_dynamic`](Image::to_dynamic) makes of the
-    /// image. RGB as `f32` becomes 16-bit, where 1 is the brightest.
+    /// Writes a PNG file of what [`to_dynamic`](Image::to_dynamic) returns. RGB as `f32` becomes 16-bit, where
+    /// 1 is the brightest.
     pub fn save_png(&self, path: impl AsRef<Path>) -> Result<()> {
         let saved = self.to_viewable()?.save_with_format(&path, ImageFormat::Png);
         saved.map_err(|source| file_error("writing", path.as_ref(), source))
     }
 
-    /// What [`save_png`](Image::save_png) would write.
+    /// Returns the bytes that [`save_png`](Image::save_png) writes.
     ///
     /// ```
     /// use cenote::{Image, PixelFormat, Tensor};
@@ -94,12 +94,12 @@ impl Image {
     /// ```
     pub fn to_png(&self) -> Result<Vec<u8>> {
         let mut png = Cursor::new(Vec::new());
-        let made = self.to_viewable()?.write_to(&mut png, ImageFormat::Png);
-        made.map_err(|source| file_error("writing", Path::new("a PNG"), source))?;
+        let written = self.to_viewable()?.write_to(&mut png, ImageFormat::Png);
+        written.map_err(|source| file_error("writing", Path::new("a PNG"), source))?;
         Ok(png.into_inner())
     }
 
-    /// With pixels that PNG has.
+    /// Converts to pixels that PNG has.
     fn to_viewable(&self) -> Result<DynamicImage> {
         Ok(match self.to_dynamic()? {
             float @ DynamicImage::ImageRgb32F(_) => DynamicImage::ImageRgb16(float.to_rgb16()),
@@ -115,7 +115,7 @@ impl Image {
         Image::from_dynamic(&reader.decode().map_err(error)?)
     }
 
-    /// Converts pixel by pixel, and wraps what comes out.
+    /// Converts pixel by pixel, and wraps the result.
     fn collect<P, T, const N: usize, const M: usize>(
         &self,
         wrap: impl FnOnce(ImageBuffer<P, Vec<P::Subpixel>>) -> DynamicImage,
@@ -141,7 +141,7 @@ impl Image {
         buffer.map(wrap).ok_or(too_large)
     }
 
-    /// The samples of every plane, copied out.
+    /// Copies the samples of every plane.
     fn planes<T: Element>(&self) -> Result<Vec<Samples<T>>> {
         let samples = |plane: usize| {
             let tensor = self.tensor.samples(plane)?;
@@ -167,6 +167,7 @@ impl<T: Element> Samples<T> {
     }
 }
 
+/// Allocates an image and copies pixels into it.
 fn with_pixels<T: Element>(
     (width, height): (usize, usize),
     format: PixelFormat,
@@ -200,7 +201,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_colours_of_bt_601() {
+    fn yuv_becomes_the_rgb_of_bt_601() {
         assert_eq!(rgb_of_yuv([16, 128, 128]), [0, 0, 0]);
         assert_eq!(rgb_of_yuv([235, 128, 128]), [255, 255, 255]);
         // The colour bars: red, green, blue.
@@ -211,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn floats_are_cut_off() {
+    fn floats_are_clamped() {
         assert_eq!(
             [-1.0, 0.0, 0.5, 1.0, 2.0, f32::NAN].map(to_u16),
             [0, 0, 32768, 65535, 65535, 0]

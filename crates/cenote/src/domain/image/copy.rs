@@ -1,4 +1,4 @@
-//! Pixels from elsewhere, and parts of an image.
+//! Copying pixels into an image, and views of parts of it.
 
 use crate::copies;
 use crate::copies::CopyReason;
@@ -10,8 +10,8 @@ use crate::types::dtype::Element;
 use crate::types::pixel_format::geometry::Planes;
 
 impl Image {
-    /// Copies all pixels of an image of the same size and format. Counted by
-    /// [`copies`](crate::copies), and so are all copies here.
+    /// Copies all pixels of another image. Fails unless it has the same size and format.
+    /// [`copies`](crate::copies) counts this and all other copies.
     pub fn copy_from(&mut self, source: &Image) -> Result<()> {
         if (self.size, self.format) != (source.size, source.format) {
             return Err(Error::OtherImage {
@@ -24,9 +24,9 @@ impl Image {
         Ok(())
     }
 
-    /// Copies all pixels out of bytes whose rows (those of the first plane) lie `step` bytes apart.
-    /// The planes follow each other as in [`PixelFormat::planes`]. What a row has beyond its pixels
-    /// is not looked at, and may be missing from the last one.
+    /// Copies all pixels from bytes whose rows (those of the first plane) lie `step` bytes apart. The planes
+    /// follow each other as in [`PixelFormat::planes`]. Padding of a row is ignored, and may be missing from
+    /// the last row. Fails if there are too few bytes.
     ///
     /// [`PixelFormat::planes`]: crate::PixelFormat::planes
     ///
@@ -58,8 +58,8 @@ impl Image {
         Ok(())
     }
 
-    /// Copies all pixels out of a slice without any padding between rows: their number must be
-    /// right. (Formats that share chroma have rows of an even number of pixels.)
+    /// Copies all pixels from a slice without padding between rows. Fails unless its length and its type are
+    /// those of the image. (Formats that share chroma have rows of an even number of pixels.)
     ///
     /// ```
     /// use cenote::{Image, PixelFormat, Tensor};
@@ -83,7 +83,8 @@ impl Image {
         self.copy_from_bytes(bytes, step)
     }
 
-    /// A rectangle of the image. Nothing is copied, and the header stays the same.
+    /// Returns a rectangle of the image, without a copy. It has the same header. Fails if it is not inside
+    /// the image.
     ///
     /// `x` and `y` must not split a group of pixels that share values: see
     /// [`PixelFormat::pixel_group`](crate::PixelFormat::pixel_group).
@@ -107,7 +108,7 @@ impl Image {
         self.format.plane_count()
     }
 
-    /// One plane, as a view of rows of samples: see [`Tensor::plane`]. To write one, see
+    /// Returns one plane, as a view of rows of samples: see [`Tensor::plane`]. To write one, see
     /// [`TensorMapMut::plane_mut`](crate::TensorMapMut::plane_mut).
     pub fn plane(&self, index: usize) -> Result<Tensor> {
         self.tensor.plane(index)
@@ -118,9 +119,9 @@ fn describe(image: &Image) -> String {
     format!("{} {}x{}", image.format, image.width(), image.height())
 }
 
-/// An error unless so many bytes have all samples.
+/// Fails if `given` bytes are too few for all samples.
 fn check_bytes(planes: &Planes, given: usize, step: usize) -> Result<()> {
-    // The planes end at a place that was computed before, padding included.
+    // Cannot overflow: the caller has computed the end of the planes, padding included.
     let end = |last: &crate::types::pixel_format::geometry::Plane| {
         last.offset + (last.rows - 1) * last.stride + last.row_bytes
     };

@@ -1,4 +1,4 @@
-//! Images: a tensor with a pixel format, and where and when it was recorded.
+//! Images: a tensor with a pixel format, and a header that says where and when it was recorded.
 
 use std::fmt;
 
@@ -11,9 +11,9 @@ use crate::types::pixel_format::PixelFormat;
 
 /// An image.
 ///
-/// A thin layer over one [`Tensor`] with a [`PixelFormat`]. The rule of sharing is that of tensors:
-/// pixels can be written by the sole holder of an image that was never sent, and
-/// [`make_mut`](Image::make_mut) copies where that is refused.
+/// A thin layer over one [`Tensor`] with a [`PixelFormat`]. The rule for writing is that of tensors: pixels
+/// can be written by the only holder of an image that was never sent. [`make_mut`](Image::make_mut) copies
+/// where [`map_mut`](Image::map_mut) refuses.
 ///
 /// ```
 /// use cenote::{Image, PixelFormat};
@@ -35,7 +35,8 @@ pub struct Image {
 }
 
 impl Image {
-    /// An image of a tensor with a [format](Tensor::with_format). Nothing is copied.
+    /// Makes an image of a tensor with a [format](Tensor::with_format), without a copy. Fails if the tensor
+    /// has no format.
     ///
     /// ```
     /// use cenote::{DType, Image, PixelFormat, Tensor};
@@ -53,7 +54,7 @@ impl Image {
         }
     }
 
-    /// The image of a tensor that has this format, and this size in pixels.
+    /// Makes an image of a tensor that has this format, and this size in pixels.
     #[inline(always)]
     pub(crate) fn of(
         tensor: Tensor,
@@ -73,17 +74,18 @@ impl Image {
         self.size.1
     }
 
-    /// How pixels are stored.
+    /// The pixel format.
     pub fn format(&self) -> PixelFormat {
         self.format
     }
 
-    /// The bytes from one row (of the first plane) to the next.
+    /// The bytes from one row of the first plane to the next.
     pub fn step(&self) -> usize {
         self.tensor.effective_row_stride().unwrap_or_default()
     }
 
-    /// Values for one pixel along the tensor's axis of channels: see [`PixelFormat::channels`].
+    /// The number of values for one pixel along the tensor's axis of channels: see
+    /// [`PixelFormat::channels`].
     pub fn channels(&self) -> usize {
         self.format.channels()
     }

@@ -1,4 +1,4 @@
-//! Single pixels, and all of them at once.
+//! Reading and writing single pixels, and filling an image.
 
 use std::fmt;
 use std::ops::Deref;
@@ -16,21 +16,21 @@ mod sealed {
 
 /// A number that a pixel can be written with. Sealed: `u8`, `u16`, `u32`, `i32`, `f32`, `f64`.
 ///
-/// It need not be of the image's type, so that `image.fill(&[255, 0, 0])` just works; what does not
-/// fit the image's type is an error.
+/// It need not have the image's type, so that `image.fill(&[255, 0, 0])` works. A value that the image's type
+/// cannot hold is an error.
 pub trait PixelValue: sealed::Sealed + Copy {
-    /// The same number.
+    /// The same number as `f64`.
     fn to_f64(self) -> f64;
 }
 
-/// One value, or an array of them: what [`Image::pixel_as`] gives. Sealed.
+/// The type of a pixel that [`Image::pixel_as`] returns: one value, or an array of them. Sealed.
 pub trait PixelArray: sealed::Sealed + Sized {
     /// The type of the values.
     type Element: Element;
-    /// How many they are.
+    /// The number of values.
     const LEN: usize;
 
-    /// Makes one.
+    /// Makes a pixel of the values that `get` returns. Fails if `get` fails.
     #[doc(hidden)]
     fn try_from_fn(get: impl FnMut(usize) -> Result<Self::Element>) -> Result<Self>;
 }
@@ -69,17 +69,17 @@ impl<T: Element, const N: usize> PixelArray for [T; N] {
 
     fn try_from_fn(mut get: impl FnMut(usize) -> Result<T>) -> Result<[T; N]> {
         let mut array = [T::default(); N];
-        for (index, place) in array.iter_mut().enumerate() {
-            *place = get(index)?;
+        for (index, value) in array.iter_mut().enumerate() {
+            *value = get(index)?;
         }
         Ok(array)
     }
 }
 
-/// The values of one pixel, of whatever format.
+/// The values of one pixel, of any format.
 ///
-/// It reads as a slice of `f64`, which is exact for every format, and compares with arrays of any
-/// numbers. YUV formats have Y, U and V, in this order.
+/// It dereferences to a slice of `f64`, which is exact for every format, and compares with arrays of any
+/// number type. YUV formats have Y, U and V, in this order.
 #[derive(Clone, Copy, PartialEq)]
 pub struct Pixel {
     values: Few<f64, 4>,
@@ -87,7 +87,7 @@ pub struct Pixel {
 }
 
 impl Pixel {
-    /// The type that the image stores its values in.
+    /// The type in which the image stores the values.
     pub fn dtype(&self) -> DType {
         self.dtype
     }
@@ -102,7 +102,7 @@ impl Deref for Pixel {
 }
 
 impl<V: PixelValue, const N: usize> PartialEq<[V; N]> for Pixel {
-    /// With numbers as the image would store them: `0.1` is equal to what it is as `f32`.
+    /// Compares the numbers as the image would store them: in an `f32` image, `0.1` equals `0.1f32`.
     fn eq(&self, other: &[V; N]) -> bool {
         let same =
             |(&ours, theirs): (&f64, &V)| fit(theirs.to_f64(), self.dtype).ok() == Some(ours);
@@ -117,7 +117,8 @@ impl fmt::Debug for Pixel {
 }
 
 impl Image {
-    /// One pixel. Values that it shares with its neighbours are its own, too.
+    /// Returns one pixel, including the values that it shares with its neighbours. Fails if it is outside the
+    /// image.
     ///
     /// For many pixels [`map`](Image::map) is faster.
     ///
@@ -140,8 +141,8 @@ impl Image {
         Ok(Pixel { values, dtype })
     }
 
-    /// One pixel, in the type that the image stores it in: an array of as many values as it has, or
-    /// the value itself if it is only one.
+    /// Returns one pixel in the type in which the image stores it: an array of its values, or the value itself
+    /// if it has only one. Fails if the type or the number of values is another.
     ///
     /// ```
     /// use cenote::{Image, PixelFormat, Tensor};
@@ -160,10 +161,10 @@ impl Image {
         })
     }
 
-    /// Sets one pixel. Values that it shares with its neighbours change for them as well.
+    /// Sets one pixel. Values that it shares with its neighbours change for them too.
     ///
-    /// An error if there are more or fewer values than [`PixelFormat::pixel_len`], or if one does
-    /// not fit the type of the image; then nothing has changed.
+    /// Fails, without changing anything, unless there are [`PixelFormat::pixel_len`] values that the type of
+    /// the image can hold.
     ///
     /// [`PixelFormat::pixel_len`]: crate::PixelFormat::pixel_len
     ///
@@ -172,7 +173,7 @@ impl Image {
     ///
     /// let mut frame = Image::from_tensor(Tensor::image(64, 48, PixelFormat::Nv12)?)?;
     /// frame.set_pixel(10, 10, &[235, 128, 128])?; // Y, U, V
-    /// assert_eq!(frame.pixel(11, 11)?, [0, 128, 128]); // of the same 2x2 pixels
+    /// assert_eq!(frame.pixel(11, 11)?, [0, 128, 128]); // in the same group of 2x2 pixels
     ///
     /// let mut float = Image::from_tensor(Tensor::image(64, 48, PixelFormat::Mono32F)?)?;
     /// float.set_pixel(0, 0, &[0.25])?;
@@ -197,7 +198,7 @@ impl Image {
         Ok(())
     }
 
-    /// Sets every pixel.
+    /// Sets every pixel. Fails as [`set_pixel`](Image::set_pixel) does.
     ///
     /// ```
     /// use cenote::{Image, PixelFormat, Tensor};
@@ -219,7 +220,7 @@ impl Image {
         Ok(())
     }
 
-    /// The bytes that repeat themselves in a plane where all pixels are the same.
+    /// The bytes that repeat in a plane if all pixels are the same.
     fn pattern(&self, plane: usize, values: &[f64]) -> Vec<u8> {
         let (format, size) = (self.format, self.format.dtype().size());
         let columns = if format.is_packed_yuv() { 2 } else { 1 };
@@ -229,15 +230,15 @@ impl Image {
             for x in 0..columns {
                 let place = format.place(value, x, 0);
                 if place.plane == plane {
-                    let at = (place.column * channels + place.channel) * size;
-                    store(number, format.dtype(), &mut pattern[at..at + size]);
+                    let start = (place.column * channels + place.channel) * size;
+                    store(number, format.dtype(), &mut pattern[start..start + size]);
                 }
             }
         }
         pattern
     }
 
-    /// Calls `f` with a map and an index into it at which a value of a pixel lies.
+    /// Calls `f` with a map, and the index in it of one value of a pixel.
     fn with_value<T>(
         &self,
         value: usize,
@@ -270,7 +271,7 @@ impl Image {
         Err(Error::PixelLen { format: self.format.name(), expected, given })
     }
 
-    /// The values of a pixel as the image would store them.
+    /// Returns the values of a pixel as the image would store them. Fails if it cannot.
     fn fit<V: PixelValue>(&self, values: &[V]) -> Result<Few<f64, 4>> {
         self.check_pixel_len(values.len())?;
         let mut fitted = Few::new([]);
@@ -309,16 +310,16 @@ fn store(value: f64, dtype: DType, to: &mut [u8]) {
     }
 }
 
-/// The number that an image of this dtype stores. Integers must be stored as they are, and floats
-/// are rounded.
+/// Returns the number that an image of this dtype stores. Fails if an integer would change; floats are
+/// rounded.
 fn fit(value: f64, dtype: DType) -> Result<f64> {
     let stored = match dtype {
         DType::U8 => f64::from(as_u8(value)),
         DType::U16 => f64::from(as_u16(value)),
         _ => return Ok(f64::from(as_f32(value))),
     };
-    // Exact: integers of up to 16 bits.
-    #[allow(clippy::float_cmp, reason = "a value that is stored as another one is refused")]
+    // The comparison is exact for integers of up to 16 bits.
+    #[allow(clippy::float_cmp, reason = "a value that would be stored as another one is refused")]
     if stored == value { Ok(stored) } else { Err(Error::ValueRange { value, dtype: dtype.name() }) }
 }
 
@@ -337,12 +338,12 @@ fn as_f32(value: f64) -> f32 {
     value as f32
 }
 
-/// Fills `run`, a whole number of times as long, with `pattern`.
+/// Fills `run` with repetitions of `pattern`. Its length is a multiple of the pattern's.
 fn repeat(run: &mut [u8], pattern: &[u8]) {
     if let [byte] = pattern {
         return run.fill(*byte);
     }
-    // Doubling what is there already copies in large pieces.
+    // Copies what is already filled, so that the pieces double in size.
     let mut done = pattern.len().min(run.len());
     run[..done].copy_from_slice(&pattern[..done]);
     while done < run.len() {
