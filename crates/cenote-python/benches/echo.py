@@ -1,14 +1,13 @@
-"""What a message costs: sending and receiving in one process, and an echo between two, beside other ways.
+"""Measures sending and receiving in one process, and an echo between two processes, compared with other packages.
 
     python crates/cenote-python/benches/echo.py [rounds]
 
-Every message is an image of the size given, and its receiver makes an array of it. cenote sends frames that
-are written once, as a camera's driver does; shared memory of `multiprocessing` has the pixels copied in, and a
-queue pickles them. Both sides of the echo poll, as does whoever wants answers within microseconds: with
-fewer than two cores to itself the echo measures the scheduler. The packages iceoryx2 and horus-robotics take
-part where they are installed.
+Each message is an image of the given size, and the receiver makes an array of it. cenote sends a frame that was
+written once, as a camera's driver does. For `multiprocessing.shared_memory` the pixels are copied into the shared
+memory, and a queue pickles them. Both sides of the echo poll: on fewer than two free cores the echo measures the
+scheduler. The packages iceoryx2 and horus-robotics are measured if they are installed.
 
-Times are in microseconds, the median and the 99th percentile of single calls, less what reading the clock takes.
+Times are in microseconds: the median and the 99th percentile of single calls, without the time of reading the clock.
 """
 
 import importlib.util
@@ -26,7 +25,7 @@ import numpy as np
 
 SIZES = {"VGA": (480, 640, 3), "1080p": (1080, 1920, 3), "4K": (2160, 3840, 3)}
 QUICK, SLOW = 20_000, 50
-# Forking a process with threads is no good habit.
+# Forking a process with threads can deadlock.
 PROCESSES = multiprocessing.get_context("spawn")
 NANOSECONDS = time.perf_counter_ns
 
@@ -35,11 +34,11 @@ def clock_cost():
     return statistics.median(-(NANOSECONDS() - NANOSECONDS()) for _ in range(10_000))
 
 
-def report(what, size, times):
+def report(name, size, times):
     clock = clock_cost()
     times = sorted(max(0, each - clock) / 1000 for each in times)
     middle, late = times[len(times) // 2], times[len(times) * 99 // 100]
-    print(f"{what:<44} {size:>6} {middle:>11.2f} {late:>11.2f}", flush=True)
+    print(f"{name:<44} {size:>6} {middle:>11.2f} {late:>11.2f}", flush=True)
 
 
 def timed(rounds, call):
@@ -55,7 +54,7 @@ def timed(rounds, call):
 
 
 def in_process(size, shape, rounds):
-    """Sending, and receiving with an array, one after the other."""
+    """Sends, then receives and makes an array."""
     height, width, _ = shape
     with cenote.Topic(f"bench.{size}", cenote.Image) as topic:
         topic.subscribe()
@@ -76,7 +75,7 @@ def in_process(size, shape, rounds):
 
 
 def fresh_frames(size, shape, rounds):
-    """What a producer does for each frame, without the pixels."""
+    """Allocates, writes one pixel and sends, as a producer does for each frame."""
     height, width, _ = shape
     with cenote.Topic(f"bench.fresh.{size}", cenote.Image) as topic:
 
@@ -135,7 +134,7 @@ def memory_echo(name, count, queues):
 
 
 def memory_round_trips(size, shape, rounds):
-    """Pixels copied into shared memory, whose shape goes through a queue."""
+    """Copies the pixels into shared memory, and sends the shape through a queue."""
     pixels = np.zeros(shape, "uint8")
     memory = multiprocessing.shared_memory.SharedMemory(create=True, size=pixels.nbytes)
     there, back = PROCESSES.SimpleQueue(), PROCESSES.SimpleQueue()
@@ -162,7 +161,7 @@ def queue_echo(inbox, outbox):
 
 
 def queue_round_trips(size, shape, rounds):
-    """Pixels pickled through a queue, and back."""
+    """Sends the pixels, pickled, through a queue and back."""
     pixels = np.zeros(shape, "uint8")
     there, back = PROCESSES.Queue(), PROCESSES.Queue()
     process = PROCESSES.Process(target=queue_echo, args=(there, back))
@@ -181,7 +180,7 @@ def queue_round_trips(size, shape, rounds):
 
 
 def iceoryx2_ports(name):
-    """A publisher and a subscriber of bytes; the largest frame is 4K."""
+    """A node, and its two services for bytes."""
     import ctypes
 
     import iceoryx2 as iox2
@@ -272,7 +271,7 @@ OTHERS = {"iceoryx2": iceoryx2_round_trips, "horus": horus_round_trips}
 
 
 class child:
-    """The other side of an echo, in a program of its own."""
+    """The other side of an echo, in another process."""
 
     def __init__(self, which, *arguments):
         command = [sys.executable, __file__, "--echo", which, *map(str, arguments)]
@@ -292,7 +291,7 @@ def others(size, shape, rounds):
             continue
         try:
             round_trips(size, shape, rounds)
-        except Exception as error:  # theirs, and no reason to end
+        except Exception as error:  # an error of another package must not end the benchmark
             print(f"{package}: {type(error).__name__}: {error}", flush=True)
 
 
@@ -317,7 +316,7 @@ if __name__ == "__main__":
     if "CENOTE_BENCH" in os.environ:
         main()
     else:
-        # Pools last as long as their process, and put back what is removed meanwhile.
+        # Another process runs the benchmark: its pools end with it, so that the directory can be removed.
         with tempfile.TemporaryDirectory(prefix="cenote-bench-") as directory:
             environment = dict(os.environ, CENOTE_DIR=directory, CENOTE_BENCH="1")
             subprocess.run([sys.executable, *sys.argv], env=environment, check=True)

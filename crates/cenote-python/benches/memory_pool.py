@@ -1,9 +1,9 @@
-"""What acquiring and releasing a buffer costs, beside `numpy.empty` of the same size.
+"""Measures acquiring and releasing a buffer, compared with `numpy.empty` of the same size.
 
     python crates/cenote-python/benches/memory_pool.py [rounds]
 
-Each line is one size. `empty` allocates and frees; `touched` writes one byte in every page too, which is where
-memory that is new costs. Times are of single calls, less what it takes to read the clock.
+Each line is one size. `empty` allocates and frees. The `touched` variants also write one byte of each page, because the
+kernel provides new memory at the first write. Times are of single calls, without the time of reading the clock.
 """
 
 import sys

@@ -1,6 +1,6 @@
-"""What tensors cost in Python: `python crates/cenote-python/benches/tensor.py`, with the package installed.
+"""Measures single calls on tensors, and tensors in queues: `python crates/cenote-python/benches/tensor.py`.
 
-Each line is the best of several runs, beside what else there is for the same purpose, in the same run.
+Each line is the best of several runs. Lines that start with `-` are alternatives for the same purpose.
 """
 
 import multiprocessing
@@ -22,8 +22,8 @@ def best(statement, names, number=20000):
     return min(timeit.repeat(statement, globals=names, number=number, repeat=7)) / number
 
 
-def show(what, seconds):
-    print(f"{what:58} {seconds * 1e6:10.3f} µs", flush=True)
+def show(name, seconds):
+    print(f"{name:58} {seconds * 1e6:10.3f} µs", flush=True)
 
 
 def single(cenote):
@@ -48,7 +48,7 @@ def single(cenote):
 
 
 def echo(inbox, outbox):
-    """Says when it has looked at the frame."""
+    """Answers each frame with its first byte."""
     while (frame := inbox.get()) is not None:
         outbox.put(int(np.asarray(frame)[0, 0, 0]))
 
@@ -89,7 +89,7 @@ if __name__ == "__main__":
     if "CENOTE_BENCH" in os.environ:
         main()
     else:
-        # Pools last as long as their process, and put back what is removed meanwhile.
+        # Another process runs the benchmark: its pools end with it, so that the directory can be removed.
         with tempfile.TemporaryDirectory(prefix="cenote-bench-") as directory:
             environment = dict(os.environ, CENOTE_DIR=directory, CENOTE_BENCH="1")
             subprocess.run([sys.executable, *sys.argv], env=environment, check=True)

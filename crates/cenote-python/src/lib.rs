@@ -1,5 +1,6 @@
-//! The native part of the Python package `cenote`: the classes and functions that Python code sees. Each of them makes
-//! one call of the core and adds only what Python needs. No folder imports one below it in this table:
+//! The native part of the Python package `cenote`: the classes and functions that Python code sees. Each of
+//! them makes one call of the core and adds only what Python needs. No folder imports one below it in this
+//! table:
 //!
 //! | folder | contents | imports, besides `runtime` and `args` |
 //! |---|---|---|

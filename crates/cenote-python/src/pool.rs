@@ -41,10 +41,10 @@ impl<'py> FromPyObject<'_, 'py> for NameArg {
 /// >>> frame = pool.alloc(shape=(1080, 1920, 3), dtype="float32")
 /// >>> pool.close()
 ///
-/// The process that makes a pool owns it. Only the owner allocates and writes tensors. Other processes `open` the pool,
-/// or get its tensors by descriptor, queue or topic, and read them. The pool reserves memory when it needs it, up to
-/// `size_mb` MiB. When a tensor and its arrays are gone in all processes, the pool reuses the memory; a tensor of
-/// `alloc` shows the old bytes until you write it.
+/// The process that makes a pool owns it. Only the owner allocates and writes tensors. Other processes `open`
+/// the pool, or get its tensors by descriptor, queue or topic, and read them. The pool reserves memory when
+/// it needs it, up to `size_mb` MiB. When a tensor and its arrays are gone in all processes, the pool reuses
+/// the memory; a tensor of `alloc` shows the old bytes until you write it.
 ///
 /// `pool_id`         a number or a name
 /// `max_slots`       how many tensors can exist at a time
@@ -138,8 +138,8 @@ impl TensorPool {
         Ok(TensorPool::of(py.detach(|| cenote::TensorPool::open(pool_id.0))?, false))
     }
 
-    /// Allocates a tensor. If the pool is full, it waits for `timeout` seconds before it fails; without a timeout it fails
-    /// at once.
+    /// Allocates a tensor. If the pool is full, it waits for `timeout` seconds before it fails; without a
+    /// timeout it fails at once.
     #[pyo3(signature = (shape, dtype=DTypeArg(DType::F32), *, timeout=None))]
     fn alloc(
         &self,
@@ -183,9 +183,9 @@ impl TensorPool {
         Ok(dict)
     }
 
-    /// The processes that hold tensors of this pool: this one, and those attached to it. A list of dicts with `pid`,
-    /// `program`, `slots`, `retired_slots` (those that the owner itself has released) and `longest` (how many seconds
-    /// ago the owner released the first of those). Only the owner can call it.
+    /// The processes that hold tensors of this pool: this one, and those attached to it. A list of dicts with
+    /// `pid`, `program`, `slots`, `retired_slots` (those that the owner itself has released) and `longest`
+    /// (how many seconds ago the owner released the first of those). Only the owner can call it.
     fn holders<'py>(&self, py: Python<'py>) -> Result<Vec<Bound<'py, PyDict>>> {
         let pool = self.get()?;
         let holders = py.detach(|| pool.holders())?;
@@ -222,8 +222,8 @@ impl TensorPool {
         self.lock().as_ref().is_some_and(cenote::TensorPool::is_alive)
     }
 
-    /// Closes the pool: other processes can no longer find it. Its tensors and arrays stay valid. The pool also closes at
-    /// the end of a `with` statement, or when its last reference is gone.
+    /// Closes the pool: other processes can no longer find it. Its tensors and arrays stay valid. The pool
+    /// also closes at the end of a `with` statement, or when its last reference is gone.
     fn close(&self, py: Python<'_>) {
         let pool = self.lock().take();
         py.detach(|| drop(pool));

@@ -1,4 +1,4 @@
-"""What the documentation shows works as shown."""
+"""The examples in docstrings, README and guide run and print what they show."""
 
 import doctest
 import inspect
@@ -16,19 +16,21 @@ PAGES = [ROOT / page for page in ["README.md", "guide/quick-start.md", "guide/py
 
 
 def documented():
+    """The names and values of all public objects."""
     yield "cenote", cenote
     for name in cenote.__all__:
-        thing = getattr(cenote, name)
-        yield name, thing
-        if inspect.isclass(thing) and not issubclass(thing, Exception):
-            for member, value in vars(thing).items():
+        value = getattr(cenote, name)
+        yield name, value
+        if inspect.isclass(value) and not issubclass(value, Exception):
+            for member, member_value in vars(value).items():
                 if not member.startswith("_"):
-                    yield f"{name}.{member}", value
+                    yield f"{name}.{member}", member_value
 
 
 def examples():
-    for name, thing in documented():
-        found = doctest.DocTestParser().get_examples(inspect.getdoc(thing) or "")
+    """The examples of all docstrings."""
+    for name, value in documented():
+        found = doctest.DocTestParser().get_examples(inspect.getdoc(value) or "")
         if found:
             yield pytest.param(found, id=name)
 
@@ -43,18 +45,18 @@ def test_examples_of_docstrings(found, name):
 
 
 def test_everything_public_has_a_docstring():
-    bare = [name for name, thing in documented() if name != "__version__" and not inspect.getdoc(thing)]
-    assert bare == []
+    missing = [name for name, value in documented() if name != "__version__" and not inspect.getdoc(value)]
+    assert missing == []
 
 
-def test_signatures_can_be_read():
-    for name, thing in documented():
-        if callable(thing) and not (inspect.isclass(thing) and issubclass(thing, Exception)):
-            inspect.signature(thing)
+def test_everything_callable_has_a_signature():
+    for name, value in documented():
+        if callable(value) and not (inspect.isclass(value) and issubclass(value, Exception)):
+            inspect.signature(value)
 
 
 def blocks(programs):
-    """The examples of README and guide; programs are those that processes start from, and say so."""
+    """The Python examples of README and guide. Programs, which start processes, are marked by a comment."""
     text = "".join(page.read_text() for page in PAGES)
     found = re.findall(r"^(<!-- a program -->\n)?```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
     wanted = [block for mark, block in found if bool(mark) == programs]
@@ -62,7 +64,7 @@ def blocks(programs):
     return wanted
 
 
-def test_the_guide(tmp_path, monkeypatch):
+def test_examples_of_the_guide(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     names = {"__name__": "guide"}
     for block in blocks(programs=False):

@@ -1,4 +1,4 @@
-"""Importing the package: whatever it needs is imported with it, or that fails as any import does."""
+"""Importing the package: it imports all that it needs, or fails as any import does."""
 
 import os
 import subprocess
@@ -8,7 +8,7 @@ import pytest
 
 
 def run(code, path=None):
-    """What code prints in a process of its own, which finds modules in another directory first."""
+    """What code prints in another process. That process searches for modules in `path` first."""
     environment = dict(os.environ, PYTHONPATH=str(path)) if path else None
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, env=environment)
     assert (done.returncode, done.stderr) == (0, "")
@@ -24,13 +24,13 @@ except BaseException as error:
 
 
 @pytest.mark.parametrize("error", ['ImportError("broken")', "KeyboardInterrupt()", 'OSError(24, "Too many open files")'])
-def test_without_numpy_it_is_not_imported(tmp_path, error):
+def test_the_import_fails_with_the_error_of_numpy(tmp_path, error):
     (tmp_path / "numpy.py").write_text(f"raise {error}\n")
     raised = eval(error)
     assert run(CATCH, tmp_path) == f"{type(raised).__name__} {raised}".strip()
 
 
-def test_nothing_is_imported_later():
+def test_no_module_is_imported_later():
     assert run("""
 import sys
 import cenote

@@ -1,4 +1,4 @@
-"""The stubs: right by mypy and pyright, and the same as what is there."""
+"""The type stubs: mypy and pyright accept them, and they describe the module as it is."""
 
 import json
 import pathlib
@@ -13,13 +13,13 @@ def run(*command):
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_mypy_accepts_what_is_right_and_nothing_else(tmp_path):
+def test_mypy_accepts_correct_code_only(tmp_path):
     run("mypy", "--strict", "--warn-unused-ignores", "--cache-dir", str(tmp_path), str(TESTS / "typed.py"))
 
 
-def test_pyright_accepts_what_is_right_and_nothing_else(tmp_path):
-    # The one that comes whole from the package index. By the oldest Python, too, for which numpy has types that
-    # it does not fully know.
+def test_pyright_accepts_correct_code_only(tmp_path):
+    # basedpyright is the variant whose package contains all it needs. With the types of the oldest Python it does not
+    # know all types of numpy, so only the newest one is checked strictly.
     for version, mode in (("3.11", "standard"), ("3.13", "strict")):
         rules = {"typeCheckingMode": mode, "pythonVersion": version, "reportUnnecessaryTypeIgnoreComment": True}
         config = tmp_path / "pyrightconfig.json"
@@ -27,11 +27,11 @@ def test_pyright_accepts_what_is_right_and_nothing_else(tmp_path):
         run("basedpyright", "--project", str(config), "--pythonpath", sys.executable)
 
 
-# What Python shows of the buffer protocol from 3.12 on, and a list that nobody imports from.
+# Differences that are allowed: the buffer protocol, which Python shows from 3.12 on, and `__all__` of the native module.
 ALLOWED = r"cenote\._cenote\.(__all__|\w+\.(__buffer__|__release_buffer__))"
 
 
-def test_stubs_say_what_is_there(tmp_path, monkeypatch):
+def test_stubs_match_the_module(tmp_path, monkeypatch):
     monkeypatch.setenv("MYPY_CACHE_DIR", str(tmp_path))
     allowed = tmp_path / "allowed"
     allowed.write_text(ALLOWED)

@@ -1,4 +1,4 @@
-"""Read by mypy and pyright, not run: what type checkers make of cenote."""
+"""Code for mypy and pyright to check. It is never run."""
 
 from typing import Any, assert_type
 
@@ -90,7 +90,7 @@ def buffers(pool: cenote.MemoryPool) -> None:
 
 def errors() -> None:
     try:
-        cenote.TensorPool.open("nobody")
+        cenote.TensorPool.open("no-such-pool")
     except cenote.NotFound as error:
         assert_type(error, cenote.NotFound)
         raised: LookupError = error

@@ -1,4 +1,4 @@
-"""The native part of cenote, as type checkers see it. The documentation is in the code: ``help(cenote)``."""
+"""Types of the native part of cenote, for type checkers. ``help(cenote)`` shows the documentation."""
 
 from collections.abc import AsyncIterator, Coroutine, Iterator, Sequence
 from types import EllipsisType, GenericAlias, TracebackType
@@ -14,7 +14,7 @@ _Shape: TypeAlias = SupportsIndex | Sequence[SupportsIndex]
 _Axis: TypeAlias = SupportsIndex | slice | EllipsisType | None
 _Index: TypeAlias = _Axis | tuple[_Axis, ...]
 
-_Camera: TypeAlias = tuple[float, float, float, float]
+_Intrinsics: TypeAlias = tuple[float, float, float, float]
 _Policy: TypeAlias = Literal["keep_last", "block", "reject"]
 _Message = TypeVar("_Message", bound=Tensor)
 
@@ -22,8 +22,8 @@ class _DLPack(Protocol):
     def __dlpack__(self) -> Any: ...
     def __dlpack_device__(self) -> tuple[int, int]: ...
 
-class _Account(TypedDict):
-    stats: _StatsOfPool
+class _PoolAccount(TypedDict):
+    stats: _CoreStats
     processes: list[_Holder]
     copies: dict[str, tuple[int, int]]
 
@@ -33,7 +33,7 @@ class _PoolInfo(TypedDict):
     uid: int
     pid: int
     program: str
-    account: _Account | None
+    account: _PoolAccount | None
 
 class _SubscriberInfo(TypedDict):
     pid: int
@@ -58,7 +58,7 @@ class _TopicInfo(TypedDict):
     publishers: list[_PublisherInfo]
     waiting: list[_SubscriberInfo]
 
-class _StatsOfPool(TypedDict):
+class _CoreStats(TypedDict):
     slots_in_use: int
     retired: int
     max_slots: int
@@ -75,7 +75,7 @@ class _StatsOfPool(TypedDict):
     bytes_copied: int
     not_granted: list[str]
 
-class _PoolStats(_StatsOfPool):
+class _PoolStats(_CoreStats):
     in_transit: int
 
 class _MemoryPoolStats(TypedDict):
@@ -280,14 +280,14 @@ class DepthImage(Tensor):
     frame_id: str
     stamp_ns: int
     seq: int
-    intrinsics: _Camera | None
+    intrinsics: _Intrinsics | None
     def __new__(
         cls,
         height: SupportsIndex,
         width: SupportsIndex,
         dtype: npt.DTypeLike = ...,
         *,
-        intrinsics: _Camera | None = None,
+        intrinsics: _Intrinsics | None = None,
         frame_id: str = "",
         stamp_ns: SupportsIndex = 0,
         seq: SupportsIndex = 0,
@@ -297,7 +297,7 @@ class DepthImage(Tensor):
     def from_numpy(
         array: npt.ArrayLike,
         *,
-        intrinsics: _Camera | None = None,
+        intrinsics: _Intrinsics | None = None,
         frame_id: str = "",
         stamp_ns: SupportsIndex = 0,
         seq: SupportsIndex = 0,
@@ -306,7 +306,7 @@ class DepthImage(Tensor):
     def from_tensor(
         tensor: Tensor,
         *,
-        intrinsics: _Camera | None = None,
+        intrinsics: _Intrinsics | None = None,
         frame_id: str = "",
         stamp_ns: SupportsIndex = 0,
         seq: SupportsIndex = 0,
@@ -326,7 +326,7 @@ class DepthImage(Tensor):
     def copy(self) -> DepthImage: ...
     @staticmethod
     def _unpickle(  # type: ignore[override]
-        tensor: Tensor, header: tuple[str, int, int], intrinsics: _Camera | None
+        tensor: Tensor, header: tuple[str, int, int], intrinsics: _Intrinsics | None
     ) -> DepthImage: ...
 
 class _TopicStats(TypedDict):
@@ -519,9 +519,9 @@ def topics() -> list[_TopicInfo]: ...
 def pools() -> list[_PoolInfo]: ...
 def copies() -> dict[str, tuple[int, int]]: ...
 def in_transit() -> int: ...
+def recall(older_than: float = 0.0) -> int: ...
 def _hold(value: Tensor) -> tuple[bytes, bytes, bytes]: ...
 def _acknowledge(address: bytes, token: bytes) -> None: ...
-def recall(older_than: float = 0.0) -> int: ...
 def _release(token: bytes) -> None: ...
-def _after_fork() -> None: ...
 def _wait_until_received(seconds: float) -> None: ...
+def _after_fork() -> None: ...

@@ -63,8 +63,8 @@ pub(crate) fn descr_of<'py>(given: &Bound<'py, PyAny>) -> Result<Bound<'py, PyAr
     Ok(made.cast_into().map_err(PyErr::from)?)
 }
 
-/// The dtype that cenote calls by this name, where numpy raised a `TypeError`. Else a `DTypeError`, or what numpy
-/// raised.
+/// The dtype that cenote calls by this name, where numpy raised a `TypeError`. Else a `DTypeError`, or what
+/// numpy raised.
 fn unknown(py: Python<'_>, raised: Raised, named: Option<DType>) -> Result<DType> {
     let error = PyErr::from(raised);
     // Some other exception, such as Ctrl-C.

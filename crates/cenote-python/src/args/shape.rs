@@ -52,8 +52,8 @@ impl ShapeArg {
     }
 }
 
-/// The shape of `len` elements in which one length may be -1 and follows from the others. Fails if the others do
-/// not divide `len`.
+/// The shape of `len` elements in which one length may be -1 and follows from the others. Fails if the others
+/// do not divide `len`.
 pub(crate) fn completed(given: &[Bound<'_, PyAny>], len: usize) -> Result<Vec<usize>> {
     let is_inferred = |dim: &&Bound<'_, PyAny>| {
         py_call::index(dim).is_ok_and(|dim| dim.eq(-1).is_ok_and(|is| is))

@@ -18,13 +18,13 @@ pub(crate) trait MessageClass: Domain + Message + Sync {
     /// The Python class.
     type Object: PyClass<Frozen = True> + Sync;
 
-    /// Calls `f` with the value of an object. The object may be locked meanwhile, so `f` must neither run Python
-    /// code nor release the GIL.
+    /// Calls `f` with the value of an object. The object may be locked meanwhile, so `f` must neither run
+    /// Python code nor release the GIL.
     fn with<R>(object: &Self::Object, f: impl FnOnce(&Self) -> R) -> R;
 }
 
-/// The core's value in a Python object. The lock is for its header, which can be set. It is never held while Python
-/// code runs.
+/// The core's value in a Python object. The lock is for its header, which can be set. It is never held while
+/// Python code runs.
 #[derive(Debug)]
 pub(crate) struct LockedValue<T>(Mutex<T>);
 

@@ -24,9 +24,9 @@ use crate::tensor::Tensor;
 /// >>> depth.depth_at(300, 200), depth.depth_at(0, 0)
 /// (1.5, None)
 ///
-/// The height comes first, as in the shape. The memory is in the pool of this process, or in `pool`, where it shows old
-/// bytes until you write it. `intrinsics` describes the camera: focal lengths and optical centre, `(fx, fy, cx, cy)`,
-/// in pixels.
+/// The height comes first, as in the shape. The memory is in the pool of this process, or in `pool`, where it
+/// shows old bytes until you write it. `intrinsics` describes the camera: focal lengths and optical centre,
+/// `(fx, fy, cx, cy)`, in pixels.
 #[pyclass(frozen, extends = Tensor, module = "cenote")]
 #[derive(Debug)]
 pub(crate) struct DepthImage(pub(crate) LockedValue<cenote::DepthImage>);
@@ -177,8 +177,8 @@ impl DepthImage {
         }
     }
 
-    /// The number of measured depths (`valid`), and their `min`, `max` and `mean` in metres, as a dict. None if nothing
-    /// was measured.
+    /// The number of measured depths (`valid`), and their `min`, `max` and `mean` in metres, as a dict. None
+    /// if nothing was measured.
     fn stats<'py>(&self, py: Python<'py>) -> Result<Option<Bound<'py, PyDict>>> {
         let depth = self.0.get();
         let Some(stats) = py.detach(|| depth.stats())? else { return Ok(None) };

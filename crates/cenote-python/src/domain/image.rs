@@ -25,10 +25,10 @@ use crate::tensor::index;
 /// >>> image.numpy().shape, image.pixel(0, 0)
 /// ((480, 640, 3), (255, 0, 0))
 ///
-/// A new image is filled with zeros. It is in the pool of this process, so `Topic.send` does not copy it. With `pool` it
-/// is in that pool, and shows old bytes until you write it. Formats are `grey`, `mono16`, `mono32f`, `rgb8`,
-/// `bgr8`, `rgba8`, `bgra8`, `rgb32f`, `yuyv`, `uyvy`, `vyuy`, `nv12`, `nv21`, `nv16`, `nv24`, `i420`,
-/// `planar_rgb`, `planar_rgba`, `bayer_rggb8` (and `bggr8`, `gbrg8`, `grbg8`) and `depth16`.
+/// A new image is filled with zeros. It is in the pool of this process, so `Topic.send` does not copy it.
+/// With `pool` it is in that pool, and shows old bytes until you write it. Formats are `grey`, `mono16`,
+/// `mono32f`, `rgb8`, `bgr8`, `rgba8`, `bgra8`, `rgb32f`, `yuyv`, `uyvy`, `vyuy`, `nv12`, `nv21`, `nv16`,
+/// `nv24`, `i420`, `planar_rgb`, `planar_rgba`, `bayer_rggb8` (and `bggr8`, `gbrg8`, `grbg8`) and `depth16`.
 ///
 /// Notebooks display it as a picture.
 #[pyclass(frozen, extends = Tensor, module = "cenote")]
@@ -69,8 +69,8 @@ impl Image {
         Ok(Image::init(image))
     }
 
-    /// An image with a copy of an array. Without a format, shape and dtype decide: grey, RGB or RGBA. OpenCV's images are
-    /// `"bgr8"`.
+    /// An image with a copy of an array. Without a format, shape and dtype decide: grey, RGB or RGBA.
+    /// OpenCV's images are `"bgr8"`.
     ///
     /// >>> cenote.Image.from_numpy(numpy.zeros((480, 640, 3), "uint8"), "bgr8")
     /// <cenote.Image 640x480 bgr8, shm>
@@ -186,8 +186,8 @@ impl Image {
         Ok(Tensor(self.0.with(|image| image.plane(plane))?))
     }
 
-    /// Sets all pixels to a number, or to one number for each channel. For a format with several planes it sets all
-    /// bytes.
+    /// Sets all pixels to a number, or to one number for each channel. For a format with several planes it
+    /// sets all bytes.
     fn fill(&self, py: Python<'_>, value: &Bound<'_, PyAny>) -> Result<()> {
         let tensor = self.0.get().into_tensor();
         let array = array(py, &tensor, Access::Write)?;
@@ -237,7 +237,8 @@ impl Image {
 /// The arguments of `_unpickle`.
 type Pickled = (Py<Tensor>, HeaderParts);
 
-/// The tensor with the given format, or with the format that it has, or with one that its shape and dtype suggest.
+/// The tensor with the given format, or with the format that it has, or with one that its shape and dtype
+/// suggest.
 fn formatted(tensor: cenote::Tensor, format: Option<&str>) -> Result<cenote::Tensor> {
     let format = match format {
         Some(format) => format.parse()?,

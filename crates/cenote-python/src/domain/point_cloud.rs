@@ -34,15 +34,16 @@ use crate::tensor::index;
 /// >>> cloud.numpy().shape, cloud["z"].shape
 /// ((10000, 3), (10000,))
 ///
-/// A new cloud is filled with zeros. A point has `values` values of one dtype: `x`, `y`, `z`, `intensity`, then `f4`,
-/// `f5` and so on. With `fields`, names and dtypes are those of a structured dtype, as for `numpy.dtype`. If the fields
-/// have different dtypes, the cloud's array is structured:
+/// A new cloud is filled with zeros. A point has `values` values of one dtype: `x`, `y`, `z`, `intensity`,
+/// then `f4`, `f5` and so on. With `fields`, names and dtypes are those of a structured dtype, as for
+/// `numpy.dtype`. If the fields have different dtypes, the cloud's array is structured:
 ///
 /// >>> cloud = cenote.PointCloud(100, fields=[("x", "f4"), ("y", "f4"), ("z", "f4"), ("ring", "u2")])
 /// >>> cloud.numpy().dtype.names
 /// ('x', 'y', 'z', 'ring')
 ///
-/// The memory is in the pool of this process, or in `pool`, where the points show old bytes until you write them.
+/// The memory is in the pool of this process, or in `pool`, where the points show old bytes until you write
+/// them.
 #[pyclass(frozen, extends = Tensor, module = "cenote")]
 #[derive(Debug)]
 pub(crate) struct PointCloud(pub(crate) LockedValue<cenote::PointCloud>);
@@ -50,8 +51,8 @@ pub(crate) struct PointCloud(pub(crate) LockedValue<cenote::PointCloud>);
 domain_class!(PointCloud, cenote::PointCloud);
 
 impl PointCloud {
-    /// The tensor that Python code sees: the points up to the cloud's length. A cloud without points shows all its
-    /// capacity instead, because no tensor is empty.
+    /// The tensor that Python code sees: the points up to the cloud's length. A cloud without points shows
+    /// all its capacity instead, because no tensor is empty.
     fn base_of(cloud: &cenote::PointCloud) -> cenote::Tensor {
         let tensor = cloud.tensor();
         if cloud.len() == cloud.capacity() {
@@ -165,19 +166,20 @@ impl PointCloud {
         self.0.lock().fields().iter().map(field_parts).collect()
     }
 
-    /// An array over the same memory, without a copy: of shape `(points, values)`, or `(points,)` with a structured dtype
-    /// if the fields have different dtypes. Otherwise as `Tensor.numpy`.
+    /// An array over the same memory, without a copy: of shape `(points, values)`, or `(points,)` with a
+    /// structured dtype if the fields have different dtypes. Otherwise as `Tensor.numpy`.
     fn numpy<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyAny>> {
         points_array(py, &self.0.get(), Access::WriteIfAllowed)
     }
 
-    /// The values of a field for all points, without a copy; `cloud["x"]` is the same. Fails for a cloud without points.
+    /// The values of a field for all points, without a copy; `cloud["x"]` is the same. Fails for a cloud
+    /// without points.
     fn column(&self, name: &str) -> Result<Tensor> {
         Ok(Tensor(self.0.with(|cloud| cloud.column(name))?))
     }
 
-    /// The coordinates, of shape `(points, 3)`, without a copy. Fails if `x`, `y` and `z` do not have one dtype and equal
-    /// distances, and for a cloud without points.
+    /// The coordinates, of shape `(points, 3)`, without a copy. Fails if `x`, `y` and `z` do not have one
+    /// dtype and equal distances, and for a cloud without points.
     fn xyz(&self) -> Result<Tensor> {
         Ok(Tensor(self.0.with(|cloud| cloud.xyz())?))
     }

@@ -54,7 +54,8 @@ fn member(descr: &Bound<'_, PyArrayDescr>, name: &Bound<'_, PyAny>) -> Result<Fi
     Ok(Field::new(check_name(name.to_str()?)?, dtype::from_descr(&base)?).with_count(count))
 }
 
-/// Whether all values of a point have one dtype and are contiguous, so that an unstructured array can show them.
+/// Whether all values of a point have one dtype and are contiguous, so that an unstructured array can show
+/// them.
 pub(super) fn is_uniform(cloud: &cenote::PointCloud) -> bool {
     let (tensor, mut end) = (cloud.tensor(), 0);
     let follows = |field: &Field| {

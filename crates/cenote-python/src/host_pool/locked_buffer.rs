@@ -1,7 +1,7 @@
 //! The lock of a `UnifiedBuffer`.
 //!
-//! A thread holds the lock for one call of the core, and never waits for the GIL meanwhile. Calls that copy much release
-//! the GIL first.
+//! A thread holds the lock for one call of the core, and never waits for the GIL meanwhile. Calls that copy
+//! much release the GIL first.
 
 use std::process;
 use std::sync::atomic::AtomicU32;
@@ -20,8 +20,8 @@ pub(super) struct LockedBuffer {
     buffer: Mutex<cenote::UnifiedBuffer>,
     /// Whether copying the buffer takes long.
     is_large: bool,
-    /// The process of the last thread that locked the buffer without the GIL. If a fork happened meanwhile, the child
-    /// finds the buffer locked by a thread that it does not have.
+    /// The process of the last thread that locked the buffer without the GIL. If a fork happened meanwhile,
+    /// the child finds the buffer locked by a thread that it does not have.
     locked_by: AtomicU32,
 }
 
@@ -87,8 +87,8 @@ impl LockedBuffer {
         }
     }
 
-    /// Locks the buffer, calls `f` and unlocks it, all without the GIL. When the interpreter exits, it ends threads that
-    /// wait for the GIL: such a thread would keep the lock forever.
+    /// Locks the buffer, calls `f` and unlocks it, all without the GIL. When the interpreter exits, it ends
+    /// threads that wait for the GIL: such a thread would keep the lock forever.
     fn detached<T: Send>(
         &self,
         py: Python<'_>,

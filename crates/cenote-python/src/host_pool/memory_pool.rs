@@ -22,10 +22,10 @@ use crate::runtime::error::Result;
 /// >>> pool.stats()["cache_hits"]
 /// 1
 ///
-/// The pool retains released buffers: at most `max_pool_size` of them, none larger than `max_buffer_size` bytes, and
-/// at most `max_retained_bytes` in all. The default of the latter is the environment variable
-/// `CENOTE_BUFFER_POOL_MAX_RETAINED_BYTES`, or else `max_buffer_size`, but at least 100 MiB. The pool frees buffers that
-/// were not used for ten seconds. A buffer is also released when its last reference is gone.
+/// The pool retains released buffers: at most `max_pool_size` of them, none larger than `max_buffer_size`
+/// bytes, and at most `max_retained_bytes` in all. The default of the latter is the environment variable
+/// `CENOTE_BUFFER_POOL_MAX_RETAINED_BYTES`, or else `max_buffer_size`, but at least 100 MiB. The pool frees
+/// buffers that were not used for ten seconds. A buffer is also released when its last reference is gone.
 ///
 /// New buffers are filled with zeros; reused ones show their old bytes. All threads can use the pool.
 #[pyclass(frozen, weakref, module = "cenote")]
@@ -49,8 +49,8 @@ impl MemoryPool {
         Ok(MemoryPool(pool))
     }
 
-    /// A buffer: a retained one of the same size, or a new one. `pinned=True` requests memory that is never swapped out;
-    /// `buffer.pinned` says whether the kernel allowed that.
+    /// A buffer: a retained one of the same size, or a new one. `pinned=True` requests memory that is never
+    /// swapped out; `buffer.pinned` says whether the kernel allowed that.
     ///
     /// >>> cenote.get_memory_pool().acquire((2, 3))
     /// <cenote.UnifiedBuffer (2, 3) float32, uninitialized>
@@ -67,7 +67,8 @@ impl MemoryPool {
 
     /// Releases a buffer. From now on each use of it fails, also a second release.
     ///
-    /// Its arrays stay valid: the pool reuses the memory, and counts it as released, when the last array is gone.
+    /// Its arrays stay valid: the pool reuses the memory, and counts it as released, when the last array is
+    /// gone.
     fn release(&self, buffer: &Bound<'_, UnifiedBuffer>) -> Result<()> {
         let release = |buffer: &mut cenote::UnifiedBuffer| self.0.release(buffer);
         Ok(buffer.get().0.with(buffer.py(), release)??)
@@ -103,7 +104,7 @@ impl MemoryPool {
     /// `peak_bytes`                           the most bytes of both together
     /// `total_acquired`, `total_released`     how many buffers were acquired and released
     /// `cache_hits`, `cache_misses`           how many of them were reused, and how many were new
-    /// `evictions`, `rejects`, `decays`       how many were freed: to make room, because of a limit, after ten seconds
+    /// `evictions`, `rejects`, `decays`       how many were freed: to make room, for a limit, after ten seconds
     ///
     /// >>> pool = cenote.MemoryPool()
     /// >>> for _ in range(100):

@@ -1,8 +1,8 @@
 //! `cenote.UnifiedBuffer`.
 //!
-//! Its arrays keep the memory. An array of the host side holds a loan: while that is alive, the buffer counts the host
-//! side as written. An array of the device side holds a view, which never changes. So a buffer can be released at any
-//! time: the pool reuses its memory when the last array is gone.
+//! Its arrays keep the memory. An array of the host side holds a loan: while that is alive, the buffer counts
+//! the host side as written. An array of the device side holds a view, which never changes. So a buffer can
+//! be released at any time: the pool reuses its memory when the last array is gone.
 #![allow(unsafe_code, reason = "arrays are made of pointers")]
 
 use cenote::host_pool::SyncState;
@@ -33,13 +33,13 @@ use crate::runtime::py_call;
 /// >>> buffer
 /// <cenote.UnifiedBuffer (2, 3) float32, in_step>
 ///
-/// The memory comes from the pool of `cenote.get_memory_pool()`; `MemoryPool.acquire` takes it from another pool. It
-/// returns to the pool when the buffer is released, at the end of a `with` statement, or when the buffer's last
-/// reference is gone. A new buffer shows old bytes until you write it. `pinned=True` requests memory that is never
-/// swapped out.
+/// The memory comes from the pool of `cenote.get_memory_pool()`; `MemoryPool.acquire` takes it from another
+/// pool. It returns to the pool when the buffer is released, at the end of a `with` statement, or when the
+/// buffer's last reference is gone. A new buffer shows old bytes until you write it. `pinned=True` requests
+/// memory that is never swapped out.
 ///
-/// Arrays of the buffer stay valid after it was released: the pool reuses the memory only when the arrays and their views
-/// are gone, too.
+/// Arrays of the buffer stay valid after it was released: the pool reuses the memory only when the arrays and
+/// their views are gone, too.
 #[pyclass(frozen, weakref, module = "cenote")]
 #[derive(Debug)]
 pub(crate) struct UnifiedBuffer(pub(super) LockedBuffer);
@@ -59,8 +59,8 @@ impl UnifiedBuffer {
         self.0.with(py, |buffer| buffer.dtype())
     }
 
-    /// An array of the host side, for reading during one call. It does not count as a write, unless an array of `host` is
-    /// alive.
+    /// An array of the host side, for reading during one call. It does not count as a write, unless an array
+    /// of `host` is alive.
     fn host_to_read<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyUntypedArray>> {
         // With a loan alive, the core gives no view. The array of `host` does as well then.
         let view = self.0.on_host(py, |buffer| match buffer.view() {
@@ -81,8 +81,9 @@ impl UnifiedBuffer {
         }
         let (shape, strides) = (layout.shape(), layout.strides());
         let base = Bound::new(py, ArrayBase(side))?.into_any();
-        // SAFETY: the layout starts at the first byte, has no gaps, and needs `len` bytes, which was just checked. The
-        // bytes stay valid while the base keeps the side. They are writable only if the side is a loan.
+        // SAFETY: the layout starts at the first byte, has no gaps, and needs `len` bytes, which was just
+        // checked. The bytes stay valid while the base keeps the side. They are writable only if the side is
+        // a loan.
         unsafe { over(descr, Elements { address, shape, strides, writable }, base) }
     }
 }
@@ -103,8 +104,8 @@ impl UnifiedBuffer {
 
     /// The host side as an array. Downloads the device side first if that is newer.
     ///
-    /// While the array or a view of it is alive, the buffer counts the host side as the newer one: each use of the device
-    /// side uploads first.
+    /// While the array or a view of it is alive, the buffer counts the host side as the newer one: each use
+    /// of the device side uploads first.
     ///
     /// >>> buffer = cenote.UnifiedBuffer(3, "int32")
     /// >>> array = buffer.host
@@ -120,11 +121,11 @@ impl UnifiedBuffer {
         self.array(py, Side::HostLoan(loan))
     }
 
-    /// The device side as an array. Uploads the host side first if that is newer. The array is read-only and never
-    /// changes: later uploads go to other memory while it is alive.
+    /// The device side as an array. Uploads the host side first if that is newer. The array is read-only and
+    /// never changes: later uploads go to other memory while it is alive.
     ///
-    /// `buffer.device = x` writes all elements of the device side, which then is the newer one. It fails while an array
-    /// of `host` is alive.
+    /// `buffer.device = x` writes all elements of the device side, which then is the newer one. It fails
+    /// while an array of `host` is alive.
     ///
     /// >>> buffer = cenote.UnifiedBuffer(3, "int32")
     /// >>> buffer.device = [1, 2, 3]
@@ -133,7 +134,8 @@ impl UnifiedBuffer {
     /// >>> buffer.host                                 # downloads
     /// array([1, 2, 3], dtype=int32)
     ///
-    /// On a machine without a device the device side is host memory, too. The copies are the same as with a device.
+    /// On a machine without a device the device side is host memory, too. The copies are the same as with a
+    /// device.
     #[getter]
     fn device<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyUntypedArray>> {
         let view = self.0.with_copy(py, cenote::UnifiedBuffer::device_view)?;
@@ -158,8 +160,8 @@ impl UnifiedBuffer {
         Ok(name(self.0.with(py, |buffer| buffer.state())?))
     }
 
-    /// Copies an array, or an object that numpy converts to an array, to the host side. Broadcasts and casts as numpy
-    /// does.
+    /// Copies an array, or an object that numpy converts to an array, to the host side. Broadcasts and casts
+    /// as numpy does.
     ///
     /// >>> buffer = cenote.UnifiedBuffer((2, 2), "uint8")
     /// >>> buffer.copy_from([[1, 2], [3, 4]])
@@ -214,8 +216,8 @@ impl UnifiedBuffer {
         self.0.with_copy(py, cenote::UnifiedBuffer::sync)
     }
 
-    /// Releases the buffer to its pool, as `MemoryPool.release` does. From now on each use of it fails. Its arrays stay
-    /// valid.
+    /// Releases the buffer to its pool, as `MemoryPool.release` does. From now on each use of it fails. Its
+    /// arrays stay valid.
     fn release(&self, py: Python<'_>) -> Result<()> {
         Ok(self.0.with(py, cenote::UnifiedBuffer::release)??)
     }

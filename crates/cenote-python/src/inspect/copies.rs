@@ -6,8 +6,8 @@ use cenote::{Copies, StagedCopies};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-/// The copies of tensor memory that this process has made so far. For each reason a tuple: how many copies, and how many
-/// bytes in all.
+/// The copies of tensor memory that this process has made so far. For each reason a tuple: how many copies,
+/// and how many bytes in all.
 ///
 /// >>> before = cenote.copies()["CopiedIn"]
 /// >>> t = cenote.Tensor.from_numpy(numpy.zeros(100, "uint8"))

@@ -1,4 +1,5 @@
-//! What exists in this namespace: `cenote.topics`, `cenote.pools`; and the copies of this process: `cenote.copies`.
+//! What exists in this namespace: `cenote.topics`, `cenote.pools`; and the copies of this process:
+//! `cenote.copies`.
 
 pub(crate) mod copies;
 
@@ -11,11 +12,11 @@ use crate::runtime::error::Result;
 
 /// The topics that have a publisher, or subscribers that wait for one, as a list of dicts:
 ///
-/// - of a topic: `name`, `closed` (whether this user may not use it), `publishers`, and `waiting` (the subscribers of
-///   a topic without a publisher);
-/// - of a publisher: `pid`, `program`, `carries` (the type of its messages, or None if it did not answer within 0.2
-///   seconds), `closed`, `sent` (the number of messages), `uid`, `depth`, `waits` (whether it waits for slow
-///   subscribers), `copies` by reason, and `subscribers`;
+/// - of a topic: `name`, `closed` (whether this user may not use it), `publishers`, and `waiting` (the
+///   subscribers of a topic without a publisher);
+/// - of a publisher: `pid`, `program`, `carries` (the type of its messages, or None if it did not answer
+///   within 0.2 seconds), `closed`, `sent` (the number of messages), `uid`, `depth`, `waits` (whether it waits
+///   for slow subscribers), `copies` by reason, and `subscribers`;
 /// - of a subscriber: `pid`, `program`, and `behind` (the number of messages that it has not received yet).
 ///
 /// The call does not disturb publishers and subscribers.
@@ -32,8 +33,8 @@ pub(crate) fn topics(py: Python<'_>) -> Result<Vec<Bound<'_, PyDict>>> {
     Ok(found.iter().map(|topic| topic_dict(py, topic)).collect::<PyResult<_>>()?)
 }
 
-/// The pools that have an owner, including those of publishers, as a list of dicts with `name`, `of_topic`, `uid`, the
-/// owner's `pid` and `program`, and `account`.
+/// The pools that have an owner, including those of publishers, as a list of dicts with `name`, `of_topic`,
+/// `uid`, the owner's `pid` and `program`, and `account`.
 ///
 /// `account` is None if the owner did not answer within 0.2 seconds. Otherwise it is a dict with `stats` (as of
 /// `TensorPool.stats`), `processes` (as of `TensorPool.holders`), and the `copies` of the owner's process.

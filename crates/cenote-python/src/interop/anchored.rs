@@ -4,7 +4,8 @@ use cenote::Layout;
 
 use crate::runtime::error::Result;
 
-/// A layout that starts at the lowest byte of the elements, and the distance from that byte to the first element.
+/// A layout that starts at the lowest byte of the elements, and the distance from that byte to the first
+/// element.
 pub(crate) fn anchored(
     shape: &[usize],
     strides: &[isize],

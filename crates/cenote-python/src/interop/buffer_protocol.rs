@@ -1,11 +1,12 @@
 //! Buffers: `memoryview(tensor)`, `bytes(tensor)`, `socket.send(tensor)`, `numpy.asarray(tensor)`.
 //!
-//! All buffers are read-only, because the protocol does not say how long a consumer uses the pointer. A memoryview can
-//! be released while an array that numpy made of it is still in use, and numpy releases other buffers at once but keeps
-//! the pointer. So a writable buffer could be written without a loan. Python code uses `numpy()` to write.
+//! All buffers are read-only, because the protocol does not say how long a consumer uses the pointer. A
+//! memoryview can be released while an array that numpy made of it is still in use, and numpy releases other
+//! buffers at once but keeps the pointer. So a writable buffer could be written without a loan. Python code
+//! uses `numpy()` to write.
 //!
-//! The object behind a buffer is not the tensor but a separate [`BufferOwner`], which has the shape and strides that the
-//! buffer points to.
+//! The object behind a buffer is not the tensor but a separate [`BufferOwner`], which has the shape and
+//! strides that the buffer points to.
 #![allow(unsafe_code, reason = "the buffer protocol is a C structure of pointers")]
 
 use std::ffi::{CStr, c_int};

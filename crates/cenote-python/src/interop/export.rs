@@ -1,8 +1,8 @@
 //! What keeps a tensor's memory valid while Python has a pointer to it.
 //!
-//! Each array, buffer and capsule keeps an [`Export`] for as long as its pointer may be used. (An array of an immutable
-//! tensor keeps the tensor object instead.) A writable export is a loan: while it is alive, the tensor cannot be
-//! published, so no other process reads memory that Python code is writing.
+//! Each array, buffer and capsule keeps an [`Export`] for as long as its pointer may be used. (An array of an
+//! immutable tensor keeps the tensor object instead.) A writable export is a loan: while it is alive, the
+//! tensor cannot be published, so no other process reads memory that Python code is writing.
 
 use cenote::{Loan, NotWritable, Tensor, TensorMemory};
 use pyo3::prelude::*;
@@ -48,7 +48,8 @@ impl Export {
     }
 }
 
-/// Whether a tensor can still be written: this process made it, it was never sent, and its kind of memory can be lent.
+/// Whether a tensor can still be written: this process made it, it was never sent, and its kind of memory can
+/// be lent.
 pub(crate) fn may_write(tensor: &Tensor) -> bool {
     let can_be_lent = matches!(tensor.memory(), TensorMemory::Mem | TensorMemory::Shm);
     can_be_lent && matches!(tensor.not_writable(), None | Some(NotWritable::Shared))

@@ -37,13 +37,13 @@ pub(crate) fn array<'py>(
     let descr = dtype::descr(py, tensor.dtype())?;
     let export = Export::new(tensor, wanted)?;
     let elements = Elements::of(tensor, export.is_writable());
-    // SAFETY: a tensor's elements are in its buffer, which the export keeps. The array is writable only if the export
-    // is.
+    // SAFETY: a tensor's elements are in its buffer, which the export keeps. The array is writable only if
+    // the export is.
     unsafe { over(descr, elements, Bound::new(py, Memory(export))?.into_any()) }
 }
 
-/// A read-only array over the memory of an immutable tensor ([`Tensor::is_settled`]). It keeps `keeper`, the object
-/// that holds the tensor.
+/// A read-only array over the memory of an immutable tensor ([`Tensor::is_settled`]). It keeps `keeper`, the
+/// object that holds the tensor.
 ///
 /// # Safety
 /// `keeper` holds the tensor for as long as it lives.
@@ -52,8 +52,8 @@ pub(crate) unsafe fn immutable<'py>(
     keeper: Bound<'py, PyAny>,
 ) -> Result<Bound<'py, PyUntypedArray>> {
     let descr = dtype::descr(keeper.py(), tensor.dtype())?;
-    // SAFETY: a tensor's elements are in its buffer. The keeper holds the tensor, as the caller promises, and the
-    // buffer of an immutable tensor stays at one address. The array is read-only.
+    // SAFETY: a tensor's elements are in its buffer. The keeper holds the tensor, as the caller promises, and
+    // the buffer of an immutable tensor stays at one address. The array is read-only.
     unsafe { over(descr, Elements::of(tensor, false), keeper) }
 }
 
@@ -78,8 +78,8 @@ impl<'a> Elements<'a> {
 /// An array of these elements, which keeps `base`.
 ///
 /// # Safety
-/// While `base` is alive, all elements of this dtype that shape and strides reach from the address can be read, and
-/// written if `writable` is set.
+/// While `base` is alive, all elements of this dtype that shape and strides reach from the address can be
+/// read, and written if `writable` is set.
 pub(crate) unsafe fn over<'py>(
     descr: &Bound<'py, PyArrayDescr>,
     elements: Elements<'_>,
@@ -93,8 +93,8 @@ pub(crate) unsafe fn over<'py>(
     strides.iter_mut().zip(elements.strides).for_each(|(to, &from)| *to = from);
     let flags = if elements.writable { NPY_ARRAY_WRITEABLE } else { 0 };
     let count = elements.shape.len().min(MAX_DIMS);
-    // SAFETY: numpy takes the reference to the dtype. `dims` and `strides` have at least `count` numbers, and reach
-    // valid elements, as the caller promises. The memory is writable if the flag says so.
+    // SAFETY: numpy takes the reference to the dtype. `dims` and `strides` have at least `count` numbers, and
+    // reach valid elements, as the caller promises. The memory is writable if the flag says so.
     let made = unsafe {
         PY_ARRAY_API.PyArray_NewFromDescr(
             py,
@@ -150,8 +150,8 @@ pub(crate) fn adopt(array: &Bound<'_, PyUntypedArray>) -> Result<Tensor> {
     let start = NonNull::new(data.wrapping_sub(below));
     let start = start.ok_or_else(|| bad_argument("the array has no memory"))?;
     let (len, keeps) = (layout.byte_range().end, array.clone().unbind());
-    // SAFETY: an array's shape and strides reach only memory that the array keeps, from its lowest address on. The
-    // tensor holds a reference to the array until it is dropped.
+    // SAFETY: an array's shape and strides reach only memory that the array keeps, from its lowest address
+    // on. The tensor holds a reference to the array until it is dropped.
     Ok(unsafe { Tensor::from_changeable_parts(start, len, layout, dtype, move || drop(keeps)) }?)
 }
 

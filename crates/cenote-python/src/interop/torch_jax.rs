@@ -1,5 +1,5 @@
-//! Tensors for two libraries with special rules: torch has no read-only memory, and jax relies on memory that does not
-//! change.
+//! Tensors for two libraries with special rules: torch has no read-only memory, and jax relies on memory that
+//! does not change.
 
 use cenote::Tensor;
 use pyo3::exceptions::PyBufferError;

@@ -1,9 +1,10 @@
-//! A datagram socket that only processes of this user can send to. It leaves no file behind, however the process ends.
+//! A datagram socket that only processes of this user can send to. It leaves no file behind, however the
+//! process ends.
 //!
-//! The socket is bound to a file that is deleted at once. Its owner keeps a descriptor of that file, and senders reach
-//! the socket as `/proc/PID/fd/NUMBER`. The kernel lets a process follow that path only if it may inspect the owner,
-//! which a process of another user may not; an abstract socket name would be open to all users. A forked child
-//! has another pid, so the path never leads to it.
+//! The socket is bound to a file that is deleted at once. Its owner keeps a descriptor of that file, and
+//! senders reach the socket as `/proc/PID/fd/NUMBER`. The kernel lets a process follow that path only if it
+//! may inspect the owner, which a process of another user may not; an abstract socket name would be open to
+//! all users. A forked child has another pid, so the path never leads to it.
 #![allow(unsafe_code, reason = "a forked child closes descriptors that its parent's thread owns")]
 
 use std::fs::{self, DirBuilder};
@@ -30,7 +31,8 @@ pub(crate) struct AckSocket {
 }
 
 impl AckSocket {
-    /// Binds a socket in the directory for temporary files, or else in `/dev/shm`. Fails with the error of the latter.
+    /// Binds a socket in the directory for temporary files, or else in `/dev/shm`. Fails with the error of
+    /// the latter.
     pub(crate) fn open() -> io::Result<AckSocket> {
         AckSocket::open_in(&std::env::temp_dir())
             .or_else(|_| AckSocket::open_in(&PathBuf::from("/dev/shm")))
@@ -75,9 +77,9 @@ impl AckSocket {
     /// never drops the socket.
     pub(crate) fn close_inherited(&self) {
         for fd in [self.socket.as_raw_fd(), self.file.as_raw_fd()] {
-            // SAFETY: the child was just forked, so the number still is its copy of the parent's descriptor. The
-            // thread that uses the descriptor does not exist in the child. The socket, which owns it, is never
-            // dropped in the child, so it is closed once.
+            // SAFETY: the child was just forked, so the number still is its copy of the parent's descriptor.
+            // The thread that uses the descriptor does not exist in the child. The socket, which owns it, is
+            // never dropped in the child, so it is closed once.
             unsafe { rustix::io::close(fd) };
         }
     }

@@ -45,8 +45,8 @@ struct HeldTensor {
     tensor: cenote::Tensor,
 }
 
-/// The outbox of this process, or of the process that forked it. Only threads that hold the GIL lock it, and a thread
-/// that forks holds the GIL: so a child never finds it locked.
+/// The outbox of this process, or of the process that forked it. Only threads that hold the GIL lock it, and
+/// a thread that forks holds the GIL: so a child never finds it locked.
 static CURRENT: Mutex<Option<Arc<Outbox>>> = Mutex::new(None);
 
 fn current() -> MutexGuard<'static, Option<Arc<Outbox>>> {
@@ -66,7 +66,8 @@ impl Outbox {
             return Ok(outbox);
         }
         let started = Outbox::start()?;
-        // In a forked child this replaces a copy of the parent's outbox. It must not release the parent's tensors.
+        // In a forked child this replaces a copy of the parent's outbox. It must not release the parent's
+        // tensors.
         mem::forget(current().replace(started.clone()));
         Ok(started)
     }
@@ -138,8 +139,8 @@ impl Outbox {
     }
 }
 
-/// Describes a tensor so that another process can attach to it. Copies it into the pool of this process if no other
-/// process can attach to its pool, or if Python can still write it.
+/// Describes a tensor so that another process can attach to it. Copies it into the pool of this process if no
+/// other process can attach to its pool, or if Python can still write it.
 fn describe<T: Domain>(value: &T) -> cenote::Result<(TensorDescriptor, cenote::Tensor)> {
     if value.tensor().is_attachable() == Some(true) {
         match TensorDescriptor::describe(value) {
@@ -213,8 +214,9 @@ pub(crate) fn in_transit() -> usize {
     count(None)
 }
 
-/// Releases the tensors that this process put into queues and pipes of `multiprocessing` at least `older_than`
-/// seconds ago and that no process has taken out. Returns how many these were. Use it after a receiver has died.
+/// Releases the tensors that this process put into queues and pipes of `multiprocessing` at least
+/// `older_than` seconds ago and that no process has taken out. Returns how many these were. Use it after a
+/// receiver has died.
 ///
 /// A process that takes one out later fails with `cenote.Stale` once the memory was reused.
 ///

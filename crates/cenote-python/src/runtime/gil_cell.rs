@@ -15,9 +15,10 @@ use pyo3::Python;
 /// cell half changed.
 pub(crate) struct GilCell<T: ?Sized>(Cell<Option<Arc<T>>>);
 
-// SAFETY: only the methods below reach the cell. Their callers hold the GIL until the methods return: counting a
-// reference and moving a pointer release it nowhere. So one thread at a time uses the cell, and because the GIL is
-// a lock, each thread sees what the one before it wrote. The value may be used by any thread, as `Arc` requires.
+// SAFETY: only the methods below reach the cell. Their callers hold the GIL until the methods return:
+// counting a reference and moving a pointer release it nowhere. So one thread at a time uses the cell, and
+// because the GIL is a lock, each thread sees what the one before it wrote. The value may be used by any
+// thread, as `Arc` requires.
 unsafe impl<T: ?Sized + Send + Sync> Sync for GilCell<T> {}
 
 impl<T: ?Sized> GilCell<T> {

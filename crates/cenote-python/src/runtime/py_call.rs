@@ -1,10 +1,10 @@
 //! Calls into Python code, during which the interpreter may end the calling thread.
 //!
-//! When the interpreter exits, it ends every daemon thread that tries to take the GIL again: up to Python 3.13
-//! with `pthread_exit`, which unwinds the thread's stack. If unwinding reaches a frame of Rust, the whole process
-//! aborts. So everything that can release the GIL (Python code, and numpy when it copies) is called from this file.
-//! The frame of such a call holds nothing but a guard, which parks an unwinding thread until the process
-//! ends. PyO3 does the same where it takes the GIL itself.
+//! When the interpreter exits, it ends every daemon thread that tries to take the GIL again: up to Python
+//! 3.13 with `pthread_exit`, which unwinds the thread's stack. If unwinding reaches a frame of Rust, the
+//! whole process aborts. So everything that can release the GIL (Python code, and numpy when it copies) is
+//! called from this file. The frame of such a call holds nothing but a guard, which parks an unwinding thread
+//! until the process ends. PyO3 does the same where it takes the GIL itself.
 #![allow(unsafe_code, reason = "Python's C interface takes pointers")]
 
 use std::ffi::{c_double, c_int};

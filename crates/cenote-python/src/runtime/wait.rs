@@ -9,8 +9,9 @@ use crate::runtime::error::Result;
 /// How often a waiting thread runs signal handlers: Ctrl-C takes effect after this time at most.
 pub(crate) const SIGNAL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Calls `wait` with a short duration until it returns a value, and returns that; `None` once `timeout` is over.
-/// Without a timeout it waits forever. Fails with what a signal handler raises, or with an error of `wait`.
+/// Calls `wait` with a short duration until it returns a value, and returns that; `None` once `timeout` is
+/// over. Without a timeout it waits forever. Fails with what a signal handler raises, or with an error of
+/// `wait`.
 ///
 /// `wait` runs without the GIL, and returns `Ok(None)` when its duration is over.
 pub(crate) fn wait<T: Send>(

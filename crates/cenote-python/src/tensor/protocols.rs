@@ -24,23 +24,23 @@ type Pickled<'py> = (Bound<'py, PyUntypedArray>, String, Option<String>);
 
 #[pymethods]
 impl Tensor {
-    /// A torch tensor. It shares the memory while the tensor is writable; otherwise it is a copy, because torch has no
-    /// read-only tensors. `copy=True` always copies, and `copy=False` fails instead of copying.
+    /// A torch tensor. It shares the memory while the tensor is writable; otherwise it is a copy, because
+    /// torch has no read-only tensors. `copy=True` always copies, and `copy=False` fails instead of copying.
     #[pyo3(signature = (*, copy=None))]
     fn torch<'py>(&self, py: Python<'py>, copy: Option<bool>) -> Result<Bound<'py, PyAny>> {
         torch_jax::torch(py, &self.0, copy)
     }
 
-    /// A jax array. It shares the memory once the tensor was sent or received; before that it is a copy, because
-    /// jax relies on memory that does not change. `copy=True` always copies, and `copy=False` fails instead of
-    /// copying. (jax itself copies memory with an alignment that it does not support.)
+    /// A jax array. It shares the memory once the tensor was sent or received; before that it is a copy,
+    /// because jax relies on memory that does not change. `copy=True` always copies, and `copy=False` fails
+    /// instead of copying. (jax itself copies memory with an alignment that it does not support.)
     #[pyo3(signature = (*, copy=None))]
     fn jax<'py>(&self, py: Python<'py>, copy: Option<bool>) -> Result<Bound<'py, PyAny>> {
         torch_jax::jax(py, &self.0, copy)
     }
 
-    /// Used by `numpy.asarray` for dtypes that buffers do not have, such as bfloat16. The array is read-only; use
-    /// `numpy()` to write.
+    /// Used by `numpy.asarray` for dtypes that buffers do not have, such as bfloat16. The array is read-only;
+    /// use `numpy()` to write.
     #[pyo3(signature = (dtype=None, copy=None))]
     fn __array__<'py>(
         &self,
@@ -71,8 +71,8 @@ impl Tensor {
         Ok(interface)
     }
 
-    /// A capsule for `from_dlpack` of other libraries. It respects `max_version`, `dl_device` and `copy`; `stream`
-    /// must be None.
+    /// A capsule for `from_dlpack` of other libraries. It respects `max_version`, `dl_device` and `copy`;
+    /// `stream` must be None.
     #[pyo3(signature = (*, stream=None, max_version=None, dl_device=None, copy=None))]
     fn __dlpack__<'py>(
         &self,

@@ -31,8 +31,8 @@ use crate::runtime::{gil, py_call};
 ///
 /// Other libraries use the memory without a copy, and their objects keep it alive. `numpy()`,
 /// `numpy.from_dlpack(t)` and `torch.from_dlpack(t)` can write it until the tensor is sent;
-/// `numpy.asarray(t)` and `memoryview(t)` only read it. If such a writable object is alive when the tensor is sent,
-/// a copy is sent. `t[...] = x` and `numpy.add(a, b, out=t.numpy())` leave no such object.
+/// `numpy.asarray(t)` and `memoryview(t)` only read it. If such a writable object is alive when the tensor is
+/// sent, a copy is sent. `t[...] = x` and `numpy.add(a, b, out=t.numpy())` leave no such object.
 #[pyclass(frozen, subclass, weakref, module = "cenote")]
 #[derive(Debug, Clone)]
 pub(crate) struct Tensor(pub(crate) cenote::Tensor);
@@ -72,8 +72,8 @@ impl Tensor {
         Ok(Tensor(py.detach(|| source.to_pooled())?))
     }
 
-    /// A tensor over another library's memory, without a copy. It is read-only, it changes when that library writes,
-    /// and sending it copies it. With `copy=True` it is a writable copy instead.
+    /// A tensor over another library's memory, without a copy. It is read-only, it changes when that library
+    /// writes, and sending it copies it. With `copy=True` it is a writable copy instead.
     ///
     /// >>> a = numpy.arange(3)
     /// >>> t = cenote.Tensor.from_dlpack(a)
@@ -136,15 +136,15 @@ impl Tensor {
         self.0.dtype().size()
     }
 
-    /// The device that the tensor is meant for: `"cpu"`, or a tag such as `"cuda:0"`. The tag moves no bytes: they are
-    /// in the memory that `memory` names.
+    /// The device that the tensor is meant for: `"cpu"`, or a tag such as `"cuda:0"`. The tag moves no bytes:
+    /// they are in the memory that `memory` names.
     #[getter]
     fn device(&self) -> String {
         self.0.device().to_string()
     }
 
-    /// The kind of memory: `"shm"` (shared memory), `"mem"` (the heap), or `"dma"` (a received DMA-BUF, for example
-    /// of a camera).
+    /// The kind of memory: `"shm"` (shared memory), `"mem"` (the heap), or `"dma"` (a received DMA-BUF, for
+    /// example of a camera).
     #[getter]
     fn memory(&self) -> &'static str {
         self.0.memory().name()
@@ -162,18 +162,18 @@ impl Tensor {
         export::may_write(&self.0)
     }
 
-    /// Whether an object that can write the memory is alive, such as an array of `numpy()`. If so, sending the tensor
-    /// copies it first.
+    /// Whether an object that can write the memory is alive, such as an array of `numpy()`. If so, sending
+    /// the tensor copies it first.
     #[getter]
     fn lent(&self) -> bool {
         self.0.is_lent()
     }
 
-    /// An array over the same memory, without a copy. It keeps the memory alive, also after the tensor and its pool
-    /// are gone.
+    /// An array over the same memory, without a copy. It keeps the memory alive, also after the tensor and
+    /// its pool are gone.
     ///
-    /// The array is writable while the tensor is: not after the tensor was sent, and not if it was received. While a
-    /// writable array or a view of it is alive, sending the tensor copies it first.
+    /// The array is writable while the tensor is: not after the tensor was sent, and not if it was received.
+    /// While a writable array or a view of it is alive, sending the tensor copies it first.
     ///
     /// >>> t = cenote.Tensor((3,), "int32")
     /// >>> a = t.numpy()
@@ -224,8 +224,8 @@ impl Tensor {
         Ok(Tensor(self.0.clone().with_device(device.parse::<Device>()?)))
     }
 
-    /// Some hundred bytes that name this tensor, for `from_descriptor` in any process of this user. Keep the tensor
-    /// until the other process has called that. From now on the memory is read-only.
+    /// Some hundred bytes that name this tensor, for `from_descriptor` in any process of this user. Keep the
+    /// tensor until the other process has called that. From now on the memory is read-only.
     ///
     /// Fails if the tensor is in no pool, or while an object that can write the memory is alive.
     fn descriptor<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyBytes>> {
@@ -265,8 +265,8 @@ fn check_memory(memory: Option<TensorMemory>) -> Result<()> {
 
 /// Whether the object's class is one of cenote's, not one that Python code derived from them.
 ///
-/// An object of a derived class can refer to an array whose base it is. Such a cycle would never be freed: numpy's
-/// arrays do not report their base to the garbage collector.
+/// An object of a derived class can refer to an array whose base it is. Such a cycle would never be freed:
+/// numpy's arrays do not report their base to the garbage collector.
 fn has_own_class(tensor: &Bound<'_, Tensor>) -> bool {
     // SAFETY: the type of an object, which lives at least as long as the object.
     let flags = unsafe { ffi::PyType_GetFlags(tensor.get_type_ptr()) };

@@ -24,8 +24,8 @@ impl Tensor {
         Tensor(self.0.transpose())
     }
 
-    /// The same elements in another shape, without a copy. Fails if that needs a copy. One length can be -1: it follows
-    /// from the others.
+    /// The same elements in another shape, without a copy. Fails if that needs a copy. One length can be -1:
+    /// it follows from the others.
     ///
     /// >>> cenote.Tensor((4, 6)).reshape(3, -1).shape
     /// (3, 8)

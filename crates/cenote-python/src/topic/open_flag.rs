@@ -8,7 +8,8 @@ use pyo3::prelude::*;
 use crate::runtime::error::{Raised, Result, raise};
 use crate::runtime::wait;
 
-/// Whether a topic is open. It is atomic, not locked: a thread can read it without the GIL while another thread forks.
+/// Whether a topic is open. It is atomic, not locked: a thread can read it without the GIL while another
+/// thread forks.
 #[derive(Debug)]
 pub(crate) struct OpenFlag(AtomicBool);
 

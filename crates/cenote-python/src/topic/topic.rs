@@ -37,20 +37,20 @@ use crate::topic::typed_topic::{AnyTopic, TypedTopic};
 /// <cenote.Image 640x480 rgb8, shm, read-only, seq=7>
 /// >>> topic.close()
 ///
-/// `type` is `Image`, `PointCloud`, `DepthImage` or `Tensor`, which is the default. A topic of `Tensor` receives
-/// messages of all types as tensors, without metadata such as `seq`, `stamp_ns` and `frame_id`. One object can send and
-/// receive: the first `send` starts publishing, and the first `recv` subscribes. (`advertise` and `subscribe` do so at
-/// once.) All threads can use it.
+/// `type` is `Image`, `PointCloud`, `DepthImage` or `Tensor`, which is the default. A topic of `Tensor`
+/// receives messages of all types as tensors, without metadata such as `seq`, `stamp_ns` and `frame_id`. One
+/// object can send and receive: the first `send` starts publishing, and the first `recv` subscribes.
+/// (`advertise` and `subscribe` do so at once.) All threads can use it.
 ///
-/// After a message was sent, its memory is read-only. If an object that can write it is alive at that moment, such as
-/// an array of `numpy()` or a view of it, a copy is sent, and `stats()["copies"]` counts it.
+/// After a message was sent, its memory is read-only. If an object that can write it is alive at that moment,
+/// such as an array of `numpy()` or a view of it, a copy is sent, and `stats()["copies"]` counts it.
 ///
-/// `depth` is how many messages the publisher keeps for subscribers. If a subscriber falls behind by more, `policy`
-/// decides: `"keep_last"` overwrites the oldest message, and the subscriber counts it as `missed`; `"block"` waits for
-/// the subscriber, for `timeout` seconds at most (None: for as long as the subscriber lives); `"reject"` fails at once.
-/// `history` is how many earlier messages it requests when it subscribes. With `ignore_own` the object does not receive the
-/// messages that it sent itself. `size_mb` and `max_slots` configure the publisher's pool, in which `alloc_tensor` and
-/// `image` allocate.
+/// `depth` is how many messages the publisher keeps for subscribers. If a subscriber falls behind by more,
+/// `policy` decides: `"keep_last"` overwrites the oldest message, and the subscriber counts it as `missed`;
+/// `"block"` waits for the subscriber, for `timeout` seconds at most (None: for as long as the subscriber
+/// lives); `"reject"` fails at once. `history` is how many earlier messages it requests when it subscribes.
+/// With `ignore_own` the object does not receive the messages that it sent itself. `size_mb` and `max_slots`
+/// configure the publisher's pool, in which `alloc_tensor` and `image` allocate.
 #[pyclass(frozen, weakref, module = "cenote")]
 pub(crate) struct Topic {
     name: String,
@@ -127,8 +127,8 @@ impl Topic {
         !self.open.get()
     }
 
-    /// Sends a message to all subscribers, and to this object unless `ignore_own` is set. If a subscriber is slow, the
-    /// policy `"block"` fails with `cenote.Timeout` after its timeout, and `"reject"` at once.
+    /// Sends a message to all subscribers, and to this object unless `ignore_own` is set. If a subscriber is
+    /// slow, the policy `"block"` fails with `cenote.Timeout` after its timeout, and `"reject"` at once.
     #[pyo3(signature = (message, /))]
     fn send(&self, py: Python<'_>, message: &Bound<'_, PyAny>) -> Result<()> {
         self.get(py)?.send(py, message, &self.open)
@@ -140,11 +140,11 @@ impl Topic {
         self.get(py)?.try_send(py, message)
     }
 
-    /// The next message. Waits for it for `timeout` seconds, then returns None; without a timeout it waits forever.
-    /// `timeout=0` does not wait.
+    /// The next message. Waits for it for `timeout` seconds, then returns None; without a timeout it waits
+    /// forever. `timeout=0` does not wait.
     ///
-    /// Messages of one publisher arrive in the order in which they were sent. With several publishers, it takes from
-    /// each in turn.
+    /// Messages of one publisher arrive in the order in which they were sent. With several publishers, it
+    /// takes from each in turn.
     #[pyo3(signature = (timeout=None))]
     fn recv<'py>(
         &self,
@@ -154,8 +154,8 @@ impl Topic {
         self.recv_within(py, timeout.map(duration).transpose()?)
     }
 
-    /// The newest message that was not received yet, or None. Skips all messages before it, which do not count as
-    /// missed. Does not wait.
+    /// The newest message that was not received yet, or None. Skips all messages before it, which do not
+    /// count as missed. Does not wait.
     fn latest<'py>(&self, py: Python<'py>) -> Result<Option<Bound<'py, PyAny>>> {
         self.get(py)?.latest(py)
     }
@@ -182,7 +182,8 @@ impl Topic {
         }
         match self.recv_within(py, None) {
             Ok(message) => message.ok_or_else(ended),
-            // Only the error of a closed topic ends the iteration. An exception of a signal handler is passed on.
+            // Only the error of a closed topic ends the iteration. An exception of a signal handler is passed
+            // on.
             Err(raised) if !self.open.get() && raised.is_plain(py) => Err(ended()),
             Err(raised) => Err(raised),
         }
@@ -199,13 +200,14 @@ impl Topic {
         Ok(py_call::call(next, (slf,), None)?)
     }
 
-    /// A file descriptor that becomes readable when a message may have arrived, for `select`, `selectors` and event
-    /// loops. Then call `recv(timeout=0)` until it returns None. The topic closes the descriptor.
+    /// A file descriptor that becomes readable when a message may have arrived, for `select`, `selectors` and
+    /// event loops. Then call `recv(timeout=0)` until it returns None. The topic closes the descriptor.
     fn fileno(&self, py: Python<'_>) -> Result<RawFd> {
         self.get(py)?.fileno(py)
     }
 
-    /// A duplicate of the descriptor of `fileno`. The caller closes it; it stays valid after the topic is closed.
+    /// A duplicate of the descriptor of `fileno`. The caller closes it; it stays valid after the topic is
+    /// closed.
     fn _dup(&self, py: Python<'_>) -> Result<RawFd> {
         Ok(self.get(py)?.dup(py)?.into_raw_fd())
     }
@@ -220,8 +222,8 @@ impl Topic {
         self.get(py)?.subscribe(py)
     }
 
-    /// Waits until there are `count` subscribers, not counting this object, for `timeout` seconds at most. Returns how
-    /// many there are.
+    /// Waits until there are `count` subscribers, not counting this object, for `timeout` seconds at most.
+    /// Returns how many there are.
     #[pyo3(signature = (count=1, timeout=None))]
     fn wait_for_subscribers(
         &self,
@@ -239,21 +241,22 @@ impl Topic {
         Ok(self.get_own(py)?.stats().missed)
     }
 
-    /// Why the last `missed` message could not be received, as an exception. None if it was overwritten, if none was
-    /// missed, or if the reason was returned before.
+    /// Why the last `missed` message could not be received, as an exception. None if it was overwritten, if
+    /// none was missed, or if the reason was returned before.
     fn last_loss(&self, py: Python<'_>) -> Result<Option<PyErr>> {
         Ok(self.get_own(py)?.last_loss().map(|error| Raised::from(error).into()))
     }
 
-    /// The error of receiving, as an exception, or None: for example, a publisher of this topic sends another type. Each
-    /// error is reported once, here or raised by another call; only `Forked` is reported each time.
+    /// The error of receiving, as an exception, or None: for example, a publisher of this topic sends another
+    /// type. Each error is reported once, here or raised by another call; only `Forked` is reported each
+    /// time.
     fn last_error(&self, py: Python<'_>) -> Result<Option<PyErr>> {
         Ok(self.get(py)?.last_error().map(|error| Raised::from(error).into()))
     }
 
     /// The counters of this object, as a dict: the messages that it has `sent`, `received` and `missed`; the
-    /// `publishers` that it receives from and the `subscribers` that it sends to, not counting itself; and `copies`: for
-    /// each reason, how many messages it copied to send them, and how many bytes.
+    /// `publishers` that it receives from and the `subscribers` that it sends to, not counting itself; and
+    /// `copies`: for each reason, how many messages it copied to send them, and how many bytes.
     ///
     /// >>> with cenote.Topic("example", cenote.Tensor) as topic:
     /// ...     tensor = cenote.Tensor((4,), "uint8")
@@ -295,10 +298,10 @@ impl Topic {
         Ok(Py::new(py, Image::init(topic.image(width, height, format)?))?)
     }
 
-    /// Closes the topic: it stops sending and receiving. Subscribers can still receive the messages that it sent, and
-    /// received messages stay valid. A thread that waits in `recv`, `send` or `wait_for_subscribers` fails within
-    /// 0.1 seconds, a task that awaits `recv_async` fails too, and iterations end. A `with` statement closes the topic
-    /// at its end.
+    /// Closes the topic: it stops sending and receiving. Subscribers can still receive the messages that it
+    /// sent, and received messages stay valid. A thread that waits in `recv`, `send` or `wait_for_subscribers`
+    /// fails within a tenth of a second, a task that awaits `recv_async` fails too, and iterations end. A
+    /// `with` statement closes the topic at its end.
     fn close(slf: &Bound<'_, Self>) -> Result<()> {
         let (py, topic) = (slf.py(), slf.get());
         let inner = topic.inner.take(py);

@@ -55,8 +55,8 @@ pub(crate) trait AnyTopic: Send + Sync {
 
 /// A topic of one message type.
 ///
-/// The first `advertise` and the first `subscribe` take long, so they release the GIL. The flags say which of them are
-/// done: later calls that do not wait keep the GIL.
+/// The first `advertise` and the first `subscribe` take long, so they release the GIL. The flags say which of
+/// them are done: later calls that do not wait keep the GIL.
 pub(crate) struct TypedTopic<T> {
     topic: cenote::Topic<T>,
     policy: Policy,
@@ -93,8 +93,8 @@ impl<T: MessageClass> TypedTopic<T> {
         })
     }
 
-    /// Sends a message, and waits for slow subscribers for `timeout`. Fails with `SlowSubscriber`, which names the
-    /// subscriber that was slow last.
+    /// Sends a message, and waits for slow subscribers for `timeout`. Fails with `SlowSubscriber`, which
+    /// names the subscriber that was slow last.
     fn send_waiting(
         &self,
         py: Python<'_>,

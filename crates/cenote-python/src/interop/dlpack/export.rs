@@ -59,8 +59,8 @@ fn copy_of(py: Python<'_>, tensor: &Tensor) -> Result<Tensor> {
     Ok(gil::detach_if_large(py, tensor.nbytes(), || tensor.to_memory(TensorMemory::Mem))?)
 }
 
-/// Whether torch is the caller. It accepts read-only memory and then lets it be written, which would end the process
-/// with a segmentation fault.
+/// Whether torch is the caller. It accepts read-only memory and then lets it be written, which would end the
+/// process with a segmentation fault.
 fn is_called_by_torch(py: Python<'_>) -> bool {
     // SAFETY: the thread holds the GIL, as `py` proves.
     let globals = unsafe { ffi::PyEval_GetGlobals() };
@@ -75,8 +75,8 @@ fn capsule<M: Managed>(py: Python<'_>, export: Export, flags: u64) -> Result<Bou
     let exported = exported::<M>(export, flags)?;
     // SAFETY: `exported` points into a live allocation, so the address of a field can be computed.
     let managed = unsafe { &raw mut (*exported).managed }.cast::<M>();
-    // SAFETY: the pointer is not null, and the name is static. The destructor checks the capsule's name, so it can be
-    // called whether the capsule was consumed or not.
+    // SAFETY: the pointer is not null, and the name is static. The destructor checks the capsule's name, so
+    // it can be called whether the capsule was consumed or not.
     let made = unsafe { ffi::PyCapsule_New(managed.cast(), M::NAME.as_ptr(), Some(destroy::<M>)) };
     // SAFETY: the call returned a new reference, or null with an exception set.
     match unsafe { Bound::from_owned_ptr_or_err(py, made) } {
@@ -112,8 +112,9 @@ fn exported<M: Managed>(export: Export, flags: u64) -> Result<*mut Exported<M>> 
         device_id,
         ndim: ndim.unwrap_or_default(),
         dtype,
-        // SAFETY: `exported` points into a live allocation, so the address of a field can be computed. No reference to
-        // the allocation exists: from now on only these pointers, and the code that frees it, use it.
+        // SAFETY: `exported` points into a live allocation, so the address of a field can be computed. No
+        // reference to the allocation exists: from now on only these pointers, and the code that frees it,
+        // use it.
         shape: unsafe { &raw mut (*exported).shape }.cast(),
         // SAFETY: as for `shape`.
         strides: unsafe { &raw mut (*exported).strides }.cast(),
@@ -148,8 +149,8 @@ fn in_elements(tensor: &Tensor) -> Result<([i64; MAX_DIMS], [i64; MAX_DIMS])> {
 unsafe extern "C" fn delete<M: Managed>(managed: *mut M) {
     // SAFETY: null, or a managed tensor that `exported` has written.
     let Some(context) = (unsafe { managed.as_ref() }).map(M::context) else { return };
-    // SAFETY: the context is the pointer of the box that contains `managed`. The box is freed once: a consumer calls
-    // this once, and `destroy` calls it only if there was no consumer.
+    // SAFETY: the context is the pointer of the box that contains `managed`. The box is freed once: a
+    // consumer calls this once, and `destroy` calls it only if there was no consumer.
     drop(unsafe { Box::from_raw(context.cast::<Exported<M>>()) });
 }
 

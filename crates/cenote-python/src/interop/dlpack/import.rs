@@ -78,8 +78,8 @@ fn adopt<M: Managed + 'static>(capsule: &Bound<'_, PyCapsule>) -> Result<Tensor>
     }
     let len = layout.byte_range().end;
     let on_drop = move || release.call();
-    // SAFETY: the producer keeps the elements valid until its deleter is called. They are in the `len` bytes from
-    // `start` on.
+    // SAFETY: the producer keeps the elements valid until its deleter is called. They are in the `len` bytes
+    // from `start` on.
     Ok(unsafe { Tensor::from_changeable_parts(start, len, layout, dtype, on_drop) }?)
 }
 
@@ -89,8 +89,8 @@ struct Release<M> {
     deleter: Option<Deleter<M>>,
 }
 
-// SAFETY: DLPack allows every thread to call a deleter. The deleter itself takes the locks that it needs, such as the
-// GIL.
+// SAFETY: DLPack allows every thread to call a deleter. The deleter itself takes the locks that it needs,
+// such as the GIL.
 unsafe impl<M> Send for Release<M> {}
 
 impl<M> Release<M> {

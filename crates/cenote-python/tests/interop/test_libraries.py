@@ -1,4 +1,4 @@
-"""Other libraries as they are used: over the same memory, read-only where it is."""
+"""jax, torch, onnxruntime, OpenCV and numpy use the same memory, read-only where it is."""
 
 import gc
 import importlib.util
@@ -12,19 +12,19 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
-from test_process import eventually
+from processes import eventually
 
 
 @pytest.fixture
 def jax():
-    # Not before it is needed: it starts threads, and a process with threads of others forks badly.
+    # Imported late: it starts threads, and forking a process with threads can deadlock.
     import jax
 
     return jax
 
 
 def address(tensor):
-    # bfloat16 is unknown to the array interface.
+    # Not by `__array_interface__`, which has no bfloat16.
     return tensor.numpy().ctypes.data
 
 
@@ -34,7 +34,7 @@ def image(pool, shape=(480, 640, 3)):
     return tensor
 
 
-def test_jax_takes_what_can_still_be_written_as_a_copy(jax, pool):
+def test_jax_gets_a_copy_of_a_writable_tensor(jax, pool):
     tensor = image(pool)
     array = tensor.jax()
     expected = np.array(tensor)
@@ -46,8 +46,8 @@ def test_jax_takes_what_can_still_be_written_as_a_copy(jax, pool):
         tensor.jax(copy=False)
 
 
-def test_jax_takes_what_another_library_may_change_as_a_copy(jax):
-    # Aligned as jax likes it, so that nothing else has it copied.
+def test_jax_gets_a_copy_of_memory_that_another_library_can_write(jax):
+    # The alignment is one that jax supports, so that it is no reason for a copy.
     owner = cenote.Tensor((64, 64), "float32", memory="mem").numpy()
     owner[...] = 1
     tensor = cenote.Tensor.from_dlpack(owner)
@@ -60,7 +60,7 @@ def test_jax_takes_what_another_library_may_change_as_a_copy(jax):
         tensor.jax(copy=False)
 
 
-def test_jax_takes_what_cannot_change_as_it_is(jax, pool):
+def test_jax_shares_the_memory_of_a_sent_tensor(jax, pool):
     tensor = image(pool)
     descriptor, content = tensor.descriptor(), np.array(tensor)
     array = tensor.jax()
@@ -68,14 +68,14 @@ def test_jax_takes_what_cannot_change_as_it_is(jax, pool):
     assert tensor.jax(copy=True).unsafe_buffer_pointer() != address(tensor)
     del tensor
     assert pool.stats()["slots_in_use"] == 1
-    # Not even a computation that is told to take the memory over writes it.
+    # A computation that may reuse the memory of its argument does not write it.
     again = cenote.Tensor.from_descriptor(descriptor)
     doubled = jax.jit(lambda x: x + x, donate_argnums=0)(array)
     assert int(np.asarray(doubled).sum(dtype="int64")) == int((content + content).sum(dtype="int64"))
     assert doubled.unsafe_buffer_pointer() != address(again)
     assert (again.numpy() == content).all()
     del doubled, array, again
-    # jax lets go of what was taken over in its own time.
+    # jax releases donated memory later.
     assert eventually(lambda: pool.stats()["slots_in_use"] == 0)
 
 
@@ -90,7 +90,7 @@ print(tensor.numpy().flags.writeable, np.from_dlpack(tensor).flags.writeable, np
 """
 
 
-def test_jax_over_memory_that_the_kernel_keeps_from_being_written(jax, pool):
+def test_jax_shares_received_memory_that_is_mapped_read_only(jax, pool):
     tensor = pool.alloc((1024, 1024), "int32")
     tensor[...] = 1
     command = [sys.executable, "-c", RECEIVER, tensor.descriptor().hex()]
@@ -100,7 +100,7 @@ def test_jax_over_memory_that_the_kernel_keeps_from_being_written(jax, pool):
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "int32", "uint8", "bool", "complex64"])
-def test_jax_and_back(jax, pool, dtype):
+def test_tensors_go_to_jax_and_back(jax, pool, dtype):
     tensor = pool.alloc((8, 16), dtype)
     tensor[...] = np.arange(128).reshape(8, 16) % 2
     tensor.descriptor()
@@ -108,7 +108,7 @@ def test_jax_and_back(jax, pool, dtype):
     assert array.dtype == tensor.dtype
     again = cenote.Tensor.from_dlpack(array)
     assert again.tolist() == tensor.tolist() and not again.writable
-    # jax by itself, from what can be written: as long as it has the memory, that is lent.
+    # `jax.dlpack.from_dlpack` of a writable tensor: while jax shares the memory, the tensor is lent.
     other = tensor.copy()
     taken = jax.dlpack.from_dlpack(other)
     assert np.asarray(taken).tolist() == other.tolist()
@@ -117,12 +117,12 @@ def test_jax_and_back(jax, pool, dtype):
     assert not other.lent
 
 
-def test_jax_by_itself_asks_whether_memory_is_read_only_or_is_refused_it(jax, pool):
+def test_from_dlpack_of_jax_respects_the_read_only_flag_or_is_refused(jax, pool):
     tensor = image(pool)
     tensor.descriptor()
     try:
         array = jax.dlpack.from_dlpack(tensor)
-    except BufferError as refused:  # before jax 0.11
+    except BufferError as refused:  # jax before 0.11
         assert "jax()" in str(refused)
     else:
         assert array.unsafe_buffer_pointer() == address(tensor)
@@ -130,7 +130,7 @@ def test_jax_by_itself_asks_whether_memory_is_read_only_or_is_refused_it(jax, po
 
 @pytest.fixture
 def torch(monkeypatch):
-    """Stands in for torch, which is too large to be installed for tests."""
+    """A module that replaces torch, which is too large to install for tests."""
     spec = importlib.util.spec_from_file_location("torch", pathlib.Path(__file__).with_name("torch_stand_in.py"))
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -138,7 +138,7 @@ def torch(monkeypatch):
     return module
 
 
-def test_torch_writes_what_can_be_written_in_place(torch, pool):
+def test_torch_shares_the_memory_of_a_writable_tensor(torch, pool):
     tensor = image(pool)
     taken = tensor.torch()
     assert taken.address == address(tensor) and (taken.array == np.asarray(tensor)).all()
@@ -156,7 +156,7 @@ def test_torch_writes_what_can_be_written_in_place(torch, pool):
     assert view.array.shape == (10, 320, 3) and view.address == address(tensor[10:20, ::2])
 
 
-def test_torch_gets_a_copy_of_what_is_read_only(torch, pool):
+def test_torch_gets_a_copy_of_a_read_only_tensor(torch, pool):
     tensor = image(pool)
     descriptor, content = tensor.descriptor(), np.array(tensor)
     for source in (tensor, cenote.Tensor.from_descriptor(descriptor), cenote.Tensor.from_dlpack(content)):
@@ -166,13 +166,13 @@ def test_torch_gets_a_copy_of_what_is_read_only(torch, pool):
         assert (np.asarray(source) == content).all()
         with pytest.raises(BufferError, match="torch would write it"):
             source.torch(copy=False)
-    # By itself it would write it all the same, so it is refused it.
+    # `torch.from_dlpack` ignores the read-only flag, so it is refused.
     with pytest.raises(BufferError, match=r"torch\(\)"):
         torch.from_dlpack(tensor)
     assert (np.asarray(tensor) == content).all()
 
 
-def test_what_torch_has_outlives_everything(torch, name):
+def test_memory_that_torch_uses_outlives_tensor_and_pool(torch, name):
     with cenote.TensorPool(name, size_mb=64) as pool:
         taken = image(pool).torch()
     gc.collect()
@@ -207,7 +207,7 @@ def test_onnxruntime_reads_and_writes_tensors_in_place(pool):
     assert (y.numpy() == x.numpy() * 2).all()
 
 
-def test_onnxruntime_reads_what_is_read_only(pool):
+def test_onnxruntime_reads_read_only_tensors(pool):
     session = model()
     x = pool.alloc((300, 200))
     x.fill(2)
@@ -217,7 +217,7 @@ def test_onnxruntime_reads_what_is_read_only(pool):
     assert (session.run_with_ort_values(None, {"x": value})[0].numpy() == 4).all()
 
 
-def test_onnxruntime_over_dlpack(pool):
+def test_onnxruntime_takes_tensors_by_dlpack(pool):
     x = pool.alloc((300, 200))
     x.fill(2)
     from_dlpack = onnxruntime.capi.onnxruntime_pybind11_state.OrtValue.from_dlpack
@@ -232,7 +232,7 @@ def test_onnxruntime_over_dlpack(pool):
         x.__dlpack__()
 
 
-def test_opencv_writes_into_a_tensor_and_leaves_nothing_behind(pool):
+def test_opencv_writes_into_a_tensor_and_leaves_it_not_lent(pool):
     source, target = image(pool), pool.alloc((240, 320, 3), "uint8")
     cv2.resize(source.numpy(), (320, 240), dst=target.numpy())
     assert not target.lent
@@ -242,7 +242,7 @@ def test_opencv_writes_into_a_tensor_and_leaves_nothing_behind(pool):
         cv2.resize(source.numpy(), (320, 240), dst=target.numpy())
 
 
-def test_numpy_writes_nothing_into_what_was_sent(pool, tmp_path):
+def test_numpy_cannot_write_a_sent_tensor(pool, tmp_path):
     tensor = image(pool)
     tensor.descriptor()
     before = tensor.tobytes()

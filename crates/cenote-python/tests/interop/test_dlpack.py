@@ -1,5 +1,8 @@
+"""DLPack: capsules of tensors, and tensors of capsules."""
+
 import ctypes
 import gc
+import weakref
 
 import cenote
 import ml_dtypes
@@ -13,14 +16,14 @@ def filled(pool, dtype="float32", shape=(4, 6)):
     return tensor
 
 
-def name_of(capsule):
+def capsule_name(capsule):
     get = ctypes.pythonapi.PyCapsule_GetName
     get.restype, get.argtypes = ctypes.c_char_p, [ctypes.py_object]
     return get(capsule)
 
 
-class Capsule:
-    """A producer that hands on what it was given."""
+class CapsuleProducer:
+    """A producer that passes on a given capsule."""
 
     def __init__(self, capsule):
         self.capsule = capsule
@@ -32,8 +35,8 @@ class Capsule:
         return (1, 0)
 
 
-class Old:
-    """A producer from before versions."""
+class LegacyProducer:
+    """A producer from before version 1 of DLPack."""
 
     def __init__(self, array):
         self.array = array
@@ -45,16 +48,16 @@ class Old:
         return (1, 0)
 
 
-def test_the_version_asked_for_is_what_is_given(pool):
+def test_the_capsule_has_the_requested_version(pool):
     tensor = filled(pool)
-    assert name_of(tensor.__dlpack__()) == b"dltensor"
-    assert name_of(tensor.__dlpack__(max_version=(0, 8))) == b"dltensor"
-    assert name_of(tensor.__dlpack__(max_version=(1, 0))) == b"dltensor_versioned"
-    assert name_of(tensor.__dlpack__(max_version=(7, 3))) == b"dltensor_versioned"
+    assert capsule_name(tensor.__dlpack__()) == b"dltensor"
+    assert capsule_name(tensor.__dlpack__(max_version=(0, 8))) == b"dltensor"
+    assert capsule_name(tensor.__dlpack__(max_version=(1, 0))) == b"dltensor_versioned"
+    assert capsule_name(tensor.__dlpack__(max_version=(7, 3))) == b"dltensor_versioned"
     assert tensor.__dlpack_device__() == (1, 0)
 
 
-def test_capsules_that_nobody_takes_are_freed(pool):
+def test_a_capsule_without_a_consumer_is_freed(pool):
     tensor = filled(pool)
     capsules = [tensor.__dlpack__(), tensor.__dlpack__(max_version=(1, 0))]
     del tensor
@@ -65,7 +68,7 @@ def test_capsules_that_nobody_takes_are_freed(pool):
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "int8", "int16", "int32", "int64",
                                    "uint8", "uint16", "uint32", "uint64", "bool", "complex64", "complex128"])  # fmt: skip
-def test_numpy_takes_every_dtype_and_gives_it_back(pool, dtype):
+def test_numpy_exchanges_tensors_of_every_dtype(pool, dtype):
     tensor = filled(pool, dtype)
     array = np.from_dlpack(tensor)
     assert array.dtype == dtype and array.tolist() == tensor.tolist()
@@ -73,11 +76,11 @@ def test_numpy_takes_every_dtype_and_gives_it_back(pool, dtype):
     assert again.dtype == dtype and again.tolist() == tensor.tolist()
 
 
-def test_bfloat16_is_handed_on(pool):
+def test_bfloat16_is_exchanged_but_not_with_numpy(pool):
     tensor = filled(pool, "bfloat16")
     again = cenote.Tensor.from_dlpack(tensor)
     assert again.dtype == ml_dtypes.bfloat16 and again.tolist() == tensor.tolist()
-    # numpy's from_dlpack knows it not, and says so; its arrays do.
+    # `numpy.from_dlpack` has no bfloat16; `numpy()` does.
     del again
     with pytest.raises((BufferError, RuntimeError), match="dtype"):
         np.from_dlpack(tensor)
@@ -85,7 +88,7 @@ def test_bfloat16_is_handed_on(pool):
 
 
 @pytest.mark.parametrize("key", [..., (slice(1, 3), slice(2, None)), (slice(None, None, -1), slice(None, None, -2)), 0, (0, 0)])
-def test_views(pool, key):
+def test_capsules_of_views(pool, key):
     tensor = filled(pool)
     view = tensor[key]
     assert np.from_dlpack(view).tolist() == view.tolist()
@@ -93,7 +96,7 @@ def test_views(pool, key):
     assert cenote.Tensor.from_dlpack(np.asarray(tensor.numpy()[key])).tolist() == view.tolist()
 
 
-def test_read_only_is_said_or_refused(pool):
+def test_a_capsule_of_read_only_memory_has_a_flag_or_is_refused(pool):
     tensor = filled(pool)
     array = np.from_dlpack(tensor)
     assert array.flags.writeable
@@ -104,25 +107,25 @@ def test_read_only_is_said_or_refused(pool):
         tensor.__dlpack__()
     with pytest.raises(BufferError, match="read-only"):
         tensor.__dlpack__(max_version=(0, 8), copy=False)
-    copied = np.from_dlpack(Capsule(tensor.__dlpack__(copy=True)))
+    copied = np.from_dlpack(CapsuleProducer(tensor.__dlpack__(copy=True)))
     assert copied.tolist() == tensor.tolist()
-    copied = np.from_dlpack(Capsule(tensor.__dlpack__(max_version=(1, 0), copy=True)))
+    copied = np.from_dlpack(CapsuleProducer(tensor.__dlpack__(max_version=(1, 0), copy=True)))
     copied[...] = 0
     assert tensor[0, 1].item() == 1
 
 
-def test_torch_which_writes_read_only_memory_is_refused_it(pool):
+def test_torch_is_refused_read_only_memory(pool):
     tensor = filled(pool)
     caller = {"__name__": "torch.utils.dlpack", "tensor": tensor}
     call = "tensor.__dlpack__(max_version=(1, 0))"
-    assert name_of(eval(call, caller)) == b"dltensor_versioned"
+    assert capsule_name(eval(call, caller)) == b"dltensor_versioned"
     tensor.descriptor()
     with pytest.raises(BufferError, match="torch()"):
         eval(call, caller)
     eval("tensor.__dlpack__(max_version=(1, 0), copy=True)", caller)
 
 
-def test_copy_is_heeded(pool):
+def test_the_argument_copy_is_respected(pool):
     tensor = filled(pool)
     shared = np.from_dlpack(tensor, copy=False)
     shared[0, 0] = 7
@@ -133,7 +136,7 @@ def test_copy_is_heeded(pool):
     assert not tensor.lent
 
 
-def test_device_and_stream_are_heeded(pool):
+def test_other_devices_and_streams_are_refused(pool):
     tensor = filled(pool)
     tensor.__dlpack__(dl_device=(1, 0))
     with pytest.raises(BufferError):
@@ -142,8 +145,8 @@ def test_device_and_stream_are_heeded(pool):
         tensor.__dlpack__(stream=1)
 
 
-def test_strides_that_are_no_whole_elements_are_refused():
-    # Points of six bytes, as another program may have packed them.
+def test_strides_that_are_no_multiple_of_an_element_are_refused():
+    # Points of six bytes, which another program may have packed.
     fields = [("x", "float32", 1, 0), ("ring", "uint16", 1, 4)]
     cloud = cenote.PointCloud._unpickle(cenote.Tensor((5, 6), "uint8"), ("", 0, 0), 5, fields)
     column = cloud["x"]
@@ -156,19 +159,17 @@ def test_strides_that_are_no_whole_elements_are_refused():
     assert np.from_dlpack(cloud["ring"]).strides == (6,)
 
 
-def test_a_capsule_can_be_taken_once(pool):
+def test_a_capsule_can_be_consumed_once(pool):
     capsule = filled(pool).__dlpack__(max_version=(1, 0))
-    first = cenote.Tensor.from_dlpack(Capsule(capsule))
+    first = cenote.Tensor.from_dlpack(CapsuleProducer(capsule))
     with pytest.raises(Exception, match="name|incorrect"):
-        cenote.Tensor.from_dlpack(Capsule(capsule))
+        cenote.Tensor.from_dlpack(CapsuleProducer(capsule))
     assert first.tolist()[3][5] == 23
 
 
-def test_what_is_taken_keeps_the_producer_and_lets_it_go():
+def test_a_tensor_of_a_capsule_keeps_its_producer_until_it_is_gone():
     array = np.arange(1000)
     base = array.view()
-    import weakref
-
     gone = weakref.ref(array)
     tensor = cenote.Tensor.from_dlpack(array)
     array[1] = 77
@@ -184,18 +185,18 @@ def test_what_is_taken_keeps_the_producer_and_lets_it_go():
     assert gone() is None
 
 
-def test_old_producers(pool):
+def test_producers_from_before_version_1(pool):
     array = np.arange(6).reshape(2, 3)
-    assert cenote.Tensor.from_dlpack(Old(array)).tolist() == array.tolist()
-    copied = cenote.Tensor.from_dlpack(Old(array), copy=True)
+    assert cenote.Tensor.from_dlpack(LegacyProducer(array)).tolist() == array.tolist()
+    copied = cenote.Tensor.from_dlpack(LegacyProducer(array), copy=True)
     array[0, 0] = 9
     assert copied[0, 0].item() == 0
 
 
-def test_a_copy_that_was_asked_for_is_the_callers_own():
+def test_a_requested_copy_is_writable_and_can_be_sent():
     array = np.arange(6.0).reshape(2, 3)
     array.flags.writeable = False
-    for producer in (array, Old(np.arange(6.0).reshape(2, 3))):
+    for producer in (array, LegacyProducer(np.arange(6.0).reshape(2, 3))):
         copied = cenote.Tensor.from_dlpack(producer, copy=True)
         assert copied.writable
         copied[0, 0] = 7
@@ -205,15 +206,15 @@ def test_a_copy_that_was_asked_for_is_the_callers_own():
     assert array[0, 0] == 0
 
 
-def test_producers_that_cannot_be_used():
-    class Gpu(Capsule):
+def test_unusable_producers_raise_errors():
+    class Gpu(CapsuleProducer):
         def __dlpack_device__(self):
             return (2, 0)
 
     with pytest.raises(BufferError, match="device"):
         cenote.Tensor.from_dlpack(Gpu(None))
     with pytest.raises(TypeError):
-        cenote.Tensor.from_dlpack(Capsule(None))
+        cenote.Tensor.from_dlpack(CapsuleProducer(None))
     with pytest.raises(AttributeError):
         cenote.Tensor.from_dlpack([1, 2])
     with pytest.raises(ValueError):

@@ -1,3 +1,5 @@
+"""The buffer protocol: `memoryview(tensor)` and what uses it."""
+
 import array as arrays
 import hashlib
 import io
@@ -17,7 +19,7 @@ def filled(pool, dtype="uint8", shape=(4, 6)):
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "int8", "int16", "int32", "int64",
                                    "uint8", "uint16", "uint32", "uint64", "bool", "complex64", "complex128"])  # fmt: skip
-def test_a_buffer_says_all_that_numpy_says(pool, dtype):
+def test_a_buffer_has_the_layout_of_the_array(pool, dtype):
     tensor = filled(pool, dtype)
     view, expected = memoryview(tensor), tensor.numpy()
     assert (view.shape, view.strides, view.itemsize, view.nbytes) == (
@@ -28,7 +30,7 @@ def test_a_buffer_says_all_that_numpy_says(pool, dtype):
     assert view.tobytes() == expected.tobytes()
 
 
-def test_plain_bytes(pool):
+def test_the_standard_library_reads_tensors_as_bytes(pool):
     tensor = filled(pool)
     expected = tensor.tobytes()
     assert bytes(tensor) == expected
@@ -39,7 +41,7 @@ def test_plain_bytes(pool):
     assert np.frombuffer(tensor, "uint8").tobytes() == expected
 
 
-def test_buffers_of_arrays_write_and_those_of_tensors_see_it(pool):
+def test_writes_through_the_array_are_seen_through_the_buffer(pool):
     tensor = filled(pool)
     view = memoryview(tensor)
     io.BytesIO(bytes(range(24, 0, -1))).readinto(tensor.numpy())
@@ -53,12 +55,12 @@ def test_buffers_of_arrays_write_and_those_of_tensors_see_it(pool):
     assert view.readonly and memoryview(tensor.numpy()).readonly
 
 
-def test_views_as_buffers(pool):
+def test_buffers_of_views(pool):
     tensor = filled(pool)
     for view in (tensor[1:3], tensor[:, 1:3], tensor.T, tensor[::-1], tensor[0, 0], tensor[:, ::2]):
         assert np.asarray(memoryview(view)).tolist() == view.tolist()
         assert bytes(memoryview(view)) == view.tobytes()
-    # Who cannot follow strides is refused.
+    # A consumer that needs contiguous elements is refused.
     with pytest.raises(BufferError):
         hashlib.sha256(tensor[:, ::2])
     with pytest.raises((TypeError, ValueError, BufferError)):
@@ -74,7 +76,7 @@ def test_a_buffer_outlives_its_tensor_and_pool(name):
     view.release()
 
 
-def test_a_buffer_holds_the_memory_until_it_is_released(pool):
+def test_a_buffer_keeps_the_memory_until_it_is_released(pool):
     tensor = filled(pool)
     with memoryview(tensor) as view, view[1:] as part:
         del tensor
@@ -82,7 +84,7 @@ def test_a_buffer_holds_the_memory_until_it_is_released(pool):
     assert pool.stats()["slots_in_use"] == 0
 
 
-def test_arrays_of_the_standard_library(pool):
+def test_array_of_the_standard_library_reads_a_tensor(pool):
     tensor = filled(pool)
     copied = arrays.array("B")
     copied.frombytes(tensor)

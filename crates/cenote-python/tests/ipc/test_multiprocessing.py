@@ -1,4 +1,4 @@
-"""Real processes, by fork and by spawn."""
+"""Queues and pipes of multiprocessing, with forked and with spawned processes."""
 
 import multiprocessing
 import os
@@ -16,6 +16,7 @@ from multiprocessing.reduction import ForkingPickler
 import cenote
 import numpy as np
 import pytest
+from processes import eventually
 
 
 @pytest.fixture(params=["fork", "spawn"])
@@ -23,15 +24,7 @@ def context(request):
     return multiprocessing.get_context(request.param)
 
 
-def eventually(true, seconds=60):
-    """Whether it becomes true: another process has its own time."""
-    end = time.monotonic() + seconds
-    while not true() and time.monotonic() < end:
-        time.sleep(0.002)
-    return true()
-
-
-def run(context, target, *args):
+def start_process(context, target, *args):
     process = context.Process(target=target, args=args)
     process.start()
     return process
@@ -47,9 +40,9 @@ def add_one(inbox, outbox):
         outbox.put((tensor.writable, tensor.memory, cenote.Tensor.from_numpy(tensor.numpy() + 1)))
 
 
-def test_through_queues_and_back(context, pool):
+def test_tensors_go_through_queues_and_back(context, pool):
     inbox, outbox = context.Queue(), context.Queue()
-    process = run(context, add_one, inbox, outbox)
+    process = start_process(context, add_one, inbox, outbox)
     copied = cenote.copies()
     for value in range(5):
         tensor = pool.alloc((480, 640, 3), "uint8")
@@ -60,7 +53,7 @@ def test_through_queues_and_back(context, pool):
         assert (writable, memory) == (False, "shm")
         assert (answer.numpy() == value + 1).all()
         assert not answer.writable
-    # Nothing was copied on the way out; the child has let go of it all.
+    # This process copied nothing, and the child has released all tensors.
     assert cenote.copies() == copied
     assert eventually(lambda: cenote.in_transit() == 0)
     inbox.put(None)
@@ -69,7 +62,7 @@ def test_through_queues_and_back(context, pool):
     assert eventually(lambda: pool.stats()["slots_in_use"] + pool.stats()["retired"] == 0)
 
 
-def test_the_sender_holds_it_until_it_was_received(context, pool):
+def test_the_sender_holds_a_tensor_until_it_is_received(context, pool):
     queue = context.Queue()
     tensor = pool.alloc((1000,), "int64")
     tensor[...] = np.arange(1000)
@@ -78,7 +71,7 @@ def test_the_sender_holds_it_until_it_was_received(context, pool):
     assert eventually(lambda: pool.stats()["in_transit"] == 1)
     assert pool.stats()["slots_in_use"] == 1
     assert cenote.in_transit() == 1
-    # Received by the same process, which is as good as any.
+    # The receiver can be the same process.
     received = queue.get(timeout=60)
     assert received.numpy().sum() == 499500
     assert pool.stats()["in_transit"] == 0
@@ -86,23 +79,23 @@ def test_the_sender_holds_it_until_it_was_received(context, pool):
     assert pool.stats()["slots_in_use"] == 0
 
 
-def receive_and_tell(connection):
+def receive_and_send_sums(connection):
     tensor = connection.recv()
     connection.send(int(tensor.numpy().sum()))
     connection.recv()
     connection.send(int(tensor.numpy().sum()))
 
 
-def test_through_a_pipe_and_held_by_the_receiver(context, pool):
+def test_the_receiver_of_a_pipe_keeps_the_tensor(context, pool):
     here, there = context.Pipe()
-    process = run(context, receive_and_tell, there)
+    process = start_process(context, receive_and_send_sums, there)
     tensor = pool.alloc((1000,), "int64")
     tensor[...] = 1
     here.send(tensor)
     assert here.recv() == 1000
     assert eventually(lambda: pool.stats()["in_transit"] == 0)
     del tensor
-    # The child has leased it: the slot is not used again.
+    # The child has a lease, so the slot is not reused.
     assert pool.stats()["retired"] == 1
     assert [holder["pid"] for holder in pool.holders() if holder["retired_slots"]] == [process.pid]
     other = pool.alloc((1000,), "int64")
@@ -116,9 +109,9 @@ def put_and_end(queue):
     queue.put(cenote.Tensor.from_numpy(np.arange(100)))
 
 
-def test_a_child_that_is_done_waits_until_its_tensor_was_taken(context):
+def test_a_child_waits_at_its_end_until_its_tensor_is_received(context):
     queue = context.Queue()
-    process = run(context, put_and_end, queue)
+    process = start_process(context, put_and_end, queue)
     time.sleep(0.5)
     assert queue.get(timeout=60).numpy().sum() == 4950
     finish(process)
@@ -132,9 +125,9 @@ def put_and_be_killed(queue, ready):
     time.sleep(600)
 
 
-def test_what_a_killed_sender_held_is_gone_and_said_to_be(context):
+def test_the_tensor_of_a_killed_sender_is_not_found(context):
     queue, ready = context.Queue(), context.Event()
-    process = run(context, put_and_be_killed, queue, ready)
+    process = start_process(context, put_and_be_killed, queue, ready)
     assert ready.wait(60)
     os.kill(process.pid, signal.SIGKILL)
     process.join(60)
@@ -143,7 +136,7 @@ def test_what_a_killed_sender_held_is_gone_and_said_to_be(context):
     assert type(raised.value) is cenote.NotFound
 
 
-def test_what_is_still_lent_is_copied(context, pool):
+def test_a_lent_tensor_is_copied(context, pool):
     queue = context.Queue()
     tensor = pool.alloc((1000,), "uint8")
     array = tensor.numpy()
@@ -158,7 +151,7 @@ def test_what_is_still_lent_is_copied(context, pool):
     assert tensor.writable
 
 
-def test_what_is_in_no_pool_is_copied():
+def test_a_tensor_outside_of_a_pool_is_copied():
     tensor = cenote.Tensor((10,), memory="mem")
     tensor[...] = 3
     again = pickle.loads(ForkingPickler.dumps(tensor))
@@ -177,7 +170,7 @@ def test_plain_pickle_copies(pool):
     assert tensor.tolist() == [3] * 10
 
 
-def test_a_message_taken_twice_is_stale(pool):
+def test_a_message_that_is_unpickled_twice_is_stale(pool):
     message = bytes(ForkingPickler.dumps(pool.alloc((10,))))
     pickle.loads(message)
     other = pool.alloc((10,))
@@ -192,7 +185,7 @@ def double(tensor):
     return result
 
 
-def test_pools_of_processes(context, pool):
+def test_process_pools_map_tensors(context, pool):
     tensors = []
     for value in range(8):
         tensors.append(pool.alloc((100, 100), "float32"))
@@ -203,33 +196,33 @@ def test_pools_of_processes(context, pool):
         assert [int(tensor[0, 0].item()) for tensor in workers.map(double, tensors)] == list(range(0, 16, 2))
 
 
-def argument(tensor, expected):
-    # Forked, it is a copy of the object, whose content is not promised; spawned, it travelled.
+def check_argument(tensor, expected):
+    # A spawned child gets the tensor by descriptor. A forked one has a copy of the object, whose content is undefined.
     if multiprocessing.get_start_method(allow_none=True) == "spawn":
         assert (tensor.numpy() == expected).all()
     assert tensor.shape == (10,)
 
 
-def test_as_an_argument(context, pool):
+def test_a_tensor_as_an_argument_of_a_process(context, pool):
     tensor = pool.alloc((10,))
     tensor[...] = 5
-    finish(run(context, argument, tensor, 5))
+    finish(start_process(context, check_argument, tensor, 5))
     assert eventually(lambda: cenote.in_transit() == 0)
 
 
-def test_what_could_not_be_pickled_after_all_is_not_held(pool):
+def test_tensors_are_released_if_pickling_fails(pool):
     tensor = pool.alloc((10,))
-    with pytest.raises(Exception, match="pickle"):
+    with pytest.raises(Exception, match="^Can't (pickle|get) local object"):
         ForkingPickler.dumps([tensor, pool.alloc((10,)), lambda: None])
     assert cenote.in_transit() == 0
-    # And what was, is.
+    # If pickling succeeds, they are held.
     message = bytes(ForkingPickler.dumps([tensor, tensor]))
     assert cenote.in_transit() >= 1
     assert pickle.loads(message)[0].shape == (10,)
     assert cenote.in_transit() == 0
 
 
-def test_what_nobody_will_take_can_be_recalled(pool):
+def test_recall_releases_tensors_that_were_not_received(pool):
     message = bytes(ForkingPickler.dumps(pool.alloc((10,))))
     assert cenote.in_transit() == pool.stats()["in_transit"] == pool.stats()["slots_in_use"] == 1
     assert cenote.recall(older_than=3600) == 0 and cenote.in_transit() == 1
@@ -246,19 +239,19 @@ def test_what_nobody_will_take_can_be_recalled(pool):
 
 
 def address_of(message):
-    """Where the receiver of a message says that it has arrived."""
+    """The address in a message to which the receiver sends the token."""
     return re.search(rb"/proc/\d+/fd/\d+", message).group().decode()
 
 
-def test_only_this_user_finds_the_way_back(pool):
+def test_other_users_cannot_send_tokens(pool):
     message = bytes(ForkingPickler.dumps(pool.alloc((10,))))
     address = address_of(message)
     assert address.startswith(f"/proc/{os.getpid()}/fd/")
-    # A wrong token does nothing.
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as stranger:
+    # An unknown token has no effect.
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as client:
         for token in (b"", b"x" * 16, b"x" * 100):
-            stranger.sendto(token, address)
-    if os.geteuid() == 0:  # else there is nobody that one could become
+            client.sendto(token, address)
+    if os.geteuid() == 0:  # only root can become another user
         child = os.fork()
         if child == 0:
             os.setuid(65534)
@@ -273,7 +266,7 @@ def test_only_this_user_finds_the_way_back(pool):
     assert cenote.in_transit() == 0
 
 
-LEAVES_NOTHING = """
+KILLED_SENDER = """
 import os, signal, cenote
 from multiprocessing.reduction import ForkingPickler
 ForkingPickler.dumps(cenote.Tensor((10,)))
@@ -283,37 +276,37 @@ os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
-def test_the_way_back_leaves_nothing_behind(tmp_path):
-    # A name that is too long for the address of a socket.
+def test_a_killed_sender_leaves_no_socket_file(tmp_path):
+    # A path that is too long for the address of a socket.
     directory = tmp_path / ("x" * 100)
     directory.mkdir()
     environment = dict(os.environ, TMPDIR=str(directory))
-    done = subprocess.run([sys.executable, "-c", LEAVES_NOTHING], env=environment, capture_output=True, text=True, timeout=120)
+    done = subprocess.run([sys.executable, "-c", KILLED_SENDER], env=environment, capture_output=True, text=True, timeout=120)
     assert (done.returncode, done.stdout, done.stderr) == (-signal.SIGKILL, "[]\n", "")
 
 
-def test_a_forked_child_keeps_nothing_of_the_way_back(pool):
+def test_a_forked_child_closes_its_parents_socket(pool):
     message = bytes(ForkingPickler.dumps(pool.alloc((10,))))
     number = int(address_of(message).rpartition("/")[2])
     assert os.path.exists(f"/proc/self/fd/{number}")
     child = os.fork()
     if child == 0:
         try:
-            gone = not os.path.exists(f"/proc/self/fd/{number}") and cenote.in_transit() == 0
-            # The parent is told by way of the parent.
+            is_closed = not os.path.exists(f"/proc/self/fd/{number}") and cenote.in_transit() == 0
+            # The token goes to the parent's socket.
             assert pickle.loads(message).shape == (10,)
-            # It has one of its own if it needs one.
+            # The child opens a socket when it sends a tensor.
             with cenote.TensorPool(f"child-{os.getpid()}", size_mb=64) as own:
                 again = bytes(ForkingPickler.dumps(own.alloc((3,))))
                 assert address_of(again).startswith(f"/proc/{os.getpid()}/") and cenote.in_transit() == 1
         except BaseException:
             os._exit(2)
-        os._exit(0 if gone else 1)
+        os._exit(0 if is_closed else 1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     assert eventually(lambda: cenote.in_transit() == 0)
 
 
-def test_ctrl_c_ends_the_wait_of_a_process_that_is_done(pool):
+def test_ctrl_c_ends_the_wait_at_the_end_of_a_process(pool):
     message = bytes(ForkingPickler.dumps(pool.alloc((10,))))
     before = signal.signal(signal.SIGALRM, signal.default_int_handler)
     try:
@@ -327,7 +320,7 @@ def test_ctrl_c_ends_the_wait_of_a_process_that_is_done(pool):
     assert cenote.in_transit() == 0
 
 
-def test_what_is_pickled_at_once_cannot_be_changed_any_more(context, pool):
+def test_simple_queues_and_pipes_make_a_tensor_read_only_at_once(context, pool):
     queue, (here, there) = context.SimpleQueue(), context.Pipe()
     for put, get in ((queue.put, queue.get), (here.send, there.recv)):
         tensor = pool.alloc((10,), "uint8")
@@ -338,7 +331,7 @@ def test_what_is_pickled_at_once_cannot_be_changed_any_more(context, pool):
         assert get().tolist() == [1] * 10
 
 
-def test_a_queue_pickles_later_unless_the_tensor_was_frozen_before(context, pool):
+def test_descriptor_makes_a_tensor_read_only_before_a_queue_pickles_it(context, pool):
     queue = context.Queue()
     tensor = pool.alloc((10,), "uint8")
     tensor.fill(1)

@@ -1,6 +1,6 @@
-"""What torch does with DLPack, for lack of torch: it takes any memory of the CPU, asks for no flag, and writes it.
+"""Consumes DLPack capsules as torch does: it accepts all memory of the CPU, ignores the flags, and writes the memory.
 
-The structures are read with ctypes, and the deleter is called when the tensor is gone.
+It reads the structures with ctypes, and calls the deleter when the tensor is gone.
 """
 
 import ctypes
@@ -32,11 +32,11 @@ _api.PyCapsule_GetPointer.restype = ctypes.c_void_p
 _api.PyCapsule_GetPointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
 _api.PyCapsule_SetName.argtypes = [ctypes.py_object, ctypes.c_char_p]
 _KINDS = {0: "i", 1: "u", 2: "f", 5: "c", 6: "b"}
-_USED = b"used_dltensor_versioned"  # kept: a capsule does not copy its name
+_USED = b"used_dltensor_versioned"  # global, because a capsule does not copy its name
 
 
 class Tensor:
-    """A tensor that can always be written."""
+    """A tensor that is always writable."""
 
     def __init__(self, pointer):
         managed = Versioned.from_address(pointer)
