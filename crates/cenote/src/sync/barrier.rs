@@ -1,9 +1,9 @@
-//! A fence that one side pays for: membarrier(2).
+//! An asymmetric fence, of which one side pays the whole cost: membarrier(2).
 //!
-//! Two threads that each store a word and then look at the other's word need a `SeqCst` fence in between, both of
-//! them, or both may see the old one. Where one of them does that all the time and the other hardly ever, the
-//! first has a [`light`] fence, which only the compiler sees, and the other a [`heavy`] one, which has every
-//! thread of this process make a full fence wherever it is just then.
+//! If two threads each store a word and then load the other's word, both need a `SeqCst` fence in between, or both may
+//! load the old value. If one thread does that all the time and the other rarely, the first uses a [`light`] fence,
+//! which only the compiler sees. The other uses a [`heavy`] fence, which makes every thread of the process execute a
+//! full fence.
 #![cfg(target_os = "linux")]
 
 #[cfg(all(test, loom))]
@@ -26,10 +26,10 @@ mod shipped {
     const GRANTED: u32 = 1;
     const REFUSED: u32 = 2;
 
-    /// Whether the kernel lets this process have heavy fences. A forked child inherits that.
+    /// Whether the kernel grants this process heavy fences. A forked child inherits that.
     static HEAVY: StaticU32 = StaticU32::new(UNKNOWN);
 
-    /// Asks the kernel for heavy fences. In a process of several threads that takes many milliseconds.
+    /// Registers with the kernel for heavy fences. That takes many milliseconds in a process with several threads.
     pub(crate) fn prepare() {
         if HEAVY.load(Ordering::Relaxed) == UNKNOWN {
             let granted = membarrier(MembarrierCommand::RegisterPrivateExpedited).is_ok();
@@ -37,7 +37,7 @@ mod shipped {
         }
     }
 
-    /// Whether there are heavy fences; otherwise a light one is none.
+    /// Whether heavy fences work. Otherwise a light fence orders nothing.
     #[inline]
     pub(crate) fn is_granted() -> bool {
         HEAVY.load(Ordering::Relaxed) == GRANTED
@@ -50,8 +50,8 @@ mod shipped {
 
     #[cold]
     pub(crate) fn heavy() {
-        // Refused although it was granted: by a filter that the process has put itself under since, or for want of
-        // memory. From here on nobody is favoured any more; what still is waits so long when favour is taken away.
+        // Refused although it was granted: by a seccomp filter that was installed since, or for want of memory. From
+        // here on no lock gets a bias. To revoke an existing one, a thread waits until stores have arrived.
         if membarrier(MembarrierCommand::PrivateExpedited).is_err() {
             HEAVY.store(REFUSED, Ordering::Relaxed);
             sleep(STORES_ARRIVE);
@@ -59,7 +59,7 @@ mod shipped {
     }
 }
 
-/// What the two are together, they are as fences of both sides.
+/// In a model both sides use a full fence, which is what the pair amounts to.
 #[cfg(all(test, loom))]
 mod modelled {
     use crate::sync::atomic::{Ordering, fence};

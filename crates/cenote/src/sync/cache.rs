@@ -1,12 +1,12 @@
-//! Asking for a cache line before it is needed.
+//! Prefetches: requests a cache line before it is needed.
 //!
-//! A line that another core has takes as long to come as hundreds of instructions, and an atomic
-//! read-modify-write lets nothing behind it begin before it is done. Whoever asks early waits once for
-//! several lines. These are hints: an address that nothing is mapped at does no harm.
+//! A line that another core has takes as long as hundreds of instructions to arrive, and no later instruction starts
+//! before an atomic read-modify-write has finished. A thread that requests several lines early waits for all of them
+//! at once. These are hints: an address at which nothing is mapped does no harm.
 #![cfg(target_os = "linux")]
-#![allow(unsafe_code, reason = "the instructions take pointers, and never follow them")]
+#![allow(unsafe_code, reason = "the instructions take pointers, but do not dereference them")]
 
-/// The line will be read.
+/// Requests a line to read.
 #[inline]
 pub(crate) fn fetch_to_read(at: *const u8) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
@@ -23,14 +23,14 @@ pub(crate) fn fetch_to_read(at: *const u8) {
     let _ = at;
 }
 
-/// The line will be written.
+/// Requests a line to write.
 #[inline]
 pub(crate) fn fetch_to_write(at: *const u8) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     // SAFETY: a prefetch changes nothing and faults at no address.
     unsafe {
-        // The intrinsic would ask for reading only, on processors that are not known to have this one;
-        // where it is missing, it is a no-op.
+        // Not the intrinsic: unless the target is known to have this instruction, it prefetches for reading only.
+        // A processor without the instruction treats it as a no-op.
         std::arch::asm!("prefetchw [{}]", in(reg) at, options(nostack, preserves_flags, readonly));
     }
     #[cfg(all(target_arch = "aarch64", not(miri)))]

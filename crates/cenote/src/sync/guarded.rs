@@ -1,8 +1,8 @@
-//! A value behind a lock, of whichever kind, and the guard by which it is reached.
+//! A value behind a lock of any kind, and the guard that gives access to it.
 //!
 //! # Contract
-//! The value is reached through the one [`Guard`] there is, which exists from [`Hold::take`] to [`Hold::leave`], and stays
-//! with the thread that took it.
+//! The value is accessed only through a [`Guard`]. There is at most one at a time: it exists from [`RawLock::take`] to
+//! [`RawLock::release`], and stays in the thread that took the lock.
 #![allow(unsafe_code, reason = "gives out the value that a lock protects")]
 
 use std::cell::UnsafeCell;
@@ -10,78 +10,78 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 
-/// A bare lock.
+/// A lock without a value.
 ///
 /// # Safety
-/// Nobody's `take` returns from when another's has returned to when that one has left, and whoever takes it sees all
-/// that was done before it was left.
-pub(crate) unsafe trait Hold {
-    /// How it was taken, which whoever leaves must say.
-    type Way: Copy;
+/// While one thread holds the lock, no other `take` returns. A thread that takes it sees every write made before it was
+/// last released.
+pub(crate) unsafe trait RawLock {
+    /// How the lock was taken, which `release` needs.
+    type Taken: Copy;
 
-    fn take(&self) -> Self::Way;
+    fn take(&self) -> Self::Taken;
 
-    /// By the thread that took it, once.
-    fn leave(&self, way: Self::Way);
+    /// Releases the lock. Called once, by the thread that took it.
+    fn release(&self, taken: Self::Taken);
 }
 
 /// A value behind a lock.
-pub(crate) struct Guarded<H, T> {
-    by: H,
+pub(crate) struct Guarded<L, T> {
+    lock: L,
     value: UnsafeCell<T>,
 }
 
-// SAFETY: one guard at a time reaches the value, so sharing the lock is sending the value.
-unsafe impl<H: Sync, T: Send> Sync for Guarded<H, T> {}
+// SAFETY: one guard at a time gives access to the value, so to share the lock is to send the value.
+unsafe impl<L: Sync, T: Send> Sync for Guarded<L, T> {}
 
-impl<H, T> Guarded<H, T> {
-    pub(crate) const fn over(by: H, value: T) -> Guarded<H, T> {
-        Guarded { by, value: UnsafeCell::new(value) }
+impl<L, T> Guarded<L, T> {
+    pub(crate) const fn new_behind(lock: L, value: T) -> Guarded<L, T> {
+        Guarded { lock, value: UnsafeCell::new(value) }
     }
 }
 
-impl<H: Hold, T> Guarded<H, T> {
+impl<L: RawLock, T> Guarded<L, T> {
     #[inline]
-    pub(crate) fn lock(&self) -> Guard<'_, H, T> {
-        Guard { way: self.by.take(), lock: self, stays: PhantomData }
+    pub(crate) fn lock(&self) -> Guard<'_, L, T> {
+        Guard { taken: self.lock.take(), guarded: self, not_send: PhantomData }
     }
 }
 
-impl<H: fmt::Debug, T> fmt::Debug for Guarded<H, T> {
+impl<L: fmt::Debug, T> fmt::Debug for Guarded<L, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Guarded").field("by", &self.by).finish_non_exhaustive()
+        f.debug_struct("Guarded").field("lock", &self.lock).finish_non_exhaustive()
     }
 }
 
-/// The right to the value; ends with the guard.
-pub(crate) struct Guard<'a, H: Hold, T> {
-    lock: &'a Guarded<H, T>,
-    way: H::Way,
-    /// With the thread that took the lock.
-    stays: PhantomData<*const ()>,
+/// Access to the value. Dropping it releases the lock.
+pub(crate) struct Guard<'a, L: RawLock, T> {
+    guarded: &'a Guarded<L, T>,
+    taken: L::Taken,
+    /// The thread that took the lock releases it.
+    not_send: PhantomData<*const ()>,
 }
 
-impl<H: Hold, T> Deref for Guard<'_, H, T> {
+impl<L: RawLock, T> Deref for Guard<'_, L, T> {
     type Target = T;
 
     #[inline]
     fn deref(&self) -> &T {
-        // SAFETY: the lock is taken for this guard, so nobody else reaches the value.
-        unsafe { &*self.lock.value.get() }
+        // SAFETY: this guard holds the lock, so no other guard exists.
+        unsafe { &*self.guarded.value.get() }
     }
 }
 
-impl<H: Hold, T> DerefMut for Guard<'_, H, T> {
+impl<L: RawLock, T> DerefMut for Guard<'_, L, T> {
     #[inline]
     fn deref_mut(&mut self) -> &mut T {
-        // SAFETY: as in `deref`, and `&mut self` is the only way to this guard.
-        unsafe { &mut *self.lock.value.get() }
+        // SAFETY: as in `deref`; `&mut self` makes this the only access through this guard.
+        unsafe { &mut *self.guarded.value.get() }
     }
 }
 
-impl<H: Hold, T> Drop for Guard<'_, H, T> {
+impl<L: RawLock, T> Drop for Guard<'_, L, T> {
     #[inline]
     fn drop(&mut self) {
-        self.lock.by.leave(self.way);
+        self.guarded.lock.release(self.taken);
     }
 }

@@ -1,14 +1,14 @@
-//! A lock for sections that most of the time are a few instructions, in which no caller's code runs.
+//! A lock for sections of a few instructions, in which no caller's code runs.
 //!
-//! Leaving is a plain store, where a lock that wakes its waiters needs an atomic exchange: half the
-//! price of taking and leaving a lock that nobody else wants. Whoever finds it taken looks again,
-//! soon at first, and then sleeps in between: a real-time thread must not starve the holder.
+//! Releasing it is a plain store. A lock that wakes its waiters needs an atomic exchange there, which doubles the cost
+//! of an uncontended lock. A thread that finds the lock taken spins at first, then yields, then sleeps between two
+//! looks: a waiter of real-time priority must not starve the holder.
 //!
 //! # Contract
-//! The latch has one holder, from the exchange that took it to the store that frees it.
-#![allow(unsafe_code, reason = "promises that there is one holder at a time")]
+//! The latch has one holder, from the exchange that took it to the store that releases it.
+#![allow(unsafe_code, reason = "promises one holder at a time")]
 
-/// In models of what stands on it, loom's own lock takes its place: the latch has a model of its own.
+/// In models of code that uses this lock, loom's mutex stands in for it. The latch has its own model below.
 #[cfg(all(test, loom))]
 pub(crate) use modelled::{Lock, LockGuard};
 
@@ -17,12 +17,12 @@ use std::time::Duration;
 use crate::intervals::{LOCK_POLL, LOCK_SPINS, LOCK_YIELDS};
 use crate::sync::atomic::{AtomicU32, Ordering, spin_loop, yield_now};
 #[cfg(not(all(test, loom)))]
-use crate::sync::guarded::{Guard, Guarded, Hold};
+use crate::sync::guarded::{Guard, Guarded, RawLock};
 
 const FREE: u32 = 0;
 const TAKEN: u32 = 1;
 
-/// The bare lock.
+/// The lock without a value.
 #[derive(Debug)]
 pub(crate) struct Latch(AtomicU32);
 
@@ -33,7 +33,7 @@ impl Latch {
         Latch(AtomicU32::new(FREE))
     }
 
-    /// loom's atomics are not constants.
+    /// Not a constant: loom makes its atomics at run time.
     #[cfg(all(test, loom))]
     pub(crate) fn new() -> Latch {
         Latch(AtomicU32::new(FREE))
@@ -48,7 +48,7 @@ impl Latch {
 
     #[inline]
     fn try_take(&self) -> bool {
-        // Acquire: what the last holder wrote is seen.
+        // Acquire, pairs with the Release of `release`: this thread sees what earlier holders wrote.
         self.0.compare_exchange(FREE, TAKEN, Ordering::Acquire, Ordering::Relaxed).is_ok()
     }
 
@@ -62,12 +62,12 @@ impl Latch {
     }
 
     #[inline]
-    pub(crate) fn free(&self) {
+    pub(crate) fn release(&self) {
         self.0.store(FREE, Ordering::Release);
     }
 }
 
-/// Waits the longer, the more looks there were.
+/// Waits before the next look: longer, the more looks there were.
 pub(super) fn pause(looks: u32) {
     if cfg!(all(test, loom)) || (LOCK_SPINS..LOCK_SPINS + LOCK_YIELDS).contains(&looks) {
         yield_now();
@@ -78,10 +78,11 @@ pub(super) fn pause(looks: u32) {
     }
 }
 
-// SAFETY: from the exchange that took the latch to the store that frees it nobody else takes it.
+// SAFETY: between the exchange that takes the latch and the store that releases it, every other exchange fails. The
+// Acquire of the next exchange pairs with the Release of that store.
 #[cfg(not(all(test, loom)))]
-unsafe impl Hold for Latch {
-    type Way = ();
+unsafe impl RawLock for Latch {
+    type Taken = ();
 
     #[inline]
     fn take(&self) {
@@ -89,8 +90,8 @@ unsafe impl Hold for Latch {
     }
 
     #[inline]
-    fn leave(&self, (): ()) {
-        self.free();
+    fn release(&self, (): ()) {
+        Latch::release(self);
     }
 }
 
@@ -98,14 +99,14 @@ unsafe impl Hold for Latch {
 #[cfg(not(all(test, loom)))]
 pub(crate) type Lock<T> = Guarded<Latch, T>;
 
-/// The right to the value; ends with the guard.
+/// Access to the value. Dropping it releases the lock.
 #[cfg(not(all(test, loom)))]
 pub(crate) type LockGuard<'a, T> = Guard<'a, Latch, T>;
 
 #[cfg(not(all(test, loom)))]
 impl<T> Lock<T> {
     pub(crate) const fn new(value: T) -> Lock<T> {
-        Guarded::over(Latch::new(), value)
+        Guarded::new_behind(Latch::new(), value)
     }
 }
 
@@ -143,26 +144,25 @@ mod loom_tests {
         count: UnsafeCell<u32>,
     }
 
-    // SAFETY: the threads of the model look at the count while they have the latch. That this is
-    // enough is what loom checks.
+    // SAFETY: the threads of the model use the count only while they hold the latch. loom checks that this suffices.
     unsafe impl Sync for Counter {}
 
     impl Counter {
         fn increment(&self) -> u32 {
             self.latch.take();
             let count = self.count.with_mut(|count| {
-                // SAFETY: the pointer is good for the length of the closure.
+                // SAFETY: the pointer is valid while the closure runs.
                 let count = unsafe { &mut *count };
                 *count += 1;
                 *count
             });
-            self.latch.free();
+            self.latch.release();
             count
         }
     }
 
     #[test]
-    fn a_latch_has_one_holder_who_sees_what_the_last_one_did() {
+    fn a_latch_has_one_holder_that_sees_all_earlier_writes() {
         model(|| {
             let counter = Arc::new(Counter { latch: Latch::new(), count: UnsafeCell::new(0) });
             let other = Arc::clone(&counter);
@@ -179,7 +179,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn threads_that_wait_for_each_other_lose_no_update() {
+    fn threads_that_contend_lose_no_update() {
         let lock = Lock::new(0_u64);
         std::thread::scope(|scope| {
             for _ in 0..8 {
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_waits_long_gets_it_all_the_same() {
+    fn a_thread_that_waits_until_it_sleeps_takes_the_lock() {
         let lock = Lock::new(1);
         let guard = lock.lock();
         std::thread::scope(|scope| {
