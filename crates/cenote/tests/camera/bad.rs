@@ -107,7 +107,7 @@ fn buffers_that_cannot_be_filled_are_refused() {
         others.push(tensor.clone());
         Ok(tensor)
     };
-    assert!(rule(refusal(shared)).contains("nobody"));
+    assert!(rule(refusal(shared)).contains("no other holder"));
 }
 
 fn an_allocation_that_fails_is_an_error() {

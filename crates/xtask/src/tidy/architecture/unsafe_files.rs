@@ -7,7 +7,7 @@ use crate::tidy::architecture::PAGE;
 use crate::tidy::docs::marked_table;
 use crate::tidy::files::Files;
 use crate::tidy::finding::Finding;
-use crate::tidy::imports::names_word;
+use crate::tidy::imports::{ImportGraph, names_word};
 
 /// The folders that have a table. Before it is the marker `<!-- unsafe files of FOLDER -->`; file names
 /// in its first column are relative to the folder.
@@ -34,8 +34,11 @@ fn check_folder(files: &Files, folder: &str) -> Vec<Finding> {
             listed.insert(path);
         }
     }
-    for (path, text) in files.under(&format!("{folder}/"), ".rs") {
-        if names_word(text, "unsafe_code") && !listed.contains(path) {
+    let folder = format!("{folder}/");
+    let graph = ImportGraph::of(files, &folder);
+    for (path, text) in files.under(&folder, ".rs") {
+        let is_source = graph.imports.contains_key(path);
+        if is_source && names_word(text, "unsafe_code") && !listed.contains(path) {
             findings.push(Finding::in_file(
                 path,
                 format!("allows unsafe code; {PAGE} does not list it"),
@@ -58,7 +61,8 @@ mod tests {
         let files = Files::from(&[
             (PAGE, page),
             ("crates/cenote/src/a.rs", allow),
-            ("crates/cenote/src/new.rs", allow),
+            ("crates/cenote/src/new.rs", "#![allow(unsafe_code)] #[cfg(test)] mod tests;"),
+            ("crates/cenote/src/new/tests.rs", allow),
             ("crates/cenote/src/safe.rs", "#[cfg(test)]\n#[allow(unsafe_code)]\nmod tests {}"),
         ]);
         assert_eq!(

@@ -9,7 +9,8 @@ use crate::tidy::imports::tokens::{tokens, without_tests};
 /// The path of a module in its crate: `ipc`, `lease` for `crate::ipc::lease`.
 type ModulePath = Vec<String>;
 
-/// From each file to the files that it imports from. All paths are from the root of the checkout.
+/// From each file to the files that it imports from. All paths are from the root of the checkout. Files
+/// that only tests compile are left out.
 pub(crate) struct ImportGraph {
     pub(crate) imports: BTreeMap<String, BTreeSet<String>>,
 }
