@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use crate::error::Result;
-use crate::ipc::discovery::socket_dir::Place;
+use crate::ipc::discovery::socket_dir::SocketDir;
 
 /// Removes the sockets of dead owners from this namespace, and tells which.
 ///
@@ -21,13 +21,13 @@ use crate::ipc::discovery::socket_dir::Place;
 /// ```
 pub fn remove_dead() -> Result<Vec<PathBuf>> {
     let mut removed = Vec::new();
-    for kind in Place::all_kinds()? {
-        let Some(place) = Place::find_one_of(&kind)? else { continue };
-        let locked = place.lock()?;
-        removed.extend(place.remove_left(&place.file_names()?, &locked));
+    for kind in SocketDir::all_kinds()? {
+        let Some(socket_dir) = SocketDir::find_one_of(&kind)? else { continue };
+        let locked = socket_dir.lock()?;
+        removed.extend(socket_dir.remove_left(&socket_dir.file_names()?, &locked));
         drop(locked);
-        if place.is_of_topic() {
-            place.remove_if_empty();
+        if socket_dir.is_of_topic() {
+            socket_dir.remove_if_empty();
         }
     }
     removed.sort();

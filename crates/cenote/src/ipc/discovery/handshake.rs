@@ -12,7 +12,7 @@ use std::{fmt, mem};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::error::{Error, Result};
-use crate::ipc::discovery::socket_dir::{Entry, Place};
+use crate::ipc::discovery::socket_dir::{Endpoint, SocketDir};
 use crate::ipc::service_thread;
 use crate::ipc::service_thread::{Served, Watch};
 use crate::sys::fork::GuardedSocket;
@@ -31,41 +31,41 @@ pub(crate) struct Answer {
 type Then = Box<dyn FnOnce(Result<Answer>) + Send>;
 
 /// What came of trying.
-pub(crate) enum Begun {
+pub(crate) enum Connecting {
     /// The answer will come, for as long as this is kept, and is heard by whoever listens.
-    Greeting(Arc<Greeting>),
+    Started(Arc<Handshake>),
     /// Nobody is there any more.
-    Nobody,
+    Closed,
     /// Too many wait at the door. Try again.
-    Crowd,
+    Busy,
 }
 
 /// Keeps the conversation going until dropped.
-pub(crate) struct Greeting {
+pub(crate) struct Handshake {
     connection: Arc<GuardedSocket>,
     /// The most bytes of an answer.
     room: usize,
-    state: Mutex<State>,
+    state: Mutex<HandshakeState>,
 }
 
 #[derive(Default)]
-struct State {
+struct HandshakeState {
     /// Taken when the answer is here.
     open: Option<(Peer, Then)>,
     watch: Option<Watch>,
 }
 
-impl fmt::Debug for Greeting {
+impl fmt::Debug for Handshake {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Greeting").field("connection", &self.connection).finish_non_exhaustive()
+        f.debug_struct("Handshake").field("connection", &self.connection).finish_non_exhaustive()
     }
 }
 
-impl Begun {
+impl Connecting {
     /// Has the service thread listen.
-    pub(crate) fn left_to_service(self) -> Result<Begun> {
-        if let Begun::Greeting(greeting) = &self {
-            greeting.leave_to_service()?;
+    pub(crate) fn watched_by_service(self) -> Result<Connecting> {
+        if let Connecting::Started(greeting) = &self {
+            greeting.watch_by_service()?;
         }
         Ok(self)
     }
@@ -73,28 +73,28 @@ impl Begun {
 
 /// Says `hello` to whoever serves `entry`. `then` is run by whoever listens.
 pub(crate) fn begin(
-    place: &Place,
-    entry: &Entry,
+    socket_dir: &SocketDir,
+    endpoint: &Endpoint,
     hello: &[u8],
     room: usize,
     then: impl FnOnce(Result<Answer>) + Send + 'static,
-) -> Result<Begun> {
-    let error = |source| Error::Connect { pool: entry.name.clone(), source };
-    let connection = match place.connect(entry) {
+) -> Result<Connecting> {
+    let error = |source| Error::Connect { pool: endpoint.name.clone(), source };
+    let connection = match socket_dir.connect(endpoint) {
         Ok(connection) => connection,
         Err(source) => match source.kind() {
-            io::ErrorKind::WouldBlock => return Ok(Begun::Crowd),
-            io::ErrorKind::NotFound => return Ok(Begun::Nobody),
+            io::ErrorKind::WouldBlock => return Ok(Connecting::Busy),
+            io::ErrorKind::NotFound => return Ok(Connecting::Closed),
             io::ErrorKind::ConnectionRefused => {
-                place.remove_dead(entry);
-                return Ok(Begun::Nobody);
+                socket_dir.remove_dead(endpoint);
+                return Ok(Connecting::Closed);
             }
             _ => return Err(error(source)),
         },
     };
     let peer = Peer::of(connection.as_fd()).map_err(error)?;
     if peer.has_ended() {
-        return Ok(Begun::Nobody); // somebody forked off it has the socket
+        return Ok(Connecting::Closed); // somebody forked off it has the socket
     }
     match packet::send(connection.as_fd(), hello, &[]) {
         // Refused already: the answer tells why.
@@ -102,14 +102,14 @@ pub(crate) fn begin(
         sent => sent.map_err(error)?,
     }
     let open = Some((peer, Box::new(then) as Then));
-    let state = Mutex::new(State { open, watch: None });
+    let state = Mutex::new(HandshakeState { open, watch: None });
     let connection = Arc::new(connection);
-    Ok(Begun::Greeting(Arc::new(Greeting { connection, room, state })))
+    Ok(Connecting::Started(Arc::new(Handshake { connection, room, state })))
 }
 
 /// Waits until some of those (by uid) have answered, or the time is over, or a signal came, and gives those who
 /// may have.
-pub(crate) fn await_some(silent: &[(u64, Arc<Greeting>)], time: Duration) -> Vec<Arc<Greeting>> {
+pub(crate) fn await_some(silent: &[(u64, Arc<Handshake>)], time: Duration) -> Vec<Arc<Handshake>> {
     let Ok(time) = Timespec::try_from(time) else { return Vec::new() };
     let poll_fd = |one| PollFd::new(one, PollFlags::IN);
     let mut fds: Vec<_> = silent.iter().map(|(_, one)| poll_fd(&*one.connection)).collect();
@@ -124,9 +124,9 @@ fn is_hang_up(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset)
 }
 
-impl Greeting {
+impl Handshake {
     /// Has the service thread hear the answer, unless somebody has.
-    pub(crate) fn leave_to_service(self: &Arc<Self>) -> Result<()> {
+    pub(crate) fn watch_by_service(self: &Arc<Self>) -> Result<()> {
         let served: Weak<dyn Served> = Arc::downgrade(&(self.clone() as Arc<dyn Served>));
         // Under the lock: whoever takes the answer finds the watch, and ends it before the connection is
         // watched by somebody else.
@@ -139,18 +139,18 @@ impl Greeting {
     }
 
     /// Whether nobody has heard the answer, and the service thread was not told to.
-    pub(crate) fn is_to_be_heard(&self) -> bool {
+    pub(crate) fn is_unwatched(&self) -> bool {
         let state = self.state();
         state.open.is_some() && state.watch.is_none()
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, HandshakeState> {
         // Nothing under this lock panics.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Takes the answer, if there is one.
-    pub(crate) fn hear(&self) {
+    pub(crate) fn receive(&self) {
         let mut bytes = vec![0; self.room];
         let heard = match packet::recv(self.connection.as_fd(), &mut bytes) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
@@ -163,7 +163,7 @@ impl Greeting {
                 Ok((bytes, fds))
             }
         };
-        let State { open, watch } = mem::take(&mut *self.state());
+        let HandshakeState { open, watch } = mem::take(&mut *self.state());
         // Before anybody else watches the connection.
         drop(watch);
         let Some((peer, then)) = open else { return };
@@ -172,8 +172,8 @@ impl Greeting {
     }
 }
 
-impl Served for Greeting {
+impl Served for Handshake {
     fn ready(self: Arc<Self>, _token: u64) {
-        self.hear();
+        self.receive();
     }
 }

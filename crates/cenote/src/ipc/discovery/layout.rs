@@ -29,7 +29,7 @@ const MAX_NAME: usize = 128;
 
 /// Where a directory of sockets is.
 #[derive(Debug, Clone)]
-pub(crate) struct Directory {
+pub(crate) struct DirLayout {
     root: PathBuf,
     /// We chose the root ourselves.
     ours: bool,
@@ -37,12 +37,12 @@ pub(crate) struct Directory {
     below: Vec<String>,
 }
 
-impl Directory {
+impl DirLayout {
     /// The directory of one kind of thing, which may be a path, as the environment says.
-    pub(crate) fn of(kind: &str) -> Result<Directory> {
+    pub(crate) fn of(kind: &str) -> Result<DirLayout> {
         let (root, ours) = root()?;
         let below = iter::once(namespace()?).chain(kind.split('/').map(str::to_owned)).collect();
-        Ok(Directory { root, ours, below })
+        Ok(DirLayout { root, ours, below })
     }
 
     /// What kind of thing it is for.

@@ -9,7 +9,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
 use crate::error::Result;
-use crate::ipc::discovery::socket_dir::{Entry, Place};
+use crate::ipc::discovery::socket_dir::{Endpoint, SocketDir, is_shortage};
 use crate::ipc::shared::wire::{Kind, Packet};
 use crate::sys::fork::GuardedSocket;
 use crate::sys::socket::packet;
@@ -23,27 +23,31 @@ pub(crate) const PLACES_AT_ONCE: usize = 64;
 
 /// Somebody who was asked something.
 #[derive(Debug)]
-pub(crate) struct Inquiry {
+pub(crate) struct Query {
     pub(crate) peer: Peer,
     connection: GuardedSocket,
 }
 
-impl Inquiry {
+impl Query {
     /// Asks whoever serves an entry, without waiting for anything; `None` if nobody does. It may be
     /// there and not be asked, for too many did, or it is closed to this user: that is the inner error.
-    pub(crate) fn begin(
-        place: &Place,
-        entry: &Entry,
+    pub(crate) fn send(
+        socket_dir: &SocketDir,
+        endpoint: &Endpoint,
         question: Kind,
-    ) -> Result<io::Result<Option<Inquiry>>> {
-        match Inquiry::ask(place, entry, question) {
-            Err(error) if is_shortage(&error) => Err(place.io_error("connecting in", error)),
+    ) -> Result<io::Result<Option<Query>>> {
+        match Query::try_send(socket_dir, endpoint, question) {
+            Err(error) if is_shortage(&error) => Err(socket_dir.io_error("connecting in", error)),
             asked => Ok(asked),
         }
     }
 
-    fn ask(place: &Place, entry: &Entry, question: Kind) -> io::Result<Option<Inquiry>> {
-        let connection = match place.connect(entry) {
+    fn try_send(
+        socket_dir: &SocketDir,
+        endpoint: &Endpoint,
+        question: Kind,
+    ) -> io::Result<Option<Query>> {
+        let connection = match socket_dir.connect(endpoint) {
             Err(error) if is_gone(&error) => return Ok(None),
             connected => connected?,
         };
@@ -54,7 +58,7 @@ impl Inquiry {
         let question = Packet::new(question);
         // Should it have hung up, there will be no answer.
         let _ = packet::send(connection.as_fd(), bytemuck::bytes_of(&question), &[]);
-        Ok(Some(Inquiry { peer, connection }))
+        Ok(Some(Query { peer, connection }))
     }
 
     /// What it said, if anything came: `None` if not yet. An end without an answer is empty.
@@ -73,15 +77,9 @@ fn is_gone(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound)
 }
 
-/// Whether this process or the machine has run out of something: that tells nothing of whom it asked.
-pub(crate) fn is_shortage(error: &io::Error) -> bool {
-    let shortages = [Errno::MFILE, Errno::NFILE, Errno::NOMEM, Errno::NOBUFS];
-    Errno::from_io_error(error).is_some_and(|errno| shortages.contains(&errno))
-}
-
 /// Waits until all have answered, or the time is over.
-pub(crate) fn await_answers<'a>(asked: impl Iterator<Item = &'a Inquiry>, time: Duration) {
-    let poll_fd = |inquiry: &'a Inquiry| PollFd::new(&inquiry.connection, PollFlags::IN);
+pub(crate) fn await_replies<'a>(asked: impl Iterator<Item = &'a Query>, time: Duration) {
+    let poll_fd = |inquiry: &'a Query| PollFd::new(&inquiry.connection, PollFlags::IN);
     let mut silent: Vec<PollFd<'_>> = asked.map(poll_fd).collect();
     let start = Instant::now();
     while let Some(left) = time.checked_sub(start.elapsed()).filter(|_| !silent.is_empty()) {

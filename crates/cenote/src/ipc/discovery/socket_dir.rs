@@ -18,37 +18,36 @@ use rustix::io::Errno;
 use crate::error::{Error, Result};
 use crate::intervals::{DIR_ATTEMPTS, DIR_LOCK_POLL, DIR_LOCK_TIMEOUT};
 use crate::ipc::discovery::access::PoolAccess;
-use crate::ipc::discovery::layout::{Directory, check_name};
-use crate::ipc::discovery::query;
+use crate::ipc::discovery::layout::{DirLayout, check_name};
 use crate::sys::fork::GuardedSocket;
 use crate::sys::socket::peer::Peer;
 use crate::sys::socket::seqpacket;
 
 /// One directory of sockets, held open.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct SocketDir {
     dir: OwnedFd,
-    directory: Directory,
+    layout: DirLayout,
 }
 
 /// What one socket serves.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Entry {
+pub(crate) struct Endpoint {
     pub(crate) name: String,
     pub(crate) uid: u64,
 }
 
-impl Entry {
+impl Endpoint {
     fn file_name(&self) -> String {
         format!("{}@{:016x}", self.name, self.uid)
     }
 
-    fn parse(file_name: &str) -> Option<Entry> {
+    fn parse(file_name: &str) -> Option<Endpoint> {
         let (name, uid) = file_name.rsplit_once('@')?;
         // Others may make files here, and people read their names.
         check_name(name).ok()?;
-        let entry = Entry { name: name.to_owned(), uid: u64::from_str_radix(uid, 16).ok()? };
-        (entry.file_name() == file_name).then_some(entry)
+        let endpoint = Endpoint { name: name.to_owned(), uid: u64::from_str_radix(uid, 16).ok()? };
+        (endpoint.file_name() == file_name).then_some(endpoint)
     }
 }
 
@@ -64,37 +63,37 @@ fn is_hidden(name: &str) -> bool {
 
 /// Holds the directory's lock until dropped.
 #[derive(Debug)]
-pub(crate) struct Locked(OwnedFd);
+pub(crate) struct DirLock(OwnedFd);
 
-impl Drop for Locked {
+impl Drop for DirLock {
     fn drop(&mut self) {
         // Closing unlocks as well; a fork in between would delay that.
         let _ = fs::flock(&self.0, FlockOperation::Unlock);
     }
 }
 
-impl Place {
+impl SocketDir {
     /// Opens the directory for one kind of thing, making it where needed.
-    pub(crate) fn open(kind: &str, access: PoolAccess) -> Result<Place> {
-        Place::make(Directory::of(kind)?, access)
+    pub(crate) fn open(kind: &str, access: PoolAccess) -> Result<SocketDir> {
+        SocketDir::make(DirLayout::of(kind)?, access)
     }
 
     /// Opens the directory for one kind of thing, if it is there.
-    pub(crate) fn find(kind: &str) -> Result<Option<Place>> {
-        let directory = Directory::of(kind)?;
-        Ok(directory.find()?.map(|dir| Place { dir, directory }))
+    pub(crate) fn find(kind: &str) -> Result<Option<SocketDir>> {
+        let layout = DirLayout::of(kind)?;
+        Ok(layout.find()?.map(|dir| SocketDir { dir, layout }))
     }
 
     /// The names of the topics' directories that are there.
     pub(crate) fn topics() -> Result<Vec<String>> {
-        Place::find("topics")?.map_or(Ok(Vec::new()), |topics| topics.directories())
+        SocketDir::find("topics")?.map_or(Ok(Vec::new()), |topics| topics.directories())
     }
 
     /// Every directory of sockets that may be there, to be opened a few at a time: there may be more
     /// than there are descriptors for. Topics that are closed to this user hide no pools.
     pub(crate) fn all_kinds() -> Result<Vec<String>> {
-        let topics = match Place::topics() {
-            Err(error) if is_denied(&error) && Place::find("pools").is_ok() => Vec::new(),
+        let topics = match SocketDir::topics() {
+            Err(error) if is_denied(&error) && SocketDir::find("pools").is_ok() => Vec::new(),
             topics => topics?,
         };
         let topics = topics.into_iter().map(|name| format!("topics/{name}"));
@@ -103,9 +102,9 @@ impl Place {
 
     /// Opens one directory of many, if it is there: one that is closed to this user hides no other. That
     /// this process can open no more is an error.
-    pub(crate) fn find_one_of(kind: &str) -> Result<Option<Place>> {
-        match Place::find(kind) {
-            Err(Error::Directory { op, path, source }) if query::is_shortage(&source) => {
+    pub(crate) fn find_one_of(kind: &str) -> Result<Option<SocketDir>> {
+        match SocketDir::find(kind) {
+            Err(Error::Directory { op, path, source }) if is_shortage(&source) => {
                 Err(Error::Directory { op, path, source })
             }
             found => Ok(found.ok().flatten()),
@@ -114,20 +113,20 @@ impl Place {
 
     /// Whether its entries are the publishers of a topic.
     pub(crate) fn is_of_topic(&self) -> bool {
-        self.directory.kind() == "topics"
+        self.layout.kind() == "topics"
     }
 
     /// Opens it again, for it may have been removed, wherever the environment points by now.
-    pub(crate) fn reopen(&self, access: PoolAccess) -> Result<Place> {
-        Place::make(self.directory.clone(), access)
+    pub(crate) fn reopen(&self, access: PoolAccess) -> Result<SocketDir> {
+        SocketDir::make(self.layout.clone(), access)
     }
 
-    fn make(directory: Directory, access: PoolAccess) -> Result<Place> {
-        Ok(Place { dir: directory.make(access)?, directory })
+    fn make(layout: DirLayout, access: PoolAccess) -> Result<SocketDir> {
+        Ok(SocketDir { dir: layout.make(access)?, layout })
     }
 
     pub(crate) fn path(&self) -> PathBuf {
-        self.directory.path()
+        self.layout.path()
     }
 
     /// A path of this very directory, whatever became of it.
@@ -137,7 +136,7 @@ impl Place {
 
     /// Waits for the directory's lock, which others hold for microseconds. Everybody who can read
     /// the directory can take it, so this does not wait for ever.
-    pub(crate) fn lock(&self) -> Result<Locked> {
+    pub(crate) fn lock(&self) -> Result<DirLock> {
         let file = self.open_again().map_err(|source| self.error("opening", source))?;
         let start = Instant::now();
         while let Err(source) = fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
@@ -147,22 +146,22 @@ impl Place {
             }
             std::thread::sleep(DIR_LOCK_POLL);
         }
-        Ok(Locked(file))
+        Ok(DirLock(file))
     }
 
     /// The directory and its lock, made anew should somebody have removed it meanwhile: whoever does that
     /// has the lock.
-    pub(crate) fn locked(self, access: PoolAccess) -> Result<(Place, Locked)> {
-        let mut place = self;
+    pub(crate) fn locked(self, access: PoolAccess) -> Result<(SocketDir, DirLock)> {
+        let mut socket_dir = self;
         for _ in 1..DIR_ATTEMPTS {
-            let locked = place.lock();
-            if !place.is_removed() {
-                return Ok((place, locked?));
+            let locked = socket_dir.lock();
+            if !socket_dir.is_removed() {
+                return Ok((socket_dir, locked?));
             }
-            place = place.reopen(access)?;
+            socket_dir = socket_dir.reopen(access)?;
         }
-        let locked = place.lock()?;
-        Ok((place, locked))
+        let locked = socket_dir.lock()?;
+        Ok((socket_dir, locked))
     }
 
     /// Whether the directory is no longer there, though it is held open here.
@@ -189,7 +188,7 @@ impl Place {
     /// It fails if there is something in it.
     fn try_remove(&self) -> rustix::io::Result<()> {
         let Some(_locked) = self.try_lock().filter(|_| !self.is_removed()) else { return Ok(()) };
-        let seen_from_within = format!("../{}", self.directory.name());
+        let seen_from_within = format!("../{}", self.layout.name());
         fs::unlinkat(&self.dir, seen_from_within, AtFlags::REMOVEDIR)
     }
 
@@ -203,10 +202,10 @@ impl Place {
     }
 
     /// The directory's lock, if nobody has it.
-    fn try_lock(&self) -> Option<Locked> {
+    fn try_lock(&self) -> Option<DirLock> {
         let file = self.open_again().ok()?;
         fs::flock(&file, FlockOperation::NonBlockingLockExclusive).ok()?;
-        Some(Locked(file))
+        Some(DirLock(file))
     }
 
     /// The directory once more. A lock belongs to an open file: each holder has its own.
@@ -216,14 +215,14 @@ impl Place {
     }
 
     /// Every entry there is, of the living and the dead. In a topic's directory all have its name.
-    pub(crate) fn entries(&self) -> Result<Vec<Entry>> {
-        Ok(self.entries_among(&self.file_names()?))
+    pub(crate) fn endpoints(&self) -> Result<Vec<Endpoint>> {
+        Ok(self.endpoints_among(&self.file_names()?))
     }
 
     /// The entries among some names.
-    pub(crate) fn entries_among(&self, names: &[String]) -> Vec<Entry> {
-        let fits = |entry: &Entry| !self.is_of_topic() || entry.name == self.directory.name();
-        names.iter().filter_map(|name| Entry::parse(name)).filter(fits).collect()
+    pub(crate) fn endpoints_among(&self, names: &[String]) -> Vec<Endpoint> {
+        let fits = |endpoint: &Endpoint| !self.is_of_topic() || endpoint.name == self.layout.name();
+        names.iter().filter_map(|name| Endpoint::parse(name)).filter(fits).collect()
     }
 
     /// The directories in it whose names can be, hidden ones aside.
@@ -234,7 +233,7 @@ impl Place {
         Ok(names.filter(|name| check_name(name).is_ok()).collect())
     }
 
-    /// Whatever is in it, for [`Place::entries_among`] and [`Place::remove_left`].
+    /// Whatever is in it, for [`SocketDir::endpoints_among`] and [`SocketDir::remove_left`].
     pub(crate) fn file_names(&self) -> Result<Vec<String>> {
         self.names_of(|_| true)
     }
@@ -255,11 +254,11 @@ impl Place {
 
     /// Removes, of these names, what dead owners left: their entries, and the hidden sockets of those that
     /// died before their entry appeared. Tells which went.
-    pub(crate) fn remove_left(&self, names: &[String], locked: &Locked) -> Vec<PathBuf> {
+    pub(crate) fn remove_left(&self, names: &[String], locked: &DirLock) -> Vec<PathBuf> {
         let mut removed = self.remove_hidden(names, locked);
-        for entry in self.entries_among(names) {
-            if is_dead(self.connect(&entry)) && self.unlink(&entry.file_name()) {
-                removed.push(self.path().join(entry.file_name()));
+        for endpoint in self.endpoints_among(names) {
+            if is_dead(self.connect(&endpoint)) && self.unlink(&endpoint.file_name()) {
+                removed.push(self.path().join(endpoint.file_name()));
             }
         }
         removed
@@ -267,7 +266,7 @@ impl Place {
 
     /// Only the hidden sockets. With the lock held, none of them belongs to a pool that is being made;
     /// one that an owner makes anew is made again if this takes it away.
-    pub(crate) fn remove_hidden(&self, names: &[String], _: &Locked) -> Vec<PathBuf> {
+    pub(crate) fn remove_hidden(&self, names: &[String], _: &DirLock) -> Vec<PathBuf> {
         let dead = |name: &&String| is_dead(seqpacket::connect(self.dir.as_fd(), name));
         let hidden = names.iter().filter(|name| is_hidden(name)).filter(dead);
         let removed = hidden.filter(|name| self.unlink(name));
@@ -276,34 +275,34 @@ impl Place {
 
     /// Removes the entry of a dead owner, unless somebody else is busy in the directory, who may
     /// be doing just that.
-    pub(crate) fn remove_dead(&self, entry: &Entry) {
+    pub(crate) fn remove_dead(&self, endpoint: &Endpoint) {
         let Some(_locked) = self.try_lock() else { return };
         // Its owner may have made it anew.
-        if is_dead(self.connect(entry)) {
-            self.remove(entry);
+        if is_dead(self.connect(endpoint)) {
+            self.remove(endpoint);
         }
     }
 
     /// Makes an entry that is listening from the moment it can be seen.
-    pub(crate) fn publish(&self, entry: &Entry, access: PoolAccess) -> Result<GuardedSocket> {
-        match self.try_publish(entry, access) {
+    pub(crate) fn publish(&self, endpoint: &Endpoint, access: PoolAccess) -> Result<GuardedSocket> {
+        match self.try_publish(endpoint, access) {
             // Whoever cleans up may have taken it for a dead one's, as it was not listening yet.
             Err(Error::Directory { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
-                self.try_publish(entry, access)
+                self.try_publish(endpoint, access)
             }
             done => done,
         }
     }
 
-    fn try_publish(&self, entry: &Entry, access: PoolAccess) -> Result<GuardedSocket> {
-        let hidden = hidden_name(entry.uid);
+    fn try_publish(&self, endpoint: &Endpoint, access: PoolAccess) -> Result<GuardedSocket> {
+        let hidden = hidden_name(endpoint.uid);
         let listener = seqpacket::bind(self.dir.as_fd(), &hidden)
             .map_err(|source| self.io_error("making a socket", source))?;
         // Nobody can connect before it listens, so nobody does whom the mode is to keep out.
         let done = self
             .permit(&hidden, access)
             .and_then(|()| seqpacket::listen(&listener))
-            .and_then(|()| Ok(fs::renameat(&self.dir, &*hidden, &self.dir, entry.file_name())?));
+            .and_then(|()| Ok(fs::renameat(&self.dir, &*hidden, &self.dir, endpoint.file_name())?));
         if let Err(source) = done {
             let _ = fs::unlinkat(&self.dir, &*hidden, AtFlags::empty());
             return Err(self.io_error("publishing a socket", source));
@@ -319,12 +318,12 @@ impl Place {
     }
 
     /// Whether the entry is still there. (A user's session manager may clean up behind us.)
-    pub(crate) fn has(&self, entry: &Entry) -> bool {
-        fs::statat(&self.dir, entry.file_name(), AtFlags::SYMLINK_NOFOLLOW).is_ok()
+    pub(crate) fn has(&self, endpoint: &Endpoint) -> bool {
+        fs::statat(&self.dir, endpoint.file_name(), AtFlags::SYMLINK_NOFOLLOW).is_ok()
     }
 
-    pub(crate) fn remove(&self, entry: &Entry) {
-        self.unlink(&entry.file_name());
+    pub(crate) fn remove(&self, endpoint: &Endpoint) {
+        self.unlink(&endpoint.file_name());
     }
 
     /// Whether it is gone by that. Others may have made something of that name which is no socket, such as a
@@ -334,8 +333,8 @@ impl Place {
     }
 
     /// Connects to whoever serves the entry. `ConnectionRefused` means that nobody does any more.
-    pub(crate) fn connect(&self, entry: &Entry) -> io::Result<GuardedSocket> {
-        seqpacket::connect(self.dir.as_fd(), &entry.file_name())
+    pub(crate) fn connect(&self, endpoint: &Endpoint) -> io::Result<GuardedSocket> {
+        seqpacket::connect(self.dir.as_fd(), &endpoint.file_name())
     }
 
     fn error(&self, op: &'static str, source: Errno) -> Error {
@@ -353,6 +352,12 @@ pub(crate) fn is_denied(error: &Error) -> bool {
     source.kind() == io::ErrorKind::PermissionDenied
 }
 
+/// Whether this process or the machine has run out of something: that tells nothing of whom it asked.
+pub(crate) fn is_shortage(error: &io::Error) -> bool {
+    let shortages = [Errno::MFILE, Errno::NFILE, Errno::NOMEM, Errno::NOBUFS];
+    Errno::from_io_error(error).is_some_and(|errno| shortages.contains(&errno))
+}
+
 /// Whether nobody serves the socket that was connected to: it is refused, or kept by a process that
 /// was forked off a dead owner in the wrong moment.
 fn is_dead(connected: io::Result<GuardedSocket>) -> bool {
@@ -368,16 +373,16 @@ mod tests {
 
     #[test]
     fn entries_round_trip_and_strangers_are_ignored() {
-        let entry = Entry { name: "camera.rgb".into(), uid: 0xfeed };
-        assert_eq!(Entry::parse(&entry.file_name()), Some(entry));
+        let endpoint = Endpoint { name: "camera.rgb".into(), uid: 0xfeed };
+        assert_eq!(Endpoint::parse(&endpoint.file_name()), Some(endpoint));
         for name in ["", "x", "x@", "x@12", "x@zzzzzzzzzzzzzzzz", ".000000000000feed"] {
-            assert_eq!(Entry::parse(name), None, "{name}");
+            assert_eq!(Endpoint::parse(name), None, "{name}");
         }
         for name in ["", "\x1b]0;owned\x07", "a\nb", "a b", "é", ".hidden", "-rf", "a@b"] {
-            assert_eq!(Entry::parse(&format!("{name}@000000000000feed")), None, "{name:?}");
+            assert_eq!(Endpoint::parse(&format!("{name}@000000000000feed")), None, "{name:?}");
         }
         for uid in ["000000000000FEED", "+00000000000feed"] {
-            assert_eq!(Entry::parse(&format!("camera@{uid}")), None, "it is written otherwise");
+            assert_eq!(Endpoint::parse(&format!("camera@{uid}")), None, "it is written otherwise");
         }
     }
 

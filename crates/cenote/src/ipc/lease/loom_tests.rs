@@ -16,7 +16,7 @@ use loom::sync::{Arc, Mutex};
 use loom::thread;
 
 use crate::ipc::lease::reader::{Leases, Orderings, Refused, Shipped};
-use crate::ipc::lease::reclaim::Retired;
+use crate::ipc::lease::reclaim::RetiredSlots;
 use crate::ipc::lease::rows::Rows;
 use crate::ipc::lease::serial;
 use crate::ipc::lease::serial::FIRST;
@@ -134,13 +134,13 @@ impl<O: Orderings + 'static> Reader<O> {
 struct Owner<O> {
     shared: Arc<Shared>,
     rows: Rows<Row>,
-    retired: Retired<O>,
+    retired: RetiredSlots<O>,
 }
 
 impl<O: Orderings> Owner<O> {
     fn new(shared: &Arc<Shared>, rows: &[&Row]) -> Self {
         let mut owner =
-            Owner { shared: shared.clone(), rows: Rows::new(), retired: Retired::new(1) };
+            Owner { shared: shared.clone(), rows: Rows::new(), retired: RetiredSlots::new(1) };
         for row in rows {
             owner.rows.insert((*row).clone());
         }
@@ -156,19 +156,19 @@ impl<O: Orderings> Owner<O> {
     }
 
     /// The same, but looks later.
-    fn put_off(&mut self) {
+    fn defer(&mut self) {
         self.shared.entry.store(0, Ordering::Relaxed);
-        self.retired.put_off(SLOT);
+        self.retired.defer(SLOT);
     }
 
-    fn look(&mut self) {
+    fn scan_deferred(&mut self) {
         let shared = &self.shared;
         let looked = |_, free| {
             if free {
                 reuse(shared)
             }
         };
-        self.retired.look(&shared.serials, &self.rows, looked);
+        self.retired.scan_deferred(&shared.serials, &self.rows, looked);
     }
 
     fn sweep(&mut self) {
@@ -181,7 +181,7 @@ impl<O: Orderings> Owner<O> {
         self.sweep();
         assert_eq!(self.retired.len(), 0, "a slot was lost");
         assert_eq!(self.shared.serials[0].load(Ordering::Relaxed), serial::next(FIRST));
-        assert!(!self.rows.hold::<O>(SLOT), "a lease was lost");
+        assert!(!self.rows.is_held::<O>(SLOT), "a lease was lost");
     }
 }
 
@@ -241,8 +241,8 @@ fn an_owner_that_looks_later() {
             let (shared, row) = (Shared::new(), Row::new());
             let reader = Reader::new(&shared, &row).spawn(act);
             let mut owner = Owner::<Shipped>::new(&shared, &[&row]);
-            owner.put_off();
-            owner.look();
+            owner.defer();
+            owner.scan_deferred();
             reader.join().unwrap();
             owner.expect_reused();
         });

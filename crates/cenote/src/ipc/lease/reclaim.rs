@@ -22,34 +22,34 @@ pub(crate) const BATCH: usize = 8;
 
 /// Slots that the owner let go of while others still held them, or may do.
 #[derive(Debug)]
-pub(crate) struct Retired<O = Shipped> {
+pub(crate) struct RetiredSlots<O = Shipped> {
     /// Each slot at most once in both, so the capacity reserved at the start is never exceeded.
     waiting: VecDeque<u32>,
     /// Those that were not looked at yet, at most a [`BATCH`].
-    fresh: Vec<u32>,
+    deferred: Vec<u32>,
     orderings: PhantomData<O>,
 }
 
-impl<O: Orderings> Retired<O> {
+impl<O: Orderings> RetiredSlots<O> {
     /// Reserves room for every slot of a pool.
     pub(crate) fn new(max_slots: u32) -> Self {
         let waiting = VecDeque::with_capacity(max_slots as usize);
-        Retired { waiting, fresh: Vec::with_capacity(BATCH), orderings: PhantomData }
+        RetiredSlots { waiting, deferred: Vec::with_capacity(BATCH), orderings: PhantomData }
     }
 
     /// Slots that wait.
     pub(crate) fn len(&self) -> usize {
-        self.waiting.len() + self.fresh.len()
+        self.waiting.len() + self.deferred.len()
     }
 
     /// Slots that were put off.
-    pub(crate) fn fresh(&self) -> usize {
-        self.fresh.len()
+    pub(crate) fn deferred(&self) -> usize {
+        self.deferred.len()
     }
 
     /// The slots that wait, longest since looked at first.
     pub(crate) fn iter(&self) -> impl Iterator<Item = u32> {
-        self.waiting.iter().chain(&self.fresh).copied()
+        self.waiting.iter().chain(&self.deferred).copied()
     }
 
     /// Those of them that were found to be held.
@@ -87,29 +87,28 @@ impl<O: Orderings> Retired<O> {
     }
 
     /// Retires a slot, once, without looking. True when it is time to [`look`](Retired::look).
-    pub(crate) fn put_off(&mut self, slot: u32) -> bool {
+    pub(crate) fn defer(&mut self, slot: u32) -> bool {
         debug_assert!(self.iter().all(|other| other != slot), "slot {slot} was retired twice");
-        self.fresh.push(slot);
-        self.fresh.len() >= BATCH
+        self.deferred.push(slot);
+        self.deferred.len() >= BATCH
     }
 
     /// Looks at what was put off. Those slots that can be reused are passed on with `true`; those that are
     /// held, with `false`, wait for a sweep.
-    pub(crate) fn look<R: AsRef<[AtomicU64]>>(
+    pub(crate) fn scan_deferred<R: AsRef<[AtomicU64]>>(
         &mut self,
         serials: &[AtomicU64],
         rows: &Rows<R>,
         mut looked: impl FnMut(u32, bool),
     ) {
-        let Retired { waiting, fresh, .. } = self;
-        scatter(fresh);
-        claim::<O, R>(fresh, serials, rows, |slot, free| {
+        let RetiredSlots { waiting, deferred, .. } = self;
+        claim::<O, R>(deferred, serials, rows, |slot, free| {
             if !free {
                 waiting.push_back(slot);
             }
             looked(slot, free);
         });
-        fresh.clear();
+        deferred.clear();
     }
 
     /// Has a slot wait that nobody holds: a device is not done with it.
@@ -141,23 +140,6 @@ impl<O: Orderings> Retired<O> {
     }
 }
 
-/// Brings slots, at most a [`BATCH`], into an order in which neighbours, and those at equal distances, do not follow each
-/// other, if there are enough of them.
-///
-/// They are reused in this order. Processors guess from it which line is wanted next, and whoever reads one slot
-/// would take the next away from its owner, who is about to write it: where slots are small, that doubles what a
-/// message costs.
-fn scatter(slots: &mut [u32]) {
-    /// Counting with the bits the other way round.
-    const ORDER: [usize; BATCH] = [0, 4, 2, 6, 1, 5, 3, 7];
-    let mut sorted = [0; BATCH];
-    let sorted = &mut sorted[..slots.len()];
-    sorted.copy_from_slice(slots);
-    sorted.sort_unstable();
-    let scattered = ORDER.iter().filter_map(|&at| sorted.get(at));
-    slots.iter_mut().zip(scattered).for_each(|(slot, scattered)| *slot = *scattered);
-}
-
 /// O2 to O6, of at most a [`BATCH`] of slots: tells of each whether it can be reused. The caller holds the
 /// owner's lock: nobody else stores these serials.
 fn claim<O: Orderings, R: AsRef<[AtomicU64]>>(
@@ -167,7 +149,7 @@ fn claim<O: Orderings, R: AsRef<[AtomicU64]>>(
     mut done: impl FnMut(u32, bool),
 ) {
     // This look decides nothing: it spares the readers of a slot that is held the sight of a claim.
-    let free = |slot: u32| word(serials, slot).filter(|_| !rows.hold::<O>(slot));
+    let free = |slot: u32| word(serials, slot).filter(|_| !rows.is_held::<O>(slot));
     let mut claimed: [Option<&AtomicU64>; BATCH] = [None; BATCH];
     claimed.iter_mut().zip(slots).for_each(|(claimed, &slot)| *claimed = free(slot));
     for serial in claimed.iter().flatten() {
@@ -182,7 +164,7 @@ fn claim<O: Orderings, R: AsRef<[AtomicU64]>>(
             done(slot, false);
             continue;
         };
-        let held = rows.hold::<O>(slot);
+        let held = rows.is_held::<O>(slot);
         let claiming = serial.load(Ordering::Relaxed);
         let stable = if held { serial::restored(claiming) } else { serial::next(claiming) };
         serial.store(stable, Ordering::Relaxed);
@@ -207,7 +189,7 @@ mod tests {
     }
 
     fn swept(
-        retired: &mut Retired,
+        retired: &mut RetiredSlots,
         limit: usize,
         serials: &[AtomicU64],
         rows: &Rows<Vec<AtomicU64>>,
@@ -219,7 +201,7 @@ mod tests {
 
     #[test]
     fn a_slot_nobody_holds_is_reusable_at_once_under_a_new_serial() {
-        let (serials, mut retired) = (words(&[2, 2]), Retired::<Shipped>::new(2));
+        let (serials, mut retired) = (words(&[2, 2]), RetiredSlots::<Shipped>::new(2));
         assert!(retired.retire(1, &serials, &rows(&[&[1, 0], &[0, 0]])));
         assert_eq!(serials[1].load(Ordering::Relaxed), 4);
         assert_eq!(retired.len(), 0);
@@ -227,7 +209,7 @@ mod tests {
 
     #[test]
     fn a_held_slot_waits_unchanged_until_the_row_lets_go() {
-        let (serials, mut retired) = (words(&[2]), Retired::<Shipped>::new(1));
+        let (serials, mut retired) = (words(&[2]), RetiredSlots::<Shipped>::new(1));
         let mut rows = rows(&[&[0]]);
         let holder = rows.insert(words(&[u64::MAX]));
         assert!(!retired.retire(0, &serials, &rows));
@@ -240,7 +222,7 @@ mod tests {
 
     #[test]
     fn a_sweep_looks_at_no_more_than_its_limit_and_passes_over_held_slots() {
-        let (serials, mut retired) = (words(&[2; 5]), Retired::<Shipped>::new(5));
+        let (serials, mut retired) = (words(&[2; 5]), RetiredSlots::<Shipped>::new(5));
         let all = rows(&[&[1; 5]]);
         for slot in 0..5 {
             assert!(!retired.retire(slot, &serials, &all));
@@ -253,17 +235,16 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_is_passed_on_whole_and_neighbours_do_not_follow_each_other() {
+    fn a_batch_is_passed_on_whole() {
         let (serials, rows) = (words(&[2; 8]), rows(&[&[0; 8]]));
         for count in 1..=8_u32 {
-            let mut retired = Retired::<Shipped>::new(8);
+            let mut retired = RetiredSlots::<Shipped>::new(8);
             (0..count)
                 .rev()
-                .for_each(|slot| assert_eq!(retired.put_off(slot), slot == 0 && count == 8));
+                .for_each(|slot| assert_eq!(retired.defer(slot), slot == 0 && count == 8));
             let mut passed = Vec::new();
-            retired.look(&serials, &rows, |slot, free| passed.extend(free.then_some(slot)));
-            let distances = passed.windows(2).map(|pair| pair[0].abs_diff(pair[1]));
-            assert!(count < 8 || distances.into_iter().all(|distance| distance > 1), "{passed:?}");
+            retired
+                .scan_deferred(&serials, &rows, |slot, free| passed.extend(free.then_some(slot)));
             passed.sort_unstable();
             assert_eq!(passed, Vec::from_iter(0..count));
         }
@@ -271,7 +252,7 @@ mod tests {
 
     #[test]
     fn waiting_never_allocates() {
-        let (serials, mut retired) = (words(&[2; 8]), Retired::<Shipped>::new(8));
+        let (serials, mut retired) = (words(&[2; 8]), RetiredSlots::<Shipped>::new(8));
         let (capacity, held) = (retired.waiting.capacity(), rows(&[&[1; 8]]));
         for slot in 0..8 {
             assert!(!retired.retire(slot, &serials, &held));

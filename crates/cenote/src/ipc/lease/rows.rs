@@ -44,7 +44,7 @@ impl<R: AsRef<[AtomicU64]>> Rows<R> {
 
     /// Whether any row holds a lease on `slot`: O2 and O5 of `reader.rs`.
     #[inline]
-    pub(crate) fn hold<O: Orderings>(&self, slot: u32) -> bool {
+    pub(crate) fn is_held<O: Orderings>(&self, slot: u32) -> bool {
         self.rows.iter().any(|(_, row)| count(row, slot, O::SCAN) != 0)
     }
 
@@ -82,9 +82,9 @@ mod tests {
         let mut rows = Rows::new();
         let dying = rows.insert(row(&[3, 1]));
         let living = rows.insert(row(&[0, 1]));
-        assert!(rows.hold::<Shipped>(0) && rows.hold::<Shipped>(1));
+        assert!(rows.is_held::<Shipped>(0) && rows.is_held::<Shipped>(1));
         assert!(rows.remove(dying).is_some());
-        assert!(!rows.hold::<Shipped>(0) && rows.hold::<Shipped>(1));
+        assert!(!rows.is_held::<Shipped>(0) && rows.is_held::<Shipped>(1));
         assert!(rows.remove(dying).is_none(), "an id is not reused");
         assert_eq!(rows.holders(1).collect::<Vec<_>>(), [living]);
         assert_eq!(rows.len(), 1);
@@ -95,7 +95,7 @@ mod tests {
         let mut rows = Rows::new();
         rows.insert(row(&[u64::MAX]));
         rows.insert(row(&[u64::MAX]));
-        assert!(rows.hold::<Shipped>(0));
-        assert!(!rows.hold::<Shipped>(1) && !rows.hold::<Shipped>(u32::MAX));
+        assert!(rows.is_held::<Shipped>(0));
+        assert!(!rows.is_held::<Shipped>(1) && !rows.is_held::<Shipped>(u32::MAX));
     }
 }

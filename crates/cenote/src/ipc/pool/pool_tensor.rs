@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use crate::error::{Error, Result};
 use crate::ipc::pool::descriptor::TensorDescriptor;
-use crate::ipc::pool::owner::Owner;
+use crate::ipc::pool::owner::owner::Owner;
 use crate::ipc::pool::reader::attachment::Attachment;
 use crate::ipc::pool::registry;
-use crate::ipc::pool::registry::Known;
+use crate::ipc::pool::registry::RegisteredPool;
 use crate::ipc::pool::{slot_buffer, slot_home};
 use crate::tensor::Tensor;
 use crate::tensor::buffer::buffer::BufferSlot;
@@ -107,8 +107,8 @@ impl Tensor {
     /// this process and change nothing.
     pub fn from_descriptor(descriptor: &TensorDescriptor) -> Result<Tensor> {
         match registry::find_or_attach(descriptor.pool)? {
-            Known::Owned(owner) => lease_own(&owner, descriptor),
-            Known::Attached(attachment) => lease_from(&attachment, descriptor),
+            RegisteredPool::Owned(owner) => lease_own(&owner, descriptor),
+            RegisteredPool::Attached(attachment) => lease_from(&attachment, descriptor),
         }
     }
 }

@@ -87,7 +87,7 @@ mod linux {
 
     use crate::error::{Error, Result};
     use crate::ipc::discovery::access::PoolAccess;
-    use crate::ipc::discovery::socket_dir::Place;
+    use crate::ipc::discovery::socket_dir::SocketDir;
     use crate::ipc::pool::config::TensorPoolConfig;
     use crate::ipc::pool::tensor_pool::TensorPool;
     use crate::sys::exit;
@@ -161,12 +161,12 @@ mod linux {
     /// Nobody will look for the name of a pool whose process was killed, so nobody would remove
     /// what it left behind.
     fn remove_dead() {
-        let Ok(place) = Place::open("pools", PoolAccess::SameUser) else { return };
-        for entry in place.entries().unwrap_or_default() {
-            let rest = entry.name.strip_prefix(PREFIX).and_then(|rest| rest.split_once('-'));
+        let Ok(socket_dir) = SocketDir::open("pools", PoolAccess::SameUser) else { return };
+        for endpoint in socket_dir.endpoints().unwrap_or_default() {
+            let rest = endpoint.name.strip_prefix(PREFIX).and_then(|rest| rest.split_once('-'));
             // A process that is there may be another one of the same number. Then it stays.
             if rest.is_some_and(|(pid, _)| !Path::new("/proc").join(pid).exists()) {
-                place.remove_dead(&entry);
+                socket_dir.remove_dead(&endpoint);
             }
         }
     }

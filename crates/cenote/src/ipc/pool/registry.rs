@@ -5,7 +5,7 @@ use std::convert::Infallible;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use crate::error::Result;
-use crate::ipc::pool::owner::Owner;
+use crate::ipc::pool::owner::owner::Owner;
 use crate::ipc::pool::reader::attachment::Attachment;
 use crate::ipc::pool::reader::connect;
 use crate::ipc::pool::slot_buffer;
@@ -15,53 +15,55 @@ use crate::tensor::buffer::handle::Handle;
 
 /// A pool that this process owns or is attached to.
 #[derive(Debug, Clone)]
-pub(crate) enum Known {
+pub(crate) enum RegisteredPool {
     Owned(Arc<Owner>),
     Attached(Arc<Attachment>),
 }
 
-impl Known {
+impl RegisteredPool {
     /// Whether leases can be had.
     pub(crate) fn is_usable(&self) -> bool {
         match self {
-            Known::Owned(owner) => !owner.is_inherited(),
-            Known::Attached(attachment) => attachment.is_usable(),
+            RegisteredPool::Owned(owner) => !owner.is_inherited(),
+            RegisteredPool::Attached(attachment) => attachment.is_usable(),
         }
     }
 
     /// Whether leases may be had soon, though not now.
     pub(crate) fn may_be_dying(&self) -> bool {
-        matches!(self, Known::Attached(attachment) if attachment.may_be_dying())
+        matches!(self, RegisteredPool::Attached(attachment) if attachment.may_be_dying())
     }
 
     /// Either of the two.
-    pub(crate) fn may_serve(&self) -> bool {
+    pub(crate) fn may_lease(&self) -> bool {
         match self {
-            Known::Owned(owner) => !owner.is_inherited(),
-            Known::Attached(attachment) => attachment.may_serve(),
+            RegisteredPool::Owned(owner) => !owner.is_inherited(),
+            RegisteredPool::Attached(attachment) => attachment.may_lease(),
         }
     }
 
     /// Another pool of the same owner, which it has lent.
-    pub(crate) fn lent(&self, uid: u64) -> Option<Known> {
+    pub(crate) fn introduced(&self, uid: u64) -> Option<RegisteredPool> {
         match self {
-            Known::Owned(_) => None,
-            Known::Attached(attachment) => attachment.lent(uid).map(Known::Attached),
+            RegisteredPool::Owned(_) => None,
+            RegisteredPool::Attached(attachment) => {
+                attachment.introduced(uid).map(RegisteredPool::Attached)
+            }
         }
     }
 
     /// Whether its owner lives and can be asked for segments.
     pub(crate) fn is_alive(&self) -> bool {
         match self {
-            Known::Owned(owner) => !owner.is_inherited(),
-            Known::Attached(attachment) => !attachment.is_gone(),
+            RegisteredPool::Owned(owner) => !owner.is_inherited(),
+            RegisteredPool::Attached(attachment) => !attachment.is_disconnected(),
         }
     }
 
     /// What is attached to, if `peer` owns it, as far as can be told.
     pub(crate) fn attached_of(&self, peer: &Peer) -> Option<&Arc<Attachment>> {
         match self {
-            Known::Attached(attachment) if peer.pid != 0 => {
+            RegisteredPool::Attached(attachment) if peer.pid != 0 => {
                 Some(attachment).filter(|attachment| attachment.owner.pid == peer.pid)
             }
             _ => None,
@@ -70,45 +72,45 @@ impl Known {
 }
 
 /// A pool that this process has to do with already.
-pub(crate) fn find(uid: u64) -> Option<Known> {
-    known().find(uid)
+pub(crate) fn find(uid: u64) -> Option<RegisteredPool> {
+    registry().find(uid)
 }
 
 /// The same; one whose owner may be dying, too.
-pub(crate) fn find_dying(uid: u64) -> Option<Known> {
-    find(uid).or_else(|| known().find_dying(uid))
+pub(crate) fn find_dying(uid: u64) -> Option<RegisteredPool> {
+    find(uid).or_else(|| registry().find_dying(uid))
 }
 
 /// The same as [`find`], attaching to it if need be.
-pub(crate) fn find_or_attach(uid: u64) -> Result<Known> {
-    if let Some(known) = find(uid) {
-        return Ok(known);
+pub(crate) fn find_or_attach(uid: u64) -> Result<RegisteredPool> {
+    if let Some(pool) = find(uid) {
+        return Ok(pool);
     }
     let attachment = connect::by_uid(uid)?;
-    remember(&attachment);
-    Ok(Known::Attached(attachment))
+    register(&attachment);
+    Ok(RegisteredPool::Attached(attachment))
 }
 
 /// Lets in who has just come to a pool, if it is of this very process: that need not wake up for it.
-pub(crate) fn let_in_now(uid: u64) {
-    if let Some(Known::Owned(owner)) = find(uid) {
-        owner.let_in_now();
+pub(crate) fn accept_now(uid: u64) {
+    if let Some(RegisteredPool::Owned(owner)) = find(uid) {
+        owner.accept_now();
     }
 }
 
 /// Has an attachment found from here on.
-pub(crate) fn remember(attachment: &Arc<Attachment>) {
-    known().remember(attachment);
+pub(crate) fn register(attachment: &Arc<Attachment>) {
+    registry().register(attachment);
 }
 
 /// A pool of somebody else's that this process is attached to.
 pub(crate) fn attached(uid: u64) -> Option<Arc<Attachment>> {
-    known().attached(uid)
+    registry().attached(uid)
 }
 
 /// Has a pool of this process found from here on.
-pub(crate) fn remember_owned(owner: &Arc<Owner>) {
-    known().remember_owned(owner);
+pub(crate) fn register_owned(owner: &Arc<Owner>) {
+    registry().register_owned(owner);
 }
 
 /// The buffer that words from a ring name, of the pool of the ring's publisher, if it was leased before. `None`
@@ -120,22 +122,24 @@ pub(crate) fn lease_again(
     serial: u64,
     unchanged: impl Fn() -> bool,
 ) -> Option<Handle> {
-    let spare = own_pool.lease_entry_again(slot, &unchanged)?;
-    Some(slot_buffer::leased_again(spare, serial))
+    let buffer = own_pool.lease_entry_again(slot, &unchanged)?;
+    Some(slot_buffer::leased_again(buffer, serial))
 }
 
 /// The buffer of a slot that a ring entry names. `unchanged` says whether the entry is still in the ring. That
 /// validates the lease if the publisher of the ring owns the pool (`by_entry`); otherwise the serial does.
 pub(crate) fn lease(
-    pool: &Known,
+    pool: &RegisteredPool,
     slot: u32,
     serial: u64,
     by_entry: bool,
     unchanged: impl Fn() -> bool,
 ) -> Result<Handle> {
     match pool {
-        Known::Owned(owner) => slot_buffer::leased_own(owner, owner.lease(slot, serial)?, serial),
-        Known::Attached(attachment) => {
+        RegisteredPool::Owned(owner) => {
+            slot_buffer::leased_own(owner, owner.lease(slot, serial)?, serial)
+        }
+        RegisteredPool::Attached(attachment) => {
             let leased = match by_entry {
                 true => attachment.try_lease_entry(slot, unchanged)?,
                 false => attachment.try_lease(slot, serial)?,
@@ -149,60 +153,60 @@ pub(crate) fn lease(
 /// rest.
 #[cfg(all(feature = "camera", target_pointer_width = "64"))]
 pub(crate) fn sweep_owned() {
-    let owned: Vec<_> = known().owned.values().filter_map(Weak::upgrade).collect();
-    owned.iter().for_each(|owner| owner.look_again());
+    let owned: Vec<_> = registry().owned.values().filter_map(Weak::upgrade).collect();
+    owned.iter().for_each(|owner| owner.sweep_now());
 }
 
 /// The pools that this process owns or is attached to.
 #[derive(Default)]
-struct KnownPools {
+struct Registry {
     owned: HashMap<u64, Weak<Owner>>,
     attached: HashMap<u64, Weak<Attachment>>,
 }
 
-impl KnownPools {
-    fn remember_owned(&mut self, owner: &Arc<Owner>) {
-        self.forget_gone();
-        self.owned.insert(owner.entry.uid, Arc::downgrade(owner));
+impl Registry {
+    fn register_owned(&mut self, owner: &Arc<Owner>) {
+        self.remove_dropped();
+        self.owned.insert(owner.endpoint.uid, Arc::downgrade(owner));
     }
 
     /// Attached once, it stays so until its owner dies, or somebody attaches anew.
-    fn remember(&mut self, attachment: &Arc<Attachment>) {
-        self.forget_gone();
-        attachment.stay();
-        let old = self.attached.insert(attachment.entry.uid, Arc::downgrade(attachment));
+    fn register(&mut self, attachment: &Arc<Attachment>) {
+        self.remove_dropped();
+        attachment.keep_alive();
+        let old = self.attached.insert(attachment.endpoint.uid, Arc::downgrade(attachment));
         let old = old.as_ref().and_then(Weak::upgrade);
         if let Some(old) = old.filter(|old| !Arc::ptr_eq(old, attachment)) {
-            old.let_go();
+            old.end_keep_alive();
         }
     }
 
-    fn forget_gone(&mut self) {
+    fn remove_dropped(&mut self) {
         self.owned.retain(|_, owner| owner.strong_count() > 0);
         self.attached.retain(|_, attachment| attachment.strong_count() > 0);
     }
 
-    fn find(&mut self, uid: u64) -> Option<Known> {
-        self.forget_gone();
+    fn find(&mut self, uid: u64) -> Option<RegisteredPool> {
+        self.remove_dropped();
         if let Some(owner) = self.owned.get(&uid).and_then(Weak::upgrade) {
-            return Some(Known::Owned(owner));
+            return Some(RegisteredPool::Owned(owner));
         }
-        self.attached(uid).map(Known::Attached)
+        self.attached(uid).map(RegisteredPool::Attached)
     }
 
     fn attached(&self, uid: u64) -> Option<Arc<Attachment>> {
         self.attached.get(&uid).and_then(Weak::upgrade).filter(|found| found.is_usable())
     }
 
-    fn find_dying(&self, uid: u64) -> Option<Known> {
+    fn find_dying(&self, uid: u64) -> Option<RegisteredPool> {
         let found = self.attached.get(&uid).and_then(Weak::upgrade);
-        found.filter(|found| found.may_serve()).map(Known::Attached)
+        found.filter(|found| found.may_lease()).map(RegisteredPool::Attached)
     }
 }
 
-fn known() -> MutexGuard<'static, KnownPools> {
-    static KNOWN: PerProcess<Mutex<KnownPools>> = PerProcess::new();
-    let Ok(known) = KNOWN.get(|| Ok::<_, Infallible>(Mutex::default()));
+fn registry() -> MutexGuard<'static, Registry> {
+    static REGISTRY: PerProcess<Mutex<Registry>> = PerProcess::new();
+    let Ok(pool) = REGISTRY.get(|| Ok::<_, Infallible>(Mutex::default()));
     // Insertions and removals are whole.
-    known.lock().unwrap_or_else(PoisonError::into_inner)
+    pool.lock().unwrap_or_else(PoisonError::into_inner)
 }

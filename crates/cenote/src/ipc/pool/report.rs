@@ -12,10 +12,10 @@ use crate::copies::{self, Copies};
 use crate::error::{Holder, Result};
 use crate::intervals::QUERY_TIMEOUT;
 use crate::ipc::discovery::query;
-use crate::ipc::discovery::query::Inquiry;
-use crate::ipc::discovery::socket_dir::{Entry, Place};
+use crate::ipc::discovery::query::Query;
+use crate::ipc::discovery::socket_dir::{Endpoint, SocketDir};
 use crate::ipc::pool::stats::PoolStats;
-use crate::ipc::shared::wire::{Kind, Named, Packet};
+use crate::ipc::shared::wire::{Kind, NamedProcess, Packet};
 use crate::memory::selection::Wish;
 
 /// The most processes that are told of: what fits a packet.
@@ -70,14 +70,15 @@ pub struct PoolAccount {
 /// ```
 pub fn pools() -> Result<Vec<PoolInfo>> {
     let mut found = Vec::new();
-    for kinds in Place::all_kinds()?.chunks(query::PLACES_AT_ONCE) {
+    for kinds in SocketDir::all_kinds()?.chunks(query::PLACES_AT_ONCE) {
         let mut places = Vec::new();
         for kind in kinds {
-            places.extend(Place::find_one_of(kind)?);
+            places.extend(SocketDir::find_one_of(kind)?);
         }
         let mut entries = Vec::new();
-        for place in &places {
-            entries.extend(place.entries()?.into_iter().map(|entry| (place, entry)));
+        for socket_dir in &places {
+            entries
+                .extend(socket_dir.endpoints()?.into_iter().map(|endpoint| (socket_dir, endpoint)));
         }
         for entries in entries.chunks(query::AT_ONCE) {
             found.extend(look_at(entries)?);
@@ -88,24 +89,27 @@ pub fn pools() -> Result<Vec<PoolInfo>> {
 }
 
 /// Asks the owners of some pools. Those who are gone are left out.
-fn look_at(entries: &[(&Place, Entry)]) -> Result<Vec<PoolInfo>> {
-    let ask = |(place, entry): &(&Place, Entry)| Inquiry::begin(place, entry, Kind::Ask);
+fn look_at(entries: &[(&SocketDir, Endpoint)]) -> Result<Vec<PoolInfo>> {
+    let ask = |(socket_dir, endpoint): &(&SocketDir, Endpoint)| {
+        Query::send(socket_dir, endpoint, Kind::ReportRequest)
+    };
     let asked = entries.iter().map(ask).collect::<Result<Vec<_>>>()?;
     let answering = asked.iter().filter_map(|asked| asked.as_ref().ok()?.as_ref());
-    query::await_answers(answering, QUERY_TIMEOUT);
+    query::await_replies(answering, QUERY_TIMEOUT);
     let room = size_of::<Head>() + MAX_TOLD * size_of::<Line>();
-    let info = |((place, entry), asked): (&(&Place, Entry), &io::Result<Option<Inquiry>>)| {
-        let (pid, program, answer) = match asked {
-            Ok(asked) => {
-                let asked = asked.as_ref()?;
-                (asked.peer.pid, asked.peer.program(), asked.answer(room))
-            }
-            Err(_) => (0, "unknown".to_owned(), None),
+    let info =
+        |((socket_dir, endpoint), asked): (&(&SocketDir, Endpoint), &io::Result<Option<Query>>)| {
+            let (pid, program, answer) = match asked {
+                Ok(asked) => {
+                    let asked = asked.as_ref()?;
+                    (asked.peer.pid, asked.peer.program(), asked.answer(room))
+                }
+                Err(_) => (0, "unknown".to_owned(), None),
+            };
+            let (name, of_topic) = (endpoint.name.clone(), socket_dir.is_of_topic());
+            let account = answer.and_then(|(bytes, _)| read(&bytes));
+            Some(PoolInfo { name, of_topic, uid: endpoint.uid, pid, program, account })
         };
-        let (name, of_topic) = (entry.name.clone(), place.is_of_topic());
-        let account = answer.and_then(|(bytes, _)| read(&bytes));
-        Some(PoolInfo { name, of_topic, uid: entry.uid, pid, program, account })
-    };
     Ok(entries.iter().zip(&asked).filter_map(info).collect())
 }
 
@@ -147,7 +151,7 @@ struct Line {
     slots: u64,
     retired_slots: u64,
     longest_ns: u64,
-    who: Named,
+    who: NamedProcess,
 }
 
 /// The answer of an owner, as it is sent.
@@ -162,7 +166,7 @@ pub(crate) fn answer(stats: &PoolStats, processes: &[Holder]) -> Vec<u8> {
 /// What a stranger says.
 fn read(bytes: &[u8]) -> Option<PoolAccount> {
     let (head, lines) = bytes.split_at_checked(size_of::<Head>())?;
-    let (Kind::Account, _) = Packet::parse(head).ok()? else { return None };
+    let (Kind::Report, _) = Packet::parse(head).ok()? else { return None };
     let head: Head = bytemuck::pod_read_unaligned(head);
     let lines = lines.chunks_exact(size_of::<Line>()).map(bytemuck::pod_read_unaligned);
     let processes = lines.map(|line: Line| line.process()).collect();
@@ -178,7 +182,7 @@ impl Head {
         let bit = |wish| u32::from(stats.not_granted.contains(wish));
         let not_granted = WISHES.iter().enumerate().map(|(at, wish)| bit(wish) << at).sum();
         Head {
-            packet: Packet::new(Kind::Account),
+            packet: Packet::new(Kind::Report),
             slots_in_use: stats.slots_in_use as u64,
             retired: stats.retired as u64,
             max_slots: stats.max_slots as u64,
@@ -233,7 +237,7 @@ impl Line {
             slots: process.slots as u64,
             retired_slots: process.retired_slots as u64,
             longest_ns: u64::try_from(process.longest.as_nanos()).unwrap_or(u64::MAX),
-            who: Named::new(process.pid, &process.program),
+            who: NamedProcess::new(process.pid, &process.program),
         }
     }
 
@@ -311,8 +315,8 @@ mod tests {
         let (stats, processes) = sample();
         let bytes = answer(&stats, &processes);
         assert_eq!(read(&bytes[..size_of::<Head>() - 1]), None);
-        assert_eq!(read(bytemuck::bytes_of(&Packet::new(Kind::Account))), None);
-        let other = Head { packet: Packet::new(Kind::Told), ..Head::zeroed() };
+        assert_eq!(read(bytemuck::bytes_of(&Packet::new(Kind::Report))), None);
+        let other = Head { packet: Packet::new(Kind::Description), ..Head::zeroed() };
         assert_eq!(read(bytemuck::bytes_of(&other)), None);
         let half = read(&bytes[..bytes.len() - 1]).unwrap();
         assert!(half.processes.is_empty(), "a line that is cut is none");

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
-use crate::ipc::pool::owner::Owner;
+use crate::ipc::pool::owner::owner::Owner;
 use crate::ipc::pool::owner::state::Granted;
 use crate::ipc::pool::reader::attachment::{Attachment, Leased};
 use crate::ipc::pool::slot_home;
@@ -25,9 +25,9 @@ pub(crate) fn alloc(
     len: usize,
     make_room: impl FnMut() -> bool,
 ) -> Result<Handle> {
-    let Some(spare) = owner.alloc_ready(len) else { return alloc_anew(owner, len, make_room) };
-    spare.renew();
-    Ok(Handle::of(spare))
+    let Some(buffer) = owner.alloc_cached(len) else { return alloc_anew(owner, len, make_room) };
+    buffer.renew();
+    Ok(Handle::of(buffer))
 }
 
 /// The same, when none was ready.
@@ -39,10 +39,10 @@ fn alloc_anew(owner: &Arc<Owner>, len: usize, make_room: impl FnMut() -> bool) -
 /// The buffer of a slot that was just allocated for `len` bytes.
 pub(crate) fn allocated(owner: &Arc<Owner>, granted: Granted, len: usize) -> Result<Handle> {
     match granted {
-        Granted::Again(spare) => {
-            spare.renew();
-            spare.slot_ref().iter().for_each(|slot_ref| slot_ref.set_len(len));
-            Ok(Handle::of(spare))
+        Granted::Recycled(buffer) => {
+            buffer.renew();
+            buffer.slot_ref().iter().for_each(|slot_ref| slot_ref.set_len(len));
+            Ok(Handle::of(buffer))
         }
         Granted::New(slot, map) => region(map, slot_home::allocated(owner.clone(), slot, len)),
     }
@@ -55,19 +55,19 @@ pub(crate) fn adopted(owner: &Arc<Owner>, slot: Slot, map: Arc<Map>) -> Result<H
 
 /// The buffer of a slot that was leased before, and is again.
 #[inline]
-pub(crate) fn leased_again(spare: Arc<Buffer>, serial: u64) -> Handle {
-    spare.renew();
-    spare.slot_ref().iter().for_each(|slot_ref| slot_ref.set_lease_serial(serial));
-    Handle::of(spare)
+pub(crate) fn leased_again(buffer: Arc<Buffer>, serial: u64) -> Handle {
+    buffer.renew();
+    buffer.slot_ref().iter().for_each(|slot_ref| slot_ref.set_lease_serial(serial));
+    Handle::of(buffer)
 }
 
 /// The buffer of a slot that was just leased from another process, read-only.
 pub(crate) fn leased(attachment: &Arc<Attachment>, leased: Leased, serial: u64) -> Result<Handle> {
     match leased {
-        Leased::Again(spare) => Ok(leased_again(spare, serial)),
+        Leased::Recycled(buffer) => Ok(leased_again(buffer, serial)),
         Leased::New(slot, map) => {
             let handle = region(map, slot_home::leased(attachment.clone(), slot, serial))?;
-            attachment.note(slot.index, handle.storage().region.start().as_ptr());
+            attachment.note_address(slot.index, handle.storage().region.start().as_ptr());
             Ok(handle)
         }
     }

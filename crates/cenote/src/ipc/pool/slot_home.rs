@@ -15,7 +15,7 @@ use std::sync::Arc;
 use crate::error::Result;
 use crate::ipc::pool::owner::owner::Owner;
 use crate::ipc::pool::reader::attachment::Attachment;
-use crate::ipc::pool::reader::lease_table::Holdings;
+use crate::ipc::pool::reader::lease_table::LeaseTable;
 use crate::memory::slot::Slot;
 use crate::sync::{Biased, put_behind};
 use crate::tensor::buffer::Buffer;
@@ -25,7 +25,9 @@ use crate::tensor::buffer::slot_ref::SlotHome;
 /// This process allocated the slot.
 static ALLOCATED: SlotHome<Buffer> = SlotHome {
     recycle: recycle_allocated,
-    release: |slot_ref, published| owner(slot_ref).give_back(slot_ref.slot.index, None, published),
+    release: |slot_ref, published| {
+        owner(slot_ref).return_slot(slot_ref.slot.index, None, published);
+    },
 };
 
 /// The slot is memory that the pool of this process did not make.
@@ -135,8 +137,8 @@ pub(crate) fn is_leased(slot_ref: &BufferSlot) -> bool {
 #[inline]
 pub(crate) fn uid(slot_ref: &BufferSlot) -> u64 {
     match pool_of(slot_ref) {
-        SlotPool::Owned(owner) => owner.entry.uid,
-        SlotPool::Leased(attachment) => attachment.entry.uid,
+        SlotPool::Owned(owner) => owner.endpoint.uid,
+        SlotPool::Leased(attachment) => attachment.endpoint.uid,
     }
 }
 
@@ -164,14 +166,14 @@ pub(crate) fn check_process(slot_ref: &BufferSlot) -> Result<()> {
 pub(crate) fn is_attachable(slot_ref: &BufferSlot) -> bool {
     match pool_of(slot_ref) {
         SlotPool::Owned(owner) => owner.is_open(),
-        SlotPool::Leased(attachment) => !attachment.is_gone(),
+        SlotPool::Leased(attachment) => !attachment.is_disconnected(),
     }
 }
 
 fn recycle_allocated(buffer: Arc<Buffer>) {
     match buffer.must_retire() {
         true => Owner::retire(buffer),
-        false => Owner::offer(buffer),
+        false => Owner::recycle(buffer),
     }
 }
 
@@ -183,7 +185,7 @@ fn release_all(buffer: Arc<Buffer>) {
 
 /// The reference to the pool may be the last one, so the pool itself decides how long it stays.
 fn release_adopted(slot_ref: &BufferSlot, _published: bool) {
-    owner(slot_ref).give_back(slot_ref.slot.index, None, true);
+    owner(slot_ref).return_slot(slot_ref.slot.index, None, true);
     shared_owner(slot_ref).iter().for_each(Owner::linger);
 }
 
@@ -197,7 +199,7 @@ fn recycle_leased(buffer: Arc<Buffer>) {
     if attachment.is_inherited() {
         return;
     }
-    if attachment.is_waited_for() {
+    if attachment.owner_is_waiting() {
         return recycle_and_wake(buffer);
     }
     end_lease(buffer);
@@ -214,12 +216,12 @@ fn recycle_and_wake(buffer: Arc<Buffer>) {
 #[inline(always)]
 fn end_lease(buffer: Arc<Buffer>) {
     let slot = buffer.slot_ref().map_or(u32::MAX, |slot_ref| slot_ref.slot.index);
-    drop(put_behind(buffer, leases_of, |holdings| holdings.end_lease(slot)));
+    drop(put_behind(buffer, leases_of, |lease_table| lease_table.end_lease(slot)));
 }
 
 /// The table of leases that a slot is in, if this process leased it from another.
 #[inline(always)]
-fn leases_of(buffer: &Buffer) -> Option<&Biased<Holdings<Buffer>>> {
+fn leases_of(buffer: &Buffer) -> Option<&Biased<LeaseTable<Buffer>>> {
     let slot_ref = buffer.slot_ref()?;
-    slot_ref.is_of(&LEASED).then(|| attachment(slot_ref).holdings())
+    slot_ref.is_of(&LEASED).then(|| attachment(slot_ref).lease_table())
 }

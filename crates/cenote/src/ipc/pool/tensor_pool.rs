@@ -10,11 +10,13 @@ use crate::copies;
 use crate::copies::CopyReason;
 use crate::error::{Error, Holder, Result};
 use crate::ipc::discovery::layout;
-use crate::ipc::discovery::socket_dir::{Entry, Place};
+use crate::ipc::discovery::socket_dir::{Endpoint, SocketDir};
 use crate::ipc::pool::config::TensorPoolConfig;
 use crate::ipc::pool::descriptor::TensorDescriptor;
-use crate::ipc::pool::owner::host::Host;
-use crate::ipc::pool::owner::{Owner, adopt, server};
+use crate::ipc::pool::owner::adopt;
+use crate::ipc::pool::owner::owner::Owner;
+use crate::ipc::pool::owner::server::connection_handler::ConnectionHandler;
+use crate::ipc::pool::owner::server::create;
 use crate::ipc::pool::pool_tensor::lease_from;
 use crate::ipc::pool::reader::attachment::Attachment;
 use crate::ipc::pool::reader::connect;
@@ -134,20 +136,20 @@ impl TensorPool {
     ///
     /// An error if a living process owns one of this name; a dead one's place is taken over.
     pub fn new(name: impl Into<PoolName>, config: TensorPoolConfig) -> Result<TensorPool> {
-        let owner = server::create(&name.into().check()?, config)?;
-        registry::remember_owned(&owner);
+        let owner = create::create(&name.into().check()?, config)?;
+        registry::register_owned(&owner);
         Ok(TensorPool::of(owner))
     }
 
     /// Makes the pool of a publisher, in the directory of its topic, and what `host` makes of it.
-    pub(crate) fn for_topic<H: Host + 'static>(
-        place: (Place, &[String]),
-        entry: Entry,
+    pub(crate) fn for_topic<H: ConnectionHandler + 'static>(
+        socket_dir: (SocketDir, &[String]),
+        endpoint: Endpoint,
         config: TensorPoolConfig,
         host: impl FnOnce(TensorPool) -> Result<Arc<H>>,
     ) -> Result<Arc<H>> {
-        server::create_shared(place, entry, config, |owner| {
-            registry::remember_owned(owner);
+        create::create_shared(socket_dir, endpoint, config, |owner| {
+            registry::register_owned(owner);
             host(TensorPool::of(owner.clone()))
         })
     }
@@ -156,15 +158,15 @@ impl TensorPool {
     pub fn open(name: impl Into<PoolName>) -> Result<TensorPool> {
         let name = name.into().check()?;
         let attachment = connect::by_name(&name, registry::attached)?;
-        registry::remember(&attachment);
+        registry::register(&attachment);
         Ok(TensorPool { role: Role::Attached(attachment) })
     }
 
     /// The name.
     pub fn name(&self) -> &str {
         match &self.role {
-            Role::Owner(closing) => &closing.owner.entry.name,
-            Role::Attached(attachment) => &attachment.entry.name,
+            Role::Owner(closing) => &closing.owner.endpoint.name,
+            Role::Attached(attachment) => &attachment.endpoint.name,
         }
     }
 
@@ -172,8 +174,8 @@ impl TensorPool {
     #[inline]
     pub fn uid(&self) -> u64 {
         match &self.role {
-            Role::Owner(closing) => closing.owner.entry.uid,
-            Role::Attached(attachment) => attachment.entry.uid,
+            Role::Owner(closing) => closing.owner.endpoint.uid,
+            Role::Attached(attachment) => attachment.endpoint.uid,
         }
     }
 
@@ -187,7 +189,9 @@ impl TensorPool {
     pub fn is_alive(&self) -> bool {
         match &self.role {
             Role::Owner(closing) => !closing.owner.is_inherited(),
-            Role::Attached(attachment) => !attachment.is_inherited() && !attachment.is_gone(),
+            Role::Attached(attachment) => {
+                !attachment.is_inherited() && !attachment.is_disconnected()
+            }
         }
     }
 
@@ -346,7 +350,7 @@ impl TensorPool {
     /// [`Tensor::from_descriptor`].
     pub fn import(&self, descriptor: &TensorDescriptor) -> Result<Tensor> {
         match &self.role {
-            Role::Attached(attachment) if attachment.entry.uid == descriptor.pool => {
+            Role::Attached(attachment) if attachment.endpoint.uid == descriptor.pool => {
                 lease_from(attachment, descriptor)
             }
             _ => Tensor::from_descriptor(descriptor),
@@ -367,17 +371,17 @@ impl TensorPool {
     /// Lends the pool of a tensor to whoever is attached to this one, if it belongs to this process,
     /// too: so that they have it even if this process ends now.
     #[inline]
-    pub(crate) fn lend_pool_of(&self, tensor: &Tensor) {
+    pub(crate) fn introduce_pool_of(&self, tensor: &Tensor) {
         let Some(slot_ref) = tensor.buffer.slot_ref() else { return };
         if slot_home::uid(slot_ref) != self.uid() {
-            self.lend(slot_ref);
+            self.introduce(slot_ref);
         }
     }
 
     #[cold]
-    fn lend(&self, slot_ref: &BufferSlot) {
+    fn introduce(&self, slot_ref: &BufferSlot) {
         if let (Role::Owner(this), Some(other)) = (&self.role, slot_home::shared_owner(slot_ref)) {
-            this.owner.lend(&other);
+            this.owner.introduce(&other);
         }
     }
 
@@ -388,12 +392,12 @@ impl TensorPool {
             && let Some(buffer) =
                 handle.last_of(|slot_ref| slot_home::is_allocated_by(slot_ref, &closing.owner))
         {
-            closing.owner.retire_in_turn(buffer);
+            closing.owner.retire_deferred(buffer);
         }
     }
 
     /// Lets nobody else in; tensors live on. Gives the directory it was found in.
-    pub(crate) fn close(&self) -> Option<Arc<Place>> {
+    pub(crate) fn close(&self) -> Option<Arc<SocketDir>> {
         match &self.role {
             Role::Owner(closing) => closing.owner.close(),
             Role::Attached(_) => None,
@@ -432,7 +436,7 @@ impl TensorPool {
             }
             Role::Attached(attachment) => Err(Error::NotOwner {
                 op,
-                pool: attachment.entry.name.clone(),
+                pool: attachment.endpoint.name.clone(),
                 pid: attachment.owner.pid,
             }),
         }

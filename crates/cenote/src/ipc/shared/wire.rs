@@ -1,16 +1,16 @@
 //! What owner and attacher say to each other, once, and when segments come and go.
 //!
 //! ```text
-//!   attacher → owner   Hello
-//!   owner → attacher   Welcome  + header, row, and a descriptor for each segment
+//!   attacher → owner   Attach
+//!   owner → attacher   Attached  + header, row, and a descriptor for each segment
 //!                      Refused                        (also later: held too much)
 //!                      Segment  + its descriptor      (a new one)
-//!                      Gone                           (trimmed: it can be unmapped)
-//!                      Lent     + a connection        (to another pool of the owner's; a name follows)
-//!   attacher → owner   More                           (I need segments that I do not have)
+//!                      SegmentRemoved                           (trimmed: it can be unmapped)
+//!                      Introduced     + a connection        (to another pool of the owner's; a name follows)
+//!   attacher → owner   SegmentRequest                           (I need segments that I do not have)
 //!                      Wake                           (I let go of something)
-//!   anybody → owner    Ask                            (once, instead of a hello)
-//!   owner → anybody    Account                        (see `ipc/pool/report.rs`)
+//!   anybody → owner    ReportRequest                            (once, instead of a hello)
+//!   owner → anybody    Report                        (see `ipc/pool/report.rs`)
 //! ```
 //!
 //! One packet is one message. Every word is input from a stranger.
@@ -35,42 +35,58 @@ pub(crate) const MAX_ADOPTED: u32 = 64;
 /// All segments that others see: one packet can carry so many, besides header and row.
 pub(crate) const MAX_SHARED: usize = MAX_SEGMENTS + MAX_ADOPTED as usize;
 
+/// The most pools that an owner introduces to one reader. The reader attaches to others by itself.
+pub(crate) const MAX_INTRODUCED: usize = 32;
+
 /// What a packet is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
 pub(crate) enum Kind {
-    Hello = 1,
-    Welcome = 2,
+    Attach = 1,
+    Attached = 2,
     Refused = 3,
     Segment = 4,
-    Gone = 5,
-    More = 6,
+    SegmentRemoved = 5,
+    SegmentRequest = 6,
     Wake = 7,
     /// What topics say: see `ipc/topic/handshake.rs`.
     Subscribe = 8,
     Subscribed = 9,
     Mismatch = 10,
-    Who = 11,
-    Told = 12,
-    Lent = 13,
+    DescribeRequest = 11,
+    Description = 12,
+    Introduced = 13,
     /// What anybody may ask a pool's owner.
-    Ask = 14,
-    Account = 15,
+    ReportRequest = 14,
+    Report = 15,
 }
 
 impl Kind {
     fn from_code(code: u32) -> Option<Kind> {
         use Kind::*;
         [
-            Hello, Welcome, Refused, Segment, Gone, More, Wake, Subscribe, Subscribed, Mismatch,
-            Who, Told, Lent, Ask, Account,
+            Attach,
+            Attached,
+            Refused,
+            Segment,
+            SegmentRemoved,
+            SegmentRequest,
+            Wake,
+            Subscribe,
+            Subscribed,
+            Mismatch,
+            DescribeRequest,
+            Description,
+            Introduced,
+            ReportRequest,
+            Report,
         ]
         .into_iter()
         .find(|kind| *kind as u32 == code)
     }
 }
 
-/// Every message but `Welcome` is just this; after `Lent`, the name of a pool follows.
+/// Every message but `Attached` is just this; after `Introduced`, the name of a pool follows.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Pod, Zeroable)]
 pub(crate) struct Packet {
@@ -92,8 +108,8 @@ impl Packet {
     }
 
     /// Says that a connection to another pool comes along. The answer to a hello waits in it.
-    pub(crate) fn lent(uid: u64) -> Packet {
-        Packet { len: uid, ..Packet::new(Kind::Lent) }
+    pub(crate) fn introduced(uid: u64) -> Packet {
+        Packet { len: uid, ..Packet::new(Kind::Introduced) }
     }
 
     /// Reads a packet's head, whatever follows it.
@@ -112,7 +128,7 @@ impl Packet {
 /// The owner's answer to a hello.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Pod, Zeroable)]
-pub(crate) struct Welcome {
+pub(crate) struct Attached {
     pub(crate) head: Packet,
     pub(crate) uid: u64,
     pub(crate) max_slots: u32,
@@ -133,11 +149,11 @@ pub(crate) struct SegmentInfo {
     pub(crate) len: u64,
 }
 
-impl Welcome {
+impl Attached {
     /// Reads a welcome and checks that its numbers can be true.
-    pub(crate) fn parse(bytes: &[u8]) -> Result<Welcome> {
+    pub(crate) fn parse(bytes: &[u8]) -> Result<Attached> {
         let bad = |what| Error::BadMessage { what };
-        let welcome: Welcome = bytemuck::try_pod_read_unaligned(bytes)
+        let welcome: Attached = bytemuck::try_pod_read_unaligned(bytes)
             .map_err(|_| bad("the owner's answer has the wrong length"))?;
         if welcome.max_slots == 0 || welcome.max_slots > MAX_SLOTS + MAX_ADOPTED {
             return Err(bad("the owner says an impossible number of slots"));
@@ -156,17 +172,17 @@ impl Welcome {
 /// A process, as one tells another of it.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Pod, Zeroable)]
-pub(crate) struct Named {
+pub(crate) struct NamedProcess {
     /// 0 if whoever tells cannot see it.
     pub(crate) pid: i32,
     len: u32,
     program: [u8; 16],
 }
 
-impl Named {
+impl NamedProcess {
     /// What is too long of a program's name is cut.
-    pub(crate) fn new(pid: i32, program: &str) -> Named {
-        let mut named = Named { pid, ..Named::zeroed() };
+    pub(crate) fn new(pid: i32, program: &str) -> NamedProcess {
+        let mut named = NamedProcess { pid, ..NamedProcess::zeroed() };
         let bytes = program.as_bytes();
         let len = bytes.len().min(named.program.len());
         named.program[..len].copy_from_slice(&bytes[..len]);
@@ -188,7 +204,7 @@ pub(crate) enum Refusal {
     /// It belongs to another user.
     Access = 1,
     /// Too many are attached.
-    Crowded = 2,
+    TooMany = 2,
     /// The owner has no memory for another row.
     Memory = 3,
     /// It was attached, and held too much.
@@ -251,14 +267,14 @@ pub(crate) mod header {
     pub(crate) const SERIALS: usize = 8;
 
     pub(crate) fn words(max_slots: u32) -> usize {
-        places(max_slots) + WORDS_PER_PLACE * max_slots as usize
+        locations(max_slots) + WORDS_PER_LOCATION * max_slots as usize
     }
 
-    /// Where the places start, behind the serials: segment, offset and capacity of each slot. They
+    /// Where the locations start, behind the serials: segment, offset and capacity of each slot. They
     /// are of interest only while the slot is leased, and then they do not change.
-    pub(crate) fn places(max_slots: u32) -> usize {
+    pub(crate) fn locations(max_slots: u32) -> usize {
         SERIALS + max_slots as usize
     }
 
-    pub(crate) const WORDS_PER_PLACE: usize = 3;
+    pub(crate) const WORDS_PER_LOCATION: usize = 3;
 }

@@ -20,8 +20,8 @@ use std::time::{Duration, Instant};
 
 use crate::domain::image::Image;
 use crate::error::{Error, Result};
-use crate::ipc::discovery::socket_dir::{Entry, Place};
-use crate::ipc::pool::owner::server;
+use crate::ipc::discovery::socket_dir::{Endpoint, SocketDir};
+use crate::ipc::pool::owner::server::create;
 use crate::ipc::pool::tensor_pool::TensorPool;
 use crate::ipc::topic::config::{Policy, TopicConfig};
 use crate::ipc::topic::inspect::listing;
@@ -90,7 +90,7 @@ impl Drop for Parts {
         let watched = subscriber.and_then(Subscriber::leave);
         let held = [published, watched].into_iter().flatten().find(|place| !place.is_removed());
         // What is held may have been removed, and made again by somebody else.
-        let find = || Place::find(&self.name.directory()).ok().flatten().map(Arc::new);
+        let find = || SocketDir::find(&self.name.directory()).ok().flatten().map(Arc::new);
         // The last to leave; whoever is still there makes it again.
         held.or_else(find).inspect(|place| place.remove_if_empty());
     }
@@ -134,7 +134,7 @@ impl<T: Message> Topic<T> {
         let parts = Parts {
             name,
             config,
-            uid: server::random_uid()?,
+            uid: create::random_uid()?,
             creator: Creator::this_process(),
             publisher: OnceLock::new(),
             subscriber: OnceLock::new(),
@@ -397,16 +397,16 @@ impl<T: Message> Topic<T> {
         if let Some(publisher) = publisher.get() {
             return Ok(publisher);
         }
-        let place = Place::open(&name.directory(), config.pool.access)?;
+        let place = SocketDir::open(&name.directory(), config.pool.access)?;
         let names = place.file_names()?;
-        let publishers = place.entries_among(&names);
+        let publishers = place.endpoints_among(&names);
         listing::check_type(&place, &publishers, name.as_str(), &T::signature())?;
-        let entry = Entry { name: name.as_str().to_owned(), uid: *uid };
+        let entry = Endpoint { name: name.as_str().to_owned(), uid: *uid };
         let made = TensorPool::for_topic((place, &names), entry, config.pool.clone(), |pool| {
             Publisher::new::<T>(name, pool, config)
         })?;
-        let place = Place::open(&name.directory(), config.pool.access)?;
-        let checked = place.entries().and_then(|mut newcomers| {
+        let place = SocketDir::open(&name.directory(), config.pool.access)?;
+        let checked = place.endpoints().and_then(|mut newcomers| {
             newcomers.retain(|entry| entry.uid != *uid && !publishers.contains(entry));
             listing::check_newcomers(&place, newcomers, *uid, name.as_str(), &T::signature())
         });
@@ -436,7 +436,7 @@ impl<T: Message> Topic<T> {
         if let Some(subscriber) = subscriber.get() {
             return Ok(subscriber);
         }
-        let place = (Place::open(&name.directory(), config.pool.access)?, config.pool.access);
+        let place = (SocketDir::open(&name.directory(), config.pool.access)?, config.pool.access);
         let news = Arc::new(News::new().map_err(|source| Error::os("eventfd", source))?);
         let arrivals =
             Arrivals::new(name.as_str(), place, T::signature(), config.history, *uid, &news);

@@ -42,24 +42,24 @@ impl Owner {
         let mut state = self.swept(usize::MAX);
         let Some((index, segment)) = state.adopted.take() else { return Ok(None) };
         let slot = Slot { index, segment, offset: 0, capacity: map.len() };
-        self.show_place(slot);
+        self.publish_location(slot);
         let len = map.len();
         let shared = Segment { map, fd, len };
-        state.attachers.push(segment, &shared);
+        state.connections.send_segment(segment, &shared);
         state.segments.insert(segment, shared);
         Ok(Some(slot))
     }
 }
 
-#[cfg(all(test, not(loom)))]
 #[allow(clippy::unwrap_used, reason = "a panic fails the test")]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use std::io::Write;
 
     use super::*;
-    use crate::ipc::discovery::socket_dir::Entry;
+    use crate::ipc::discovery::socket_dir::Endpoint;
     use crate::ipc::pool::config::TensorPoolConfig;
-    use crate::ipc::pool::owner::state::Row;
+    use crate::ipc::pool::owner::state::LeaseRow;
     use crate::ipc::shared::fd_checks;
     use crate::ipc::shared::wire::{MAX_ADOPTED, MAX_SEGMENTS, row};
     use crate::ipc::shared::words::Words;
@@ -69,7 +69,7 @@ mod tests {
 
     /// A pool that nobody can find, of `slots` pages.
     fn pool(slots: usize) -> Owner {
-        let entry = Entry { name: "adopting".into(), uid: 1 };
+        let endpoint = Endpoint { name: "adopting".into(), uid: 1 };
         let config = TensorPoolConfig {
             pool_size: slots * PAGE,
             max_slots: slots,
@@ -77,7 +77,7 @@ mod tests {
             ..TensorPoolConfig::small()
         };
         let max_slots = config.check().unwrap();
-        Owner::new(entry, config, max_slots).unwrap()
+        Owner::new(endpoint, config, max_slots).unwrap()
     }
 
     fn adopt(pool: &Owner) -> Option<Slot> {
@@ -96,7 +96,7 @@ mod tests {
         let (found, map) = pool.lease(slot.index, serial).unwrap();
         assert_eq!((found, map.len()), (slot, PAGE));
 
-        pool.give_back(slot.index, None, true);
+        pool.return_slot(slot.index, None, true);
         assert_eq!(pool.stats().retired, 1, "it is leased");
         pool.release(slot.index);
         let stats = pool.stats();
@@ -117,7 +117,7 @@ mod tests {
         let slots: Vec<Slot> = (0..MAX_ADOPTED).map(|_| adopt(&pool).unwrap()).collect();
         assert!(adopt(&pool).is_none());
         assert_eq!(pool.stats().slots_in_use, MAX_ADOPTED as usize);
-        pool.give_back(slots[7].index, None, true);
+        pool.return_slot(slots[7].index, None, true);
         assert_eq!(adopt(&pool).unwrap().index, slots[7].index);
     }
 
@@ -142,9 +142,9 @@ mod tests {
         let mut lease = vec![0_u8; words * 8];
         lease[(row::LEASES + slot.index as usize) * 8] = 1;
         std::fs::File::from(fd).write_all(&lease).unwrap();
-        let id = pool.state().rows.insert(Row::Peer(theirs));
+        let id = pool.state().rows.insert(LeaseRow::Reader(theirs));
 
-        pool.give_back(slot.index, None, true);
+        pool.return_slot(slot.index, None, true);
         let holders = pool.holders();
         assert_eq!(holders.len(), 1, "{holders:?}");
         assert_eq!((holders[0].slots, holders[0].retired_slots), (1, 1));
@@ -153,6 +153,6 @@ mod tests {
         state.rows.remove(id);
         state.sweep_all(pool.serials());
         assert!(state.segments.is_empty(), "at once: nobody need allocate for it");
-        assert_eq!(state.take_gone().len(), 1);
+        assert_eq!(state.take_unused_segments().len(), 1);
     }
 }

@@ -78,8 +78,8 @@ impl Adopted {
     }
 }
 
-#[cfg(all(test, not(loom)))]
 #[allow(clippy::unwrap_used, reason = "a panic fails the test")]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
 

@@ -10,11 +10,11 @@ use std::time::{Duration, Instant};
 
 use crate::error::{Error, Result, Shortage};
 use crate::intervals::{ALLOC_GROW_RETRY, ALLOC_POLL};
-use crate::ipc::pool::owner::free_cache::Ready;
+use crate::ipc::pool::owner::free_cache::FreeCache;
 use crate::ipc::pool::owner::growth::Grown;
 use crate::ipc::pool::owner::owner::Owner;
 use crate::ipc::pool::owner::segment;
-use crate::ipc::pool::owner::state::{Granted, State, named};
+use crate::ipc::pool::owner::state::{Granted, OwnerState, with_programs};
 use crate::ipc::pool::owner::tlsf::allocator::Full;
 use crate::ipc::pool::slot_home;
 use crate::memory::slot::{SegmentId, Slot};
@@ -29,7 +29,7 @@ const SWEEP_WAITING: usize = 1024;
 
 /// Why there is no slot.
 #[derive(Debug)]
-enum Lack {
+enum Shortfall {
     /// The pool is full.
     Room(Full),
     /// It could grow, but the system refused.
@@ -40,20 +40,20 @@ impl Owner {
     /// A slot of just `len` bytes, if there is one that can be had without the lock of the pool. The caller has
     /// seen that this process owns the pool.
     #[inline(always)]
-    pub(crate) fn alloc_ready(&self, len: usize) -> Option<Arc<Buffer>> {
-        let mut spare = self.ready.take()?;
-        while length(&spare) != len {
-            spare = self.exchange(spare)?;
+    pub(crate) fn alloc_cached(&self, len: usize) -> Option<Arc<Buffer>> {
+        let mut buffer = self.free_cache.take()?;
+        while length(&buffer) != len {
+            buffer = self.exchange(buffer)?;
         }
-        self.count_use(slot_of(&spare).index);
-        Some(spare)
+        self.count_alloc(slot_of(&buffer).index);
+        Some(buffer)
     }
 
     /// Gives back a spare of another size for the next.
     #[cold]
-    fn exchange(&self, spare: Arc<Buffer>) -> Option<Arc<Buffer>> {
-        self.take_back(spare);
-        self.ready.take()
+    fn exchange(&self, buffer: Arc<Buffer>) -> Option<Arc<Buffer>> {
+        self.return_cached(buffer);
+        self.free_cache.take()
     }
 
     /// A slot of at least `len` bytes, when none was ready. While the pool is full or cannot grow, `make_room` is asked for
@@ -62,22 +62,22 @@ impl Owner {
         loop {
             match self.alloc_locked(len, SWEEP).or_else(|full| self.alloc_hard(len, full)) {
                 Ok(granted) => return Ok(granted),
-                Err(lack) if self.helps(&lack, len) && make_room() => {}
-                Err(lack) => return Err(self.failed(len, lack)),
+                Err(shortfall) if self.helps(&shortfall, len) && make_room() => {}
+                Err(shortfall) => return Err(self.failed(len, shortfall)),
             }
         }
     }
 
     /// Whether slots that are given back could be of use to whoever lacks this.
-    fn helps(&self, lack: &Lack, len: usize) -> bool {
+    fn helps(&self, shortfall: &Shortfall, len: usize) -> bool {
         let state = self.state();
-        match lack {
-            Lack::Room(_) => self.config.fits(len),
+        match shortfall {
+            Shortfall::Room(_) => self.config.fits(len),
             // What the pool has could be given back to the system, too.
-            Lack::Memory(Error::OutOfMemory { available, .. }) => {
+            Shortfall::Memory(Error::OutOfMemory { available, .. }) => {
                 available.saturating_add(state.allocator.stats().reserved) >= len
             }
-            Lack::Memory(_) => state.segments.values().any(|segment| segment.map.len() >= len),
+            Shortfall::Memory(_) => state.segments.values().any(|segment| segment.map.len() >= len),
         }
     }
 
@@ -90,10 +90,10 @@ impl Owner {
         go_on: impl FnMut() -> ControlFlow<B>,
     ) -> Result<ControlFlow<B, Granted>> {
         let deadline = Instant::now().checked_add(timeout);
-        self.unready();
+        self.flush_free_cache();
         match self.alloc_locked(len, SWEEP).or_else(|full| self.alloc_hard(len, full)) {
             Ok(granted) => Ok(ControlFlow::Continue(granted)),
-            Err(lack) if !self.config.fits(len) => Err(self.failed(len, lack)),
+            Err(shortfall) if !self.config.fits(len) => Err(self.failed(len, shortfall)),
             Err(_) => self.alloc_waiting(len, deadline, go_on),
         }
     }
@@ -115,11 +115,11 @@ impl Owner {
                     try_all_at = now + ALLOC_GROW_RETRY;
                     self.alloc_hard(len, full)
                 }
-                found => found.map_err(Lack::Room),
+                found => found.map_err(Shortfall::Room),
             };
             match found {
                 Ok(granted) => return Ok(ControlFlow::Continue(granted)),
-                Err(lack) if over => return Err(self.failed(len, lack)),
+                Err(shortfall) if over => return Err(self.failed(len, shortfall)),
                 Err(_) => {}
             }
             if let ControlFlow::Break(why) = go_on() {
@@ -135,9 +135,9 @@ impl Owner {
         let slot = match state.allocator.alloc(len) {
             Ok(slot) => slot,
             // Before a batch is complete only if there is need.
-            Err(full) if state.retired.fresh() == 0 => return Err(full),
+            Err(full) if state.retired.deferred() == 0 => return Err(full),
             Err(_) => {
-                state.look(self.serials());
+                state.scan_deferred(self.serials());
                 state.allocator.alloc(len)?
             }
         };
@@ -146,13 +146,13 @@ impl Owner {
 
     /// Everything that can be done before saying that the pool is full.
     #[cold]
-    fn alloc_hard(&self, len: usize, mut full: Full) -> Result<Granted, Lack> {
+    fn alloc_hard(&self, len: usize, mut full: Full) -> Result<Granted, Shortfall> {
         // What is given back meanwhile goes to the allocator.
         let _waiting = Waiting::new(self);
-        for effort in [State::sweep_all, State::reap, State::expel] {
+        for effort in [OwnerState::sweep_all, OwnerState::reap, OwnerState::expel] {
             let mut state = self.state();
             effort(&mut state, self.serials());
-            let gone = state.take_gone();
+            let gone = state.take_unused_segments();
             drop(state);
             drop(gone);
             self.scrub();
@@ -164,22 +164,22 @@ impl Owner {
         }
         match full {
             Full::Bytes => self.alloc_growing(len),
-            Full::Slots => Err(Lack::Room(full)),
+            Full::Slots => Err(Shortfall::Room(full)),
         }
     }
 
     /// Allocates after adding a segment, unless somebody else just has.
-    fn alloc_growing(&self, len: usize) -> Result<Granted, Lack> {
+    fn alloc_growing(&self, len: usize) -> Result<Granted, Shortfall> {
         let _growing = self.growing.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
             match self.alloc_locked(len, 0) {
                 Err(Full::Bytes) => {}
-                done => return done.map_err(Lack::Room),
+                done => return done.map_err(Shortfall::Room),
             }
             let refused = match self.add_segment(len, |step| [step.most, step.least]) {
                 Ok(Grown::More) => continue,
-                Ok(Grown::No) => Lack::Room(Full::Bytes),
-                Err(error) => Lack::Memory(error),
+                Ok(Grown::No) => Shortfall::Room(Full::Bytes),
+                Err(error) => Shortfall::Memory(error),
             };
             // Segments without a slot in use may stand in the way of one that fits: in the size of
             // the pool, or in the memory there is. But not one that will do as it is.
@@ -192,10 +192,10 @@ impl Owner {
         }
     }
 
-    fn grant(&self, mut state: MutexGuard<'_, State>, slot: Slot, len: usize) -> Granted {
+    fn grant(&self, mut state: MutexGuard<'_, OwnerState>, slot: Slot, len: usize) -> Granted {
         let granted = state.grant(slot);
         if matches!(granted, Granted::New(..)) {
-            self.show_place(slot);
+            self.publish_location(slot);
         }
         let low = state.is_low(len, &self.config);
         drop(state);
@@ -206,12 +206,12 @@ impl Owner {
     }
 
     /// Counts a failure, once, and says why and who holds what.
-    fn failed(&self, len: usize, lack: Lack) -> Error {
+    fn failed(&self, len: usize, shortfall: Shortfall) -> Error {
         let mut state = self.state();
         state.failures += 1;
-        let full = match lack {
-            Lack::Room(full) => full,
-            Lack::Memory(error) => return error,
+        let full = match shortfall {
+            Shortfall::Room(full) => full,
+            Shortfall::Memory(error) => return error,
         };
         let stats = state.allocator.stats();
         let free = self.config.pool_size.saturating_sub(stats.in_use);
@@ -228,12 +228,12 @@ impl Owner {
         let holders = state.holders();
         drop(state);
         Error::PoolFull {
-            pool: self.entry.name.clone(),
+            pool: self.endpoint.name.clone(),
             asked: len,
             why,
             slots: (stats.slots as usize, self.config.max_slots),
             bytes: (stats.in_use, self.config.pool_size),
-            holders: named(holders),
+            holders: with_programs(holders),
         }
     }
 }
@@ -248,10 +248,10 @@ impl Owner {
     }
 
     /// Wakes somebody who waits, if anybody does.
-    pub(crate) fn notify_returned(&self) {
+    pub(crate) fn notify_waiting(&self) {
         // A notification is a system call. Should this look come too early, a waiter looks again
         // by itself in a moment.
-        if self.is_waited_for() {
+        if self.is_waiting() {
             self.returned.notify_one();
         }
     }
@@ -265,9 +265,9 @@ impl<'a> Waiting<'a> {
         let mut state = owner.state();
         state.waiters += 1;
         owner.set_waiting(true);
-        let ready = owner.ready.shut();
+        let free_cache = owner.free_cache.shut();
         drop(state);
-        ready.into_iter().for_each(|spare| owner.take_back(spare));
+        free_cache.into_iter().for_each(|buffer| owner.return_cached(buffer));
         Waiting(owner)
     }
 }
@@ -278,7 +278,7 @@ impl Drop for Waiting<'_> {
         state.waiters -= 1;
         if state.waiters == 0 {
             self.0.set_waiting(false);
-            self.0.open_ready(&state);
+            self.0.open_free_cache(&state);
         }
     }
 }
@@ -287,62 +287,62 @@ impl Drop for Waiting<'_> {
 impl Owner {
     /// Takes back a spare whose slot nobody else can have, for the next to ask.
     #[inline]
-    pub(crate) fn offer(spare: Arc<Buffer>) {
+    pub(crate) fn recycle(buffer: Arc<Buffer>) {
         // Either way it is a spare that nobody else has now.
-        if let Some(spare) = Ready::put_last(spare, Self::ready_for) {
-            Self::give_back_whole(spare);
+        if let Some(buffer) = FreeCache::put_last(buffer, Self::free_cache_of) {
+            Self::return_buffer(buffer);
         }
     }
 
     /// Where the pool of a spare keeps it at hand. A forked child has none.
     #[inline]
-    fn ready_for(spare: &Buffer) -> Option<&Ready<Buffer>> {
-        let owner = slot_home::allocated_by(spare.slot_ref()?)?;
-        (!owner.is_inherited()).then_some(&owner.ready)
+    fn free_cache_of(buffer: &Buffer) -> Option<&FreeCache<Buffer>> {
+        let owner = slot_home::allocated_by(buffer.slot_ref()?)?;
+        (!owner.is_inherited()).then_some(&owner.free_cache)
     }
 
     /// Takes back a slot that was published. If nobody else holds it, it is as good as one that was not.
     #[inline]
-    pub(crate) fn retire(spare: Arc<Buffer>) {
-        let Some(slot_ref) = spare.slot_ref() else { return };
+    pub(crate) fn retire(buffer: Arc<Buffer>) {
+        let Some(slot_ref) = buffer.slot_ref() else { return };
         let owner = slot_home::allocated_by(slot_ref).filter(|owner| !owner.is_inherited());
         let Some(owner) = owner else { return };
         let claimed = owner.state().claim_published(slot_ref.slot.index, owner.serials());
-        if claimed { Self::offer(spare) } else { Self::retire_held(spare) }
+        if claimed { Self::recycle(buffer) } else { Self::retire_held(buffer) }
     }
 
     /// The same of a slot that others held a moment ago: it waits, and the spare with it. That goes there
     /// as it is, for whoever has it next must have it alone; so somebody else has to keep the pool.
-    fn retire_held(spare: Arc<Buffer>) {
-        let Some(owner) = spare.slot_ref().and_then(slot_home::shared_owner) else { return };
-        let slot = slot_of(&spare).index;
+    fn retire_held(buffer: Arc<Buffer>) {
+        let Some(owner) = buffer.slot_ref().and_then(slot_home::shared_owner) else { return };
+        let slot = slot_of(&buffer).index;
         let mut state = owner.state();
         if state.retire_published(slot, owner.serials()) {
             drop(state);
-            return Self::offer(spare);
+            return Self::recycle(buffer);
         }
-        let old = state.keep(slot, Some(spare));
+        let old = state.keep(slot, Some(buffer));
         drop(state);
         drop(old);
     }
 
     /// Takes back a slot of this pool that others are about to let go of: it is one of many, so it can wait
     /// until there is a batch of them.
-    pub(crate) fn retire_in_turn(&self, spare: Arc<Buffer>) {
+    pub(crate) fn retire_deferred(&self, buffer: Arc<Buffer>) {
         if self.is_inherited() {
             return;
         }
         let mut state = self.state();
-        if !state.puts_off() {
+        if !state.defers() {
             drop(state);
-            return Self::retire(spare);
+            return Self::retire(buffer);
         }
-        let slot = slot_of(&spare);
-        let old = state.keep(slot.index, Some(spare));
-        if state.put_off(slot, self.config.pool_size) {
-            state.look_and(self.serials(), |spare| {
-                let bytes = spare.storage().region.start().as_ptr().cast_const();
-                self.ready.add(spare, bytes)
+        let slot = slot_of(&buffer);
+        let old = state.keep(slot.index, Some(buffer));
+        if state.defer(slot, self.config.pool_size) {
+            state.scan_deferred_into(self.serials(), |buffer| {
+                let bytes = buffer.storage().region.start().as_ptr().cast_const();
+                self.free_cache.add(buffer, bytes)
             });
         }
         drop(state);
@@ -350,38 +350,38 @@ impl Owner {
     }
 
     /// Takes back a slot, and what a handle of it was made of.
-    fn give_back_whole(spare: Arc<Buffer>) {
+    fn return_buffer(buffer: Arc<Buffer>) {
         // The spare may be all that keeps the pool, and goes into it.
-        if let Some(owner) = spare.slot_ref().and_then(slot_home::shared_owner) {
-            owner.take_back(spare);
+        if let Some(owner) = buffer.slot_ref().and_then(slot_home::shared_owner) {
+            owner.return_cached(buffer);
         }
     }
 
     /// Gives back what is ready the long way, so that its slot counts as free.
-    pub(crate) fn unready(&self) {
-        while let Some(spare) = self.ready.take() {
-            self.take_back(spare);
+    pub(crate) fn flush_free_cache(&self) {
+        while let Some(buffer) = self.free_cache.take() {
+            self.return_cached(buffer);
         }
     }
 
     /// As [`Owner::give_back`], for a spare that was ready.
-    pub(crate) fn take_back(&self, spare: Arc<Buffer>) {
-        self.give_back(slot_of(&spare).index, Some(spare), false);
+    pub(crate) fn return_cached(&self, buffer: Arc<Buffer>) {
+        self.return_slot(slot_of(&buffer).index, Some(buffer), false);
     }
 
     /// Takes back a slot that no handle of this process has any more. `published` says whether
     /// any descriptor of it was made.
-    pub(crate) fn give_back(&self, slot: u32, spare: Option<Arc<Buffer>>, published: bool) {
+    pub(crate) fn return_slot(&self, slot: u32, buffer: Option<Arc<Buffer>>, published: bool) {
         if self.is_inherited() {
             return;
         }
         let mut state = self.state();
-        let spare = state.keep(slot, spare);
+        let buffer = state.keep(slot, buffer);
         state.retire(slot, published, self.serials());
         let (wake, dirty) = (state.waiters > 0, state.is_dirty());
-        let gone = state.take_gone();
+        let gone = state.take_unused_segments();
         drop(state);
-        drop((spare, gone));
+        drop((buffer, gone));
         if dirty {
             self.scrub();
         }
@@ -391,10 +391,10 @@ impl Owner {
     }
 
     /// The state, after looking again at up to `limit` slots that others held.
-    pub(crate) fn swept(&self, limit: usize) -> MutexGuard<'_, State> {
+    pub(crate) fn swept(&self, limit: usize) -> MutexGuard<'_, OwnerState> {
         let mut state = self.state();
         state.sweep(limit, self.serials());
-        let gone = state.take_gone();
+        let gone = state.take_unused_segments();
         if state.is_dirty() || !gone.is_empty() {
             drop(state);
             drop(gone);
@@ -406,10 +406,10 @@ impl Owner {
 
     /// Frees what others have let go of, although nobody needs room.
     #[cfg(all(feature = "camera", target_pointer_width = "64"))]
-    pub(crate) fn look_again(&self) {
+    pub(crate) fn sweep_now(&self) {
         if !self.is_inherited() {
             drop(self.swept(usize::MAX));
-            self.part();
+            self.stop_lingering();
         }
     }
 

@@ -6,11 +6,10 @@
 use std::sync::{Arc, MutexGuard, PoisonError};
 
 use crate::error::Result;
-use crate::intervals::GROW_AHEAD_BACKOFF;
 use crate::ipc::pool::config::Step;
-use crate::ipc::pool::owner::Owner;
+use crate::ipc::pool::owner::owner::Owner;
 use crate::ipc::pool::owner::segment::Segment;
-use crate::ipc::pool::owner::state::State;
+use crate::ipc::pool::owner::state::OwnerState;
 use crate::ipc::service_thread::Waker;
 use crate::ipc::shared::wire::MAX_SEGMENTS;
 use crate::memory::budget::Budget;
@@ -25,33 +24,6 @@ const FOR_OTHERS: usize = 1 << 20;
 /// The stack of the thread that grows: it makes system calls, and reads a few small files.
 const STACK: usize = 256 << 10;
 
-/// When to try growing ahead of need again, after it was refused. Counted in allocations that
-/// would have liked it, for the hot path reads no clock.
-#[derive(Debug, Default)]
-pub(crate) struct Ahead {
-    patience: u32,
-    left: u32,
-}
-
-impl Ahead {
-    /// Whether it is time.
-    fn is_due(&mut self) -> bool {
-        let due = self.left == 0;
-        self.left = self.left.saturating_sub(1);
-        due
-    }
-
-    fn granted(&mut self) {
-        *self = Ahead::default();
-    }
-
-    /// Waits twice as long as the last time.
-    fn refused(&mut self) {
-        self.patience = (2 * self.patience).clamp(16, GROW_AHEAD_BACKOFF);
-        self.left = self.patience;
-    }
-}
-
 /// What came of trying to grow.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Grown {
@@ -65,7 +37,7 @@ impl Owner {
     /// Has another segment reserved, unless that is about to happen, or was refused lately.
     #[cold]
     pub(crate) fn grow_soon(&self, len: usize) {
-        if self.wanted.load(Ordering::Relaxed) != 0 || !self.state().ahead.is_due() {
+        if self.wanted.load(Ordering::Relaxed) != 0 || !self.state().growth_backoff.is_due() {
             return;
         }
         if self.wanted.swap(len, Ordering::Relaxed) == 0 {
@@ -92,9 +64,9 @@ impl Owner {
                 self.add_segment(self.wanted.load(Ordering::Relaxed), |step| [step.most; 2]);
             let mut state = self.state();
             match grown {
-                Ok(Grown::More) => state.ahead.granted(),
+                Ok(Grown::More) => state.growth_backoff.granted(),
                 Ok(Grown::No) | Err(_) => {
-                    state.ahead.refused();
+                    state.growth_backoff.refused();
                     break;
                 }
             }
@@ -133,7 +105,7 @@ impl Owner {
             }
         }
         let Some(id) = state.allocator.add_segment(segment.len) else { return Ok(Grown::No) };
-        state.attachers.push(id, &segment);
+        state.connections.send_segment(id, &segment);
         state.segments.insert(id, segment);
         Ok(Grown::More)
     }
@@ -147,7 +119,7 @@ impl Owner {
     fn make_segment(&self, size: usize) -> Result<(Segment, Vec<Wish>)> {
         let mut refused = Vec::new();
         let segment =
-            Segment::create(&self.entry.name, size, &self.config, |wish, _| refused.push(wish))?;
+            Segment::create(&self.endpoint.name, size, &self.config, |wish, _| refused.push(wish))?;
         Ok((segment, refused))
     }
 
@@ -155,44 +127,24 @@ impl Owner {
     /// attacher has unmapped it. Returns how many bytes that will be.
     pub(crate) fn trim(&self) -> Result<usize> {
         self.check_process()?;
-        self.unready();
-        self.state().look(self.serials());
+        self.flush_free_cache();
+        self.state().scan_deferred(self.serials());
         let state = self.swept(usize::MAX);
         Ok(self.trim_locked(state))
     }
 
-    pub(crate) fn trim_locked(&self, mut state: MutexGuard<'_, State>) -> usize {
+    pub(crate) fn trim_locked(&self, mut state: MutexGuard<'_, OwnerState>) -> usize {
         let empty: Vec<SegmentId> = state.allocator.empty_segments().collect();
         let mut freed = Vec::new();
         for id in empty {
             if state.allocator.remove_segment(id) {
-                state.attachers.forget(id);
+                state.connections.remove_segment(id);
                 freed.extend(state.segments.remove(&id));
             }
         }
-        let spares = state.drop_spares_of_unused();
+        let kept = state.take_kept_of_unused();
         drop(state);
-        drop(spares);
+        drop(kept);
         freed.iter().map(|segment| segment.len).sum()
-    }
-}
-
-#[cfg(all(test, not(loom)))]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_was_refused_is_asked_for_less_and_less_often() {
-        let mut ahead = Ahead::default();
-        assert!(ahead.is_due() && ahead.is_due());
-        let mut pause = || {
-            ahead.refused();
-            (0..).take_while(|_| !ahead.is_due()).count()
-        };
-        let pauses: Vec<usize> = (0..20).map(|_| pause()).collect();
-        assert_eq!(pauses[..3], [16, 32, 64]);
-        assert_eq!(pauses[19], GROW_AHEAD_BACKOFF as usize);
-        ahead.granted();
-        assert!(ahead.is_due());
     }
 }

@@ -5,13 +5,9 @@ pub(crate) mod adopted;
 pub(crate) mod allocate;
 pub(crate) mod free_cache;
 pub(crate) mod growth;
-pub(crate) mod host;
-pub(crate) mod introduce;
+pub(crate) mod growth_backoff;
 pub(crate) mod owner;
-pub(crate) mod readers;
 pub(crate) mod segment;
 pub(crate) mod server;
 pub(crate) mod state;
 pub(crate) mod tlsf;
-
-pub(crate) use owner::Owner;

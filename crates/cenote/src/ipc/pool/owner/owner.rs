@@ -13,14 +13,15 @@ use std::os::fd::OwnedFd;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use crate::error::{Error, Holder, Result};
-use crate::ipc::discovery::socket_dir::{Entry, Place};
+use crate::ipc::discovery::socket_dir::{Endpoint, SocketDir};
 use crate::ipc::lease::reader::{Leases, Refused, Shipped};
 use crate::ipc::lease::serial;
 use crate::ipc::pool::config::TensorPoolConfig;
-use crate::ipc::pool::owner::free_cache::Ready;
-use crate::ipc::pool::owner::host::Host;
-use crate::ipc::pool::owner::server::Server;
-use crate::ipc::pool::owner::state::{State, named};
+use crate::ipc::pool::owner::free_cache::FreeCache;
+use crate::ipc::pool::owner::server::connection_handler::ConnectionHandler;
+use crate::ipc::pool::owner::server::introduced_pools::IntroducedPools;
+use crate::ipc::pool::owner::server::server::Server;
+use crate::ipc::pool::owner::state::{OwnerState, with_programs};
 use crate::ipc::pool::stats::PoolStats;
 use crate::ipc::shared::wire::{MAX_ADOPTED, header};
 use crate::ipc::shared::words::Words;
@@ -38,7 +39,7 @@ const SWEEP_TELLING: usize = 64;
 /// A pool that this process owns.
 #[derive(Debug)]
 pub(crate) struct Owner {
-    pub(crate) entry: Entry,
+    pub(crate) endpoint: Endpoint,
     pub(crate) config: TensorPoolConfig,
     /// Those of adopted memory included.
     pub(crate) max_slots: u32,
@@ -48,16 +49,16 @@ pub(crate) struct Owner {
     header: Words,
     pub(crate) header_fd: Arc<OwnedFd>,
     /// Whoever shares the socket.
-    pub(crate) host: OnceLock<Weak<dyn Host>>,
+    pub(crate) handler: OnceLock<Weak<dyn ConnectionHandler>>,
     /// The row of this process: leases that it takes on its own slots by descriptor.
     own_row: Arc<[AtomicU64]>,
     /// The serial under which each slot was last published. What never was cannot be leased here,
     /// where it may be under `&mut`.
     published: Box<[AtomicU64]>,
-    state: Mutex<State>,
+    state: Mutex<OwnerState>,
     /// Whoever asks for as many bytes as one of these has is given it without taking the lock. Shut
     /// while somebody waits, for good when the pool is closed or scrubs; all that under the lock.
-    pub(crate) ready: Ready<Buffer>,
+    pub(crate) free_cache: FreeCache<Buffer>,
     /// How often each slot was allocated without the lock. Written by whoever has the slot.
     uses: Box<[AtomicU64]>,
     /// Bytes that were copied into the pool.
@@ -72,10 +73,10 @@ pub(crate) struct Owner {
     pub(crate) serving: Mutex<()>,
     /// Held by whoever lets others in, listens to them, or notices that they have gone. (Whoever is lent this
     /// pool is let in without: his connection is nobody else's yet.)
-    pub(crate) door: Mutex<()>,
-    /// Held while other pools are lent to attachers, so that whoever sends what lies there knows that
-    /// they have been.
-    pub(crate) lending: Mutex<()>,
+    pub(crate) accepting: Mutex<()>,
+    /// Other pools of this process that are introduced to the readers of this one. Locked while that happens, so
+    /// that a sender of their tensors knows that it has happened.
+    pub(crate) introduced: Mutex<IntroducedPools<Owner>>,
     /// Nobody is let in any more. Those who are attached stay.
     closed: AtomicBool,
     /// Itself, while others hold what was lent to the pool, though nobody here has a handle of it.
@@ -87,7 +88,11 @@ pub(crate) struct Owner {
 }
 
 impl Owner {
-    pub(crate) fn new(entry: Entry, config: TensorPoolConfig, max_slots: u32) -> Result<Self> {
+    pub(crate) fn new(
+        endpoint: Endpoint,
+        config: TensorPoolConfig,
+        max_slots: u32,
+    ) -> Result<Self> {
         let own_slots = max_slots;
         let max_slots = max_slots + MAX_ADOPTED;
         // Heap memory that cannot be had is the end of the process, so it is asked for first.
@@ -95,40 +100,40 @@ impl Owner {
         let reservation = Budget::reserve(slots * Self::BYTES_PER_SLOT)?;
         let (header, header_fd) = new_header(max_slots)?;
         let own_row: Arc<[AtomicU64]> = (0..max_slots).map(|_| AtomicU64::new(0)).collect();
-        let state = State::new(&config, own_slots, own_row.clone());
+        let state = OwnerState::new(&config, own_slots, own_row.clone());
         let owner = Owner {
-            entry,
+            endpoint,
             config,
             max_slots,
             creator: Creator::this_process(),
             header,
             header_fd,
-            host: OnceLock::new(),
+            handler: OnceLock::new(),
             own_row,
             published: (0..max_slots).map(|_| AtomicU64::new(0)).collect(),
             state: Mutex::new(state),
-            ready: Ready::new(),
+            free_cache: FreeCache::new(),
             uses: (0..max_slots).map(|_| AtomicU64::new(0)).collect(),
             copied: AtomicU64::new(0),
             wanted: AtomicUsize::new(0),
             returned: Condvar::new(),
             growing: Mutex::new(()),
             serving: Mutex::new(()),
-            door: Mutex::new(()),
-            lending: Mutex::new(()),
+            accepting: Mutex::new(()),
+            introduced: Mutex::new(IntroducedPools::new()),
             closed: AtomicBool::new(false),
             lingers: Mutex::new(None),
             scrubbing: Mutex::new(()),
             _reservation: reservation,
         };
         if owner.config.scrub {
-            drop(owner.ready.shut());
+            drop(owner.free_cache.shut());
         }
         Ok(owner)
     }
 
     /// The private memory that a slot costs, used or not.
-    const BYTES_PER_SLOT: usize = State::BYTES_PER_SLOT + 3 * size_of::<AtomicU64>();
+    const BYTES_PER_SLOT: usize = OwnerState::BYTES_PER_SLOT + 3 * size_of::<AtomicU64>();
 
     /// Whether this process is a forked child of the owner, which owns nothing.
     #[inline]
@@ -139,14 +144,14 @@ impl Owner {
     #[inline]
     pub(crate) fn check_process(&self) -> Result<()> {
         if self.is_inherited() {
-            Err(Error::Forked { pool: self.entry.name.clone() })
+            Err(Error::Forked { pool: self.endpoint.name.clone() })
         } else {
             Ok(())
         }
     }
 
     #[inline]
-    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
+    pub(crate) fn state(&self) -> MutexGuard<'_, OwnerState> {
         // No code under this lock panics between two halves of a change.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -157,10 +162,11 @@ impl Owner {
     }
 
     /// Shows others where a slot is that was moved. Nobody has a descriptor of it yet.
-    pub(crate) fn show_place(&self, slot: Slot) {
-        let at = header::places(self.max_slots) + header::WORDS_PER_PLACE * slot.index as usize;
-        let place = [u64::from(slot.segment.0), slot.offset as u64, slot.capacity as u64];
-        for (word, value) in self.header.get()[at..].iter().zip(place) {
+    pub(crate) fn publish_location(&self, slot: Slot) {
+        let at =
+            header::locations(self.max_slots) + header::WORDS_PER_LOCATION * slot.index as usize;
+        let socket_dir = [u64::from(slot.segment.0), slot.offset as u64, slot.capacity as u64];
+        for (word, value) in self.header.get()[at..].iter().zip(socket_dir) {
             // Relaxed: whatever carries the first descriptor of the slot carries this along.
             word.store(value, Ordering::Relaxed);
         }
@@ -178,7 +184,7 @@ impl Owner {
 
     /// Counts an allocation without the lock, and without an exchange: the slot is the caller's alone.
     #[inline]
-    pub(crate) fn count_use(&self, slot: u32) {
+    pub(crate) fn count_alloc(&self, slot: u32) {
         if let Some(uses) = self.uses.get(slot as usize) {
             uses.store(uses.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
         }
@@ -189,7 +195,7 @@ impl Owner {
     }
 
     #[inline]
-    pub(crate) fn is_waited_for(&self) -> bool {
+    pub(crate) fn is_waiting(&self) -> bool {
         self.header.get()[header::WAITING].load(Ordering::Relaxed) != 0
     }
 
@@ -198,9 +204,9 @@ impl Owner {
     }
 
     /// Lets spares be kept ready again, if they may be.
-    pub(crate) fn open_ready(&self, state: &State) {
+    pub(crate) fn open_free_cache(&self, state: &OwnerState) {
         if !state.closed && !self.config.scrub {
-            self.ready.open();
+            self.free_cache.open();
         }
     }
 
@@ -215,7 +221,7 @@ impl Owner {
 impl Owner {
     /// Stops letting others in, and keeping spares, which refer to the pool. Gives the directory it was
     /// found in, unless it was closed before.
-    pub(crate) fn close(&self) -> Option<Arc<Place>> {
+    pub(crate) fn close(&self) -> Option<Arc<SocketDir>> {
         if self.is_inherited() {
             return None;
         }
@@ -224,30 +230,32 @@ impl Owner {
         let mut state = self.state();
         state.closed = true;
         self.closed.store(true, Ordering::Relaxed);
-        let ready = self.ready.shut();
+        let free_cache = self.free_cache.shut();
         let server = state.server.take();
-        let spares = state.take_spares();
+        let kept = state.take_kept();
         drop(state);
-        ready.into_iter().for_each(|spare| self.take_back(spare));
-        let place = server.as_ref().map(Server::place);
+        free_cache.into_iter().for_each(|buffer| self.return_cached(buffer));
+        let socket_dir = server.as_ref().map(Server::socket_dir);
         drop(server);
-        drop(spares);
-        place
+        drop(kept);
+        socket_dir
     }
 
     /// Stays for as long as others hold memory that has to be given back when they let go, as that of a
     /// camera has: without an owner nobody would know whether they did.
     pub(crate) fn linger(self: &Arc<Self>) {
-        if !self.is_inherited() && self.state().is_in_debt() {
+        if !self.is_inherited() && self.state().has_returnable_leased() {
             *self.lingers() = Some(self.clone());
         }
         // They may have let go just now, and nobody may look again.
-        self.part();
+        self.stop_lingering();
     }
 
     /// Undoes [`Owner::linger`] when nothing is left to be given back. The caller has a handle.
-    pub(crate) fn part(&self) {
-        let done = !self.is_inherited() && self.lingers().is_some() && !self.state().is_in_debt();
+    pub(crate) fn stop_lingering(&self) {
+        let done = !self.is_inherited()
+            && self.lingers().is_some()
+            && !self.state().has_returnable_leased();
         let lingered = if done { self.lingers().take() } else { None };
         drop(lingered);
     }
@@ -265,17 +273,18 @@ impl Owner {
     /// Leases a slot of this very pool by descriptor, in this process's own row.
     pub(crate) fn lease(&self, slot: u32, serial: u64) -> Result<(Slot, Arc<Map>)> {
         self.check_process()?;
-        let refused = |why: Refused| why.into_error(&self.entry.name, slot, self.max_slots);
+        let refused = |why: Refused| why.into_error(&self.endpoint.name, slot, self.max_slots);
         let state = self.state();
         let published = self.published.get(slot as usize).ok_or(Refused::NoSuchSlot);
         if published.map_err(refused)?.load(Ordering::Relaxed) != serial {
             return Err(refused(Refused::Stale));
         }
         self.leases().by_serial(slot, serial).map_err(refused)?;
-        let place = state.slot(slot);
-        let found = place.and_then(|place| Some((place, state.segments.get(&place.segment)?)));
+        let socket_dir = state.slot(slot);
+        let found = socket_dir
+            .and_then(|socket_dir| Some((socket_dir, state.segments.get(&socket_dir.segment)?)));
         match found {
-            Some((place, segment)) => Ok((place, segment.map.clone())),
+            Some((socket_dir, segment)) => Ok((socket_dir, segment.map.clone())),
             None => {
                 self.leases().release(slot);
                 Err(refused(Refused::Stale))
@@ -286,7 +295,7 @@ impl Owner {
     pub(crate) fn release(&self, slot: u32) {
         if !self.is_inherited() {
             self.leases().release(slot);
-            self.notify_returned();
+            self.notify_waiting();
         }
     }
 
@@ -298,8 +307,8 @@ impl Owner {
 /// Telling.
 impl Owner {
     pub(crate) fn stats(&self) -> PoolStats {
-        self.unready();
-        self.state().look(self.serials());
+        self.flush_free_cache();
+        self.state().scan_deferred(self.serials());
         let state = self.swept(SWEEP_TELLING);
         let found = state.allocator.stats();
         PoolStats {
@@ -327,16 +336,16 @@ impl Owner {
     }
 
     pub(crate) fn holders(&self) -> Vec<Holder> {
-        self.unready();
-        self.state().look(self.serials());
+        self.flush_free_cache();
+        self.state().scan_deferred(self.serials());
         let holders = self.swept(usize::MAX).holders();
-        named(holders)
+        with_programs(holders)
     }
 
     /// This process and everybody who is attached, with what they hold if anything: for others, to whom this process is one like the rest.
     pub(crate) fn processes(&self) -> Vec<Holder> {
-        self.unready();
-        self.state().look(self.serials());
+        self.flush_free_cache();
+        self.state().scan_deferred(self.serials());
         let mut found = self.swept(SWEEP_TELLING).processes();
         found.iter_mut().for_each(|process| process.program = peer::program(process.pid));
         found
@@ -351,7 +360,7 @@ fn new_header(max_slots: u32) -> Result<(Words, Arc<OwnedFd>)> {
     let (words, fd) = Words::create("cenote-header", len).map_err(error)?;
     reservation.settle();
     crate::sys::memfd::forbid_writing(&fd).map_err(error)?;
-    for word in &words.get()[header::SERIALS..header::places(max_slots)] {
+    for word in &words.get()[header::SERIALS..header::locations(max_slots)] {
         word.store(serial::FIRST, Ordering::Relaxed);
     }
     Ok((words, fd))

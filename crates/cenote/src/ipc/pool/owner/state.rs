@@ -10,16 +10,15 @@ use std::time::Duration;
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::error::Holder;
-use crate::ipc::lease::reclaim::Retired;
+use crate::ipc::lease::reclaim::RetiredSlots;
 use crate::ipc::lease::rows;
 use crate::ipc::lease::rows::{RowId, Rows};
 use crate::ipc::pool::config::TensorPoolConfig;
 use crate::ipc::pool::owner::adopted::Adopted;
-use crate::ipc::pool::owner::growth::Ahead;
-use crate::ipc::pool::owner::introduce::Lent;
-use crate::ipc::pool::owner::readers::Attachers;
+use crate::ipc::pool::owner::growth_backoff::GrowthBackoff;
 use crate::ipc::pool::owner::segment::Segment;
-use crate::ipc::pool::owner::server::Server;
+use crate::ipc::pool::owner::server::connections::Connections;
+use crate::ipc::pool::owner::server::server::Server;
 use crate::ipc::pool::owner::tlsf::allocator::Allocator;
 use crate::ipc::shared::wire::{MAX_ADOPTED, row};
 use crate::ipc::shared::words::Words;
@@ -39,21 +38,20 @@ const LEASE_SLACK: usize = 64;
 
 /// What the lock of a pool protects.
 #[derive(Debug)]
-pub(crate) struct State {
+pub(crate) struct OwnerState {
     pub(crate) allocator: Allocator,
     pub(crate) adopted: Adopted,
-    pub(crate) retired: Retired,
-    pub(crate) rows: Rows<Row>,
+    pub(crate) retired: RetiredSlots,
+    pub(crate) rows: Rows<LeaseRow>,
     pub(crate) segments: BTreeMap<SegmentId, Segment>,
     /// Segments that nobody needs any more, to be dropped without the lock.
     gone: Vec<Segment>,
-    pub(crate) attachers: Attachers,
-    pub(crate) lent: Lent,
+    pub(crate) connections: Connections,
     /// How others find the pool.
     pub(crate) server: Option<Server>,
-    spares: Vec<Spare>,
+    kept: Vec<KeptBuffer>,
     /// Bytes of the slots that were put off.
-    fresh_bytes: usize,
+    deferred_bytes: usize,
     /// When each retired slot was first seen to be held by others alone.
     retired_at: Box<[Duration]>,
     /// Slots that nobody holds any more, and that must be overwritten before they can be reused.
@@ -75,28 +73,28 @@ pub(crate) struct State {
     pub(crate) failures: u64,
     /// Each wish once.
     pub(crate) not_granted: Vec<Wish>,
-    pub(crate) ahead: Ahead,
+    pub(crate) growth_backoff: GrowthBackoff,
 }
 
 /// A spare, and the range of bytes it was made for.
 #[derive(Debug)]
-struct Spare {
-    place: Option<Slot>,
-    spare: Option<Arc<Buffer>>,
+struct KeptBuffer {
+    socket_dir: Option<Slot>,
+    buffer: Option<Arc<Buffer>>,
 }
 
 /// A row, in the memory of whoever writes it.
 #[derive(Debug)]
-pub(crate) enum Row {
+pub(crate) enum LeaseRow {
     Own(Arc<[AtomicU64]>),
-    Peer(Words),
+    Reader(Words),
 }
 
-impl AsRef<[AtomicU64]> for Row {
+impl AsRef<[AtomicU64]> for LeaseRow {
     fn as_ref(&self) -> &[AtomicU64] {
         match self {
-            Row::Own(words) => words,
-            Row::Peer(words) => &words.get()[row::LEASES..],
+            LeaseRow::Own(words) => words,
+            LeaseRow::Reader(words) => &words.get()[row::LEASES..],
         }
     }
 }
@@ -105,31 +103,30 @@ impl AsRef<[AtomicU64]> for Row {
 #[derive(Debug)]
 pub(crate) enum Granted {
     /// What was left when this very range was given back the last time.
-    Again(Arc<Buffer>),
+    Recycled(Arc<Buffer>),
     /// A range of a segment of which nothing was kept.
     New(Slot, Arc<Map>),
 }
 
-impl State {
+impl OwnerState {
     pub(crate) fn new(
         config: &TensorPoolConfig,
         max_slots: u32,
         own_row: Arc<[AtomicU64]>,
     ) -> Self {
         let mut rows = Rows::new();
-        rows.insert(Row::Own(own_row));
-        State {
+        rows.insert(LeaseRow::Own(own_row));
+        OwnerState {
             allocator: config.allocator(max_slots),
             adopted: Adopted::new(max_slots),
-            retired: Retired::new(max_slots + MAX_ADOPTED),
+            retired: RetiredSlots::new(max_slots + MAX_ADOPTED),
             rows,
             segments: BTreeMap::new(),
             gone: Vec::new(),
-            attachers: Attachers::default(),
-            lent: Lent::default(),
+            connections: Connections::default(),
             server: None,
-            spares: (0..max_slots).map(|_| Spare { place: None, spare: None }).collect(),
-            fresh_bytes: 0,
+            kept: (0..max_slots).map(|_| KeptBuffer { socket_dir: None, buffer: None }).collect(),
+            deferred_bytes: 0,
             retired_at: vec![Duration::ZERO; (max_slots + MAX_ADOPTED) as usize].into(),
             dirty: config.scrub.then(|| Vec::with_capacity(max_slots as usize)),
             scrubbing: 0,
@@ -141,26 +138,26 @@ impl State {
             allocations: 0,
             failures: 0,
             not_granted: Vec::new(),
-            ahead: Ahead::default(),
+            growth_backoff: GrowthBackoff::default(),
         }
     }
 
     /// The bytes of private memory that it needs for each slot.
     pub(crate) const BYTES_PER_SLOT: usize = Allocator::BYTES_PER_SLOT
-        + size_of::<Spare>()
+        + size_of::<KeptBuffer>()
         + size_of::<Duration>()
         + 3 * size_of::<u32>(); // retired, dirty
 
     pub(crate) fn grant(&mut self, slot: Slot) -> Granted {
         self.allocations += 1;
-        let spare = &mut self.spares[slot.index as usize];
-        if spare.place == Some(slot)
-            && let Some(again) = spare.spare.take()
+        let buffer = &mut self.kept[slot.index as usize];
+        if buffer.socket_dir == Some(slot)
+            && let Some(again) = buffer.buffer.take()
         {
-            return Granted::Again(again);
+            return Granted::Recycled(again);
         }
         // The range of an old spare is somebody else's by now; it would keep its segment mapped.
-        *spare = Spare { place: Some(slot), spare: None };
+        *buffer = KeptBuffer { socket_dir: Some(slot), buffer: None };
         // The allocator hands out ranges of segments that were added, and no others.
         Granted::New(slot, self.segments[&slot.segment].map.clone())
     }
@@ -178,18 +175,18 @@ impl State {
 
     /// Keeps a spare for a slot; gives back the one it replaces, to be dropped without the lock.
     /// A spare leads back to the pool: after closing, keeping it would keep the pool for ever.
-    pub(crate) fn keep(&mut self, slot: u32, spare: Option<Arc<Buffer>>) -> Option<Arc<Buffer>> {
+    pub(crate) fn keep(&mut self, slot: u32, buffer: Option<Arc<Buffer>>) -> Option<Arc<Buffer>> {
         if self.closed || self.adopted.has(slot) {
-            return spare;
+            return buffer;
         }
-        std::mem::replace(&mut self.spares[slot as usize].spare, spare)
+        std::mem::replace(&mut self.kept[slot as usize].buffer, buffer)
     }
 
     pub(crate) fn retire(&mut self, slot: u32, published: bool, serials: &[AtomicU64]) {
         if !published || self.retire_published(slot, serials) {
             free(&mut self.allocator, &mut self.adopted, &mut self.dirty, slot);
         }
-        self.forget_adopted();
+        self.remove_adopted();
     }
 
     /// Whether nobody holds a slot that was published. Otherwise nothing has happened: it is still to be
@@ -213,46 +210,46 @@ impl State {
 
     /// Whether slots that are retired may be looked at by the batch: others are attached, and nothing is to
     /// happen to them at once.
-    pub(crate) fn puts_off(&self) -> bool {
+    pub(crate) fn defers(&self) -> bool {
         self.rows.len() > 1 && !self.devices && self.dirty.is_none() && self.waiters == 0
     }
 
     /// Retires a slot that was published, without looking who holds it. True when it is time to look: there
     /// is a batch, or what was put off is a good part of the pool.
-    pub(crate) fn put_off(&mut self, slot: Slot, pool_size: usize) -> bool {
-        self.fresh_bytes += slot.capacity;
-        self.retired.put_off(slot.index) || self.fresh_bytes > pool_size / 8
+    pub(crate) fn defer(&mut self, slot: Slot, pool_size: usize) -> bool {
+        self.deferred_bytes += slot.capacity;
+        self.retired.defer(slot.index) || self.deferred_bytes > pool_size / 8
     }
 
     /// Frees what was put off and nobody holds.
-    pub(crate) fn look(&mut self, serials: &[AtomicU64]) {
-        self.look_and(serials, Err);
+    pub(crate) fn scan_deferred(&mut self, serials: &[AtomicU64]) {
+        self.scan_deferred_into(serials, Err);
     }
 
     /// Looks at what was put off: spares of slots that nobody holds go to `take`, and are freed if it gives
     /// them back.
-    pub(crate) fn look_and(
+    pub(crate) fn scan_deferred_into(
         &mut self,
         serials: &[AtomicU64],
         take: impl Fn(Arc<Buffer>) -> Result<(), Arc<Buffer>>,
     ) {
-        let State { allocator, retired, rows, spares, retired_at, .. } = self;
+        let OwnerState { allocator, retired, rows, kept, retired_at, .. } = self;
         let mut now = None;
-        retired.look(serials, rows, |slot, unheld| {
+        retired.scan_deferred(serials, rows, |slot, unheld| {
             if !unheld {
                 retired_at[slot as usize] = *now.get_or_insert_with(coarse_now);
                 return;
             }
             // None that was adopted is put off.
-            let place = &mut spares[slot as usize].spare;
-            match place.take().map(&take) {
+            let socket_dir = &mut kept[slot as usize].buffer;
+            match socket_dir.take().map(&take) {
                 Some(Ok(())) => return,
-                Some(Err(spare)) => *place = Some(spare),
+                Some(Err(buffer)) => *socket_dir = Some(buffer),
                 None => {}
             }
             allocator.free(slot);
         });
-        self.fresh_bytes = 0;
+        self.deferred_bytes = 0;
     }
 
     /// Looks again at up to `limit` slots that others held.
@@ -260,9 +257,9 @@ impl State {
         if self.devices {
             return self.sweep_idle(limit, serials);
         }
-        let State { allocator, adopted, retired, rows, dirty, .. } = self;
+        let OwnerState { allocator, adopted, retired, rows, dirty, .. } = self;
         retired.sweep(limit, serials, rows, |slot| free(allocator, adopted, dirty, slot));
-        self.forget_adopted();
+        self.remove_adopted();
     }
 
     /// The same, where devices use slots: those they are not done with go on waiting.
@@ -276,7 +273,7 @@ impl State {
                 false => free(&mut self.allocator, &mut self.adopted, &mut self.dirty, slot),
             }
         }
-        self.forget_adopted();
+        self.remove_adopted();
     }
 
     /// Whether a device reads or writes a slot. What was adopted is not reused, so it does not matter.
@@ -298,22 +295,22 @@ impl State {
     }
 
     /// Forgets segments of adopted memory that nobody holds any more.
-    fn forget_adopted(&mut self) {
+    fn remove_adopted(&mut self) {
         while let Some(id) = self.adopted.pop_gone() {
-            self.attachers.forget(id);
+            self.connections.remove_segment(id);
             self.gone.extend(self.segments.remove(&id));
         }
     }
 
     /// Whether others have memory that is to be given back when they let go of it.
-    pub(crate) fn is_in_debt(&self) -> bool {
+    pub(crate) fn has_returnable_leased(&self) -> bool {
         let segment = |slot: u32| self.segments.get(&self.adopted.segment(slot)?);
         let mut adopted = self.adopted.in_use().filter_map(segment);
         self.rows.len() > 1 && adopted.any(|segment| segment.map.is_to_be_given_back())
     }
 
     /// Segments that were forgotten, to be dropped without the lock.
-    pub(crate) fn take_gone(&mut self) -> Vec<Segment> {
+    pub(crate) fn take_unused_segments(&mut self) -> Vec<Segment> {
         std::mem::take(&mut self.gone)
     }
 
@@ -323,7 +320,7 @@ impl State {
     }
 
     pub(crate) fn sweep_all(&mut self, serials: &[AtomicU64]) {
-        self.look(serials);
+        self.scan_deferred(serials);
         self.sweep(usize::MAX, serials);
     }
 
@@ -334,12 +331,16 @@ impl State {
 
     /// The slots to scrub, and their memory. They count as in use until they are freed.
     pub(crate) fn take_dirty(&mut self) -> Vec<(Slot, Arc<Map>)> {
-        let place = |index: u32| {
+        let socket_dir = |index: u32| {
             let slot = self.allocator.slot(index)?;
             Some((slot, self.segments.get(&slot.segment)?.map.clone()))
         };
-        let found: Vec<_> =
-            self.dirty.iter_mut().flat_map(|dirty| dirty.drain(..)).filter_map(place).collect();
+        let found: Vec<_> = self
+            .dirty
+            .iter_mut()
+            .flat_map(|dirty| dirty.drain(..))
+            .filter_map(socket_dir)
+            .collect();
         self.scrubbing += found.len();
         found
     }
@@ -351,17 +352,17 @@ impl State {
     }
 
     /// Every spare there is.
-    pub(crate) fn take_spares(&mut self) -> Vec<Arc<Buffer>> {
-        self.spares.iter_mut().filter_map(|spare| spare.spare.take()).collect()
+    pub(crate) fn take_kept(&mut self) -> Vec<Arc<Buffer>> {
+        self.kept.iter_mut().filter_map(|buffer| buffer.buffer.take()).collect()
     }
 
     /// Spares of slots that are not in use: they keep segments mapped.
-    pub(crate) fn drop_spares_of_unused(&mut self) -> Vec<Arc<Buffer>> {
+    pub(crate) fn take_kept_of_unused(&mut self) -> Vec<Arc<Buffer>> {
         let allocator = &self.allocator;
         let unused = |index: &u32| allocator.slot(*index).is_none();
-        let indices = (0..u32::try_from(self.spares.len()).unwrap_or(u32::MAX)).filter(unused);
+        let indices = (0..u32::try_from(self.kept.len()).unwrap_or(u32::MAX)).filter(unused);
         let indices: Vec<u32> = indices.collect();
-        indices.into_iter().filter_map(|index| self.spares[index as usize].spare.take()).collect()
+        indices.into_iter().filter_map(|index| self.kept[index as usize].buffer.take()).collect()
     }
 
     /// Who holds how many slots, those first that hold most of what the owner let go of. Their programs
@@ -376,7 +377,7 @@ impl State {
     pub(crate) fn processes(&self) -> Vec<Holder> {
         let now = coarse_now();
         let peers: HashMap<RowId, &Peer> =
-            self.attachers.attached().map(|(row, attacher)| (row, &attacher.peer)).collect();
+            self.connections.attached().map(|(row, attacher)| (row, &attacher.peer)).collect();
         let holder = |(id, row)| self.holder(row, peers.get(&id).copied(), now);
         let mut found: Vec<Holder> = self.rows.iter().map(holder).collect();
         found.sort_by_key(|holder| Reverse((holder.retired_slots, holder.slots)));
@@ -389,14 +390,14 @@ impl State {
     }
 
     /// What is held in one row; that of this process has no peer.
-    fn holder(&self, row: &Row, peer: Option<&Peer>, now: Duration) -> Holder {
+    fn holder(&self, row: &LeaseRow, peer: Option<&Peer>, now: Duration) -> Holder {
         let retired = self.retired.waiting().filter(|slot| rows::holds(row, *slot));
         let ages = retired.map(|slot| now.saturating_sub(self.retired_at[slot as usize]));
         let (retired_slots, longest) =
             ages.fold((0, Duration::ZERO), |(slots, longest), age| (slots + 1, longest.max(age)));
         let slots = match row {
-            Row::Own(_) => self.own_slots() + retired_slots,
-            Row::Peer(_) => self.in_use().filter(|slot| rows::holds(row, *slot)).count(),
+            LeaseRow::Own(_) => self.own_slots() + retired_slots,
+            LeaseRow::Reader(_) => self.in_use().filter(|slot| rows::holds(row, *slot)).count(),
         };
         let (pid, program) = match peer {
             Some(peer) => (peer.pid, String::new()),
@@ -407,7 +408,7 @@ impl State {
 
     /// Drops the rows of attachers that are gone, though the service thread has not heard yet.
     pub(crate) fn reap(&mut self, serials: &[AtomicU64]) {
-        for attacher in self.attachers.take_gone() {
+        for attacher in self.connections.take_ended() {
             attacher.row.and_then(|row| self.rows.remove(row));
         }
         self.sweep_all(serials);
@@ -420,7 +421,7 @@ impl State {
             self.rows.holders(slot).for_each(|row| *held.entry(row).or_default() += 1);
         }
         held.retain(|_, slots| *slots > self.lease_bound);
-        for attacher in self.attachers.expel(&held, self.lease_limit) {
+        for attacher in self.connections.expel(&held, self.lease_limit) {
             attacher.row.and_then(|row| self.rows.remove(row));
         }
         self.sweep_all(serials);
@@ -448,7 +449,7 @@ fn free(
 }
 
 /// With the programs of those that have none yet.
-pub(crate) fn named(mut holders: Vec<Holder>) -> Vec<Holder> {
+pub(crate) fn with_programs(mut holders: Vec<Holder>) -> Vec<Holder> {
     for holder in holders.iter_mut().filter(|holder| holder.program.is_empty()) {
         holder.program = peer::program(holder.pid);
     }

@@ -15,16 +15,17 @@ use std::time::{Duration, Instant};
 
 use crate::error::{Error, Result};
 use crate::intervals::{EXIT_TIME, SEGMENT_RETRY, SEGMENT_TIMEOUT};
-use crate::ipc::discovery::handshake::{Answer, Begun};
-use crate::ipc::discovery::socket_dir::{Entry, Place};
-use crate::ipc::discovery::{handshake, query};
+use crate::ipc::discovery::handshake::{Answer, Connecting};
+use crate::ipc::discovery::socket_dir::{Endpoint, SocketDir};
+use crate::ipc::discovery::{handshake, socket_dir};
 use crate::ipc::lease::reader::{Leases, Refused, Shipped};
-use crate::ipc::pool::owner::introduce::MAX_LENT;
-use crate::ipc::pool::reader::lease_table::Holdings;
+use crate::ipc::pool::reader::lease_table::LeaseTable;
 use crate::ipc::service_thread;
 use crate::ipc::service_thread::{Served, Watch};
 use crate::ipc::shared::fd_checks;
-use crate::ipc::shared::wire::{Kind, MAX_SHARED, Packet, Refusal, Welcome, header, row};
+use crate::ipc::shared::wire::{
+    Attached, Kind, MAX_INTRODUCED, MAX_SHARED, Packet, Refusal, header, row,
+};
 use crate::ipc::shared::words::Words;
 use crate::memory::budget::{Budget, Reservation};
 use crate::memory::slot::{SegmentId, Slot};
@@ -48,7 +49,7 @@ const LAST_PACKETS: usize = 1 << 12;
 /// A pool of another process.
 #[derive(Debug)]
 pub(crate) struct Attachment {
-    pub(crate) entry: Entry,
+    pub(crate) endpoint: Endpoint,
     pub(crate) owner: Peer,
     creator: Creator,
     max_slots: u32,
@@ -56,15 +57,15 @@ pub(crate) struct Attachment {
     connection: Arc<GuardedSocket>,
     /// Slots that are held, and spares of those that were given back, for as long as it stays. Whoever has this lock
     /// takes no other.
-    holdings: Biased<Holdings<Buffer>>,
-    state: Mutex<State>,
+    lease_table: Biased<LeaseTable<Buffer>>,
+    state: Mutex<AttachmentState>,
     /// Held while packets are read, so that whoever has read them knows that they were heeded.
-    listening: Mutex<()>,
+    receiving: Mutex<()>,
     arrived: Condvar,
     /// The owner has ended, or hung up.
     gone: AtomicBool,
     /// When that was heard of.
-    gone_since: OnceLock<Instant>,
+    disconnected_since: OnceLock<Instant>,
     /// Of the memory of the holdings.
     _reservation: Reservation,
 }
@@ -73,46 +74,46 @@ pub(crate) struct Attachment {
 #[derive(Debug)]
 pub(crate) enum Leased {
     /// What was left when it was given back the last time.
-    Again(Arc<Buffer>),
+    Recycled(Arc<Buffer>),
     /// A range of a segment.
     New(Slot, Arc<Map>),
 }
 
 #[derive(Debug)]
-pub(crate) struct State {
+pub(crate) struct AttachmentState {
     segments: HashMap<u32, Arc<Map>>,
     watches: Vec<Watch>,
     /// Itself, for as long as it is to stay although nobody uses it, and to keep spares.
-    pub(crate) stays: Option<Arc<Attachment>>,
+    pub(crate) kept_alive: Option<Arc<Attachment>>,
     /// How many slots were held, and how many may be, if it was expelled for that.
     expelled: Option<(u32, u32)>,
     /// Other pools of the same owner, by uid.
-    pub(crate) lent: HashMap<u64, Arc<Attachment>>,
+    pub(crate) introduced: HashMap<u64, Arc<Attachment>>,
     /// How many there can be.
-    pub(crate) max_lent: usize,
+    pub(crate) max_introduced: usize,
     /// When a segment was last asked for by somebody who does not wait.
     asked: Option<Instant>,
 }
 
 /// Begins to attach to a pool; `then` is run by whoever listens.
 pub(crate) fn begin_at(
-    place: &Place,
-    entry: &Entry,
+    socket_dir: &SocketDir,
+    endpoint: &Endpoint,
     then: impl FnOnce(Result<Arc<Attachment>>) + Send + 'static,
-) -> Result<Begun> {
-    let hello = Packet::new(Kind::Hello);
-    let ours = entry.clone();
+) -> Result<Connecting> {
+    let hello = Packet::new(Kind::Attach);
+    let ours = endpoint.clone();
     let then = move |answer: Result<Answer>| then(answer.and_then(|answer| answered(ours, answer)));
-    handshake::begin(place, entry, bytemuck::bytes_of(&hello), size_of::<Welcome>(), then)
+    handshake::begin(socket_dir, endpoint, bytemuck::bytes_of(&hello), size_of::<Attached>(), then)
 }
 
 /// Makes an attachment of what the owner answered to a hello.
-pub(crate) fn answered(entry: Entry, answer: Answer) -> Result<Arc<Attachment>> {
+pub(crate) fn answered(endpoint: Endpoint, answer: Answer) -> Result<Arc<Attachment>> {
     let (kind, head) = Packet::parse(&answer.bytes)?;
     match kind {
-        Kind::Welcome => Attachment::new(entry, answer, MAX_LENT),
+        Kind::Attached => Attachment::new(endpoint, answer, MAX_INTRODUCED),
         Kind::Refused => {
-            Err(Error::AttachRefused { pool: entry.name, why: Refusal::why(head.index) })
+            Err(Error::AttachRefused { pool: endpoint.name, why: Refusal::why(head.index) })
         }
         _ => Err(Error::BadMessage { what: "the owner's answer is none" }),
     }
@@ -121,18 +122,18 @@ pub(crate) fn answered(entry: Entry, answer: Answer) -> Result<Arc<Attachment>> 
 impl Attachment {
     /// What an owner's welcome makes of this process; it may be lent so many other pools.
     pub(crate) fn new(
-        entry: Entry,
+        endpoint: Endpoint,
         Answer { peer: owner, connection, bytes, mut fds }: Answer,
-        max_lent: usize,
+        max_introduced: usize,
     ) -> Result<Arc<Self>> {
-        let welcome = Welcome::parse(&bytes)?;
-        let infos = welcome.segments();
-        if fds.len() != 2 + infos.len() || welcome.uid != entry.uid {
+        let attached = Attached::parse(&bytes)?;
+        let infos = attached.segments();
+        if fds.len() != 2 + infos.len() || attached.uid != endpoint.uid {
             return Err(Error::BadMessage { what: "the owner's answer does not add up" });
         }
         let segment_fds = fds.split_off(2);
-        let header_len = header::words(welcome.max_slots);
-        let row_len = row::words(welcome.max_slots);
+        let header_len = header::words(attached.max_slots);
+        let row_len = row::words(attached.max_slots);
 
         let row = fd_checks::open_row(fds.swap_remove(1), row_len)?;
         let header = fd_checks::open_header(&fds[0], header_len)?;
@@ -141,31 +142,31 @@ impl Attachment {
             segments.insert(info.index, Arc::new(fd_checks::open_segment(fd, info.len)?));
         }
         // How many slots there are is what the owner says.
-        let berths = welcome.max_slots as usize * Holdings::<Buffer>::BYTES_PER_SLOT;
-        let reservation = Budget::reserve(berths)?;
-        let holdings = Holdings::new(row, welcome.max_slots, welcome.max_leases);
-        let state = State {
+        let slots = attached.max_slots as usize * LeaseTable::<Buffer>::BYTES_PER_SLOT;
+        let reservation = Budget::reserve(slots)?;
+        let lease_table = LeaseTable::new(row, attached.max_slots, attached.max_leases);
+        let state = AttachmentState {
             segments,
             watches: Vec::new(),
-            stays: None,
+            kept_alive: None,
             expelled: None,
-            lent: HashMap::new(),
-            max_lent,
+            introduced: HashMap::new(),
+            max_introduced,
             asked: None,
         };
         let attachment = Arc::new(Attachment {
-            entry,
+            endpoint,
             owner,
             creator: Creator::this_process(),
-            max_slots: welcome.max_slots,
+            max_slots: attached.max_slots,
             header,
             connection,
-            holdings: Biased::new(holdings),
+            lease_table: Biased::new(lease_table),
             state: Mutex::new(state),
-            listening: Mutex::new(()),
+            receiving: Mutex::new(()),
             arrived: Condvar::new(),
             gone: AtomicBool::new(false),
-            gone_since: OnceLock::new(),
+            disconnected_since: OnceLock::new(),
             _reservation: reservation,
         });
         attachment.watch()?;
@@ -184,7 +185,7 @@ impl Attachment {
         Ok(())
     }
 
-    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
+    pub(crate) fn state(&self) -> MutexGuard<'_, AttachmentState> {
         // No code under this lock panics between two halves of a change.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -198,7 +199,7 @@ impl Attachment {
     #[inline]
     pub(crate) fn check_process(&self) -> Result<()> {
         if self.is_inherited() {
-            Err(Error::Forked { pool: self.entry.name.clone() })
+            Err(Error::Forked { pool: self.endpoint.name.clone() })
         } else {
             Ok(())
         }
@@ -207,48 +208,49 @@ impl Attachment {
     /// Whether leases still hold: the owner knows of this process, or is dead and can reuse nothing.
     #[inline]
     pub(crate) fn is_usable(&self) -> bool {
-        !self.is_gone() || self.owner.has_ended()
+        !self.is_disconnected() || self.owner.has_ended()
     }
 
     /// Whether the owner has hung up a moment ago and may be about to end: the kernel closes the
     /// sockets of a process that dies before it says that it is dead. Then look again.
     pub(crate) fn may_be_dying(&self) -> bool {
-        self.is_gone() && !self.owner.has_ended() && self.has_just_gone()
+        self.is_disconnected() && !self.owner.has_ended() && self.has_just_disconnected()
     }
 
     /// Whether leases still hold, or will if the owner is about to end. One look: between two it may.
-    pub(crate) fn may_serve(&self) -> bool {
-        !self.is_gone() || self.has_just_gone() || self.owner.has_ended()
+    pub(crate) fn may_lease(&self) -> bool {
+        !self.is_disconnected() || self.has_just_disconnected() || self.owner.has_ended()
     }
 
-    fn has_just_gone(&self) -> bool {
-        self.gone_since.get().is_some_and(|since| since.elapsed() < EXIT_TIME)
+    fn has_just_disconnected(&self) -> bool {
+        self.disconnected_since.get().is_some_and(|since| since.elapsed() < EXIT_TIME)
     }
 
     #[inline]
-    pub(crate) fn is_gone(&self) -> bool {
+    pub(crate) fn is_disconnected(&self) -> bool {
         self.gone.load(Ordering::Acquire)
     }
 
     /// Has it stay attached although nobody uses it. Not beyond the owner's death: owners come and
     /// go, and each would leave descriptors and mappings behind.
-    pub(crate) fn stay(self: &Arc<Self>) {
+    pub(crate) fn keep_alive(self: &Arc<Self>) {
         let mut state = self.state();
-        if !self.is_gone() {
-            state.stays = Some(self.clone());
-            self.holdings.lock().keep_spares();
+        if !self.is_disconnected() {
+            state.kept_alive = Some(self.clone());
+            self.lease_table.lock().keep_buffers();
         }
     }
 
     /// Undoes [`Attachment::stay`]. Spares refer back here, so none are kept from now on.
-    pub(crate) fn let_go(&self) {
+    pub(crate) fn end_keep_alive(&self) {
         if !self.is_inherited() {
             let mut state = self.state();
-            let (stays, spares) = (state.stays.take(), self.holdings.lock().shut());
-            let lent: Vec<_> = state.lent.values().cloned().collect();
+            let (kept_alive, buffers) =
+                (state.kept_alive.take(), self.lease_table.lock().stop_keeping());
+            let introduced: Vec<_> = state.introduced.values().cloned().collect();
             drop(state);
-            lent.iter().for_each(|pool| pool.let_go());
-            drop((stays, spares));
+            introduced.iter().for_each(|pool| pool.end_keep_alive());
+            drop((kept_alive, buffers));
         }
     }
 
@@ -258,8 +260,8 @@ impl Attachment {
     }
 
     /// Notes where the bytes of a slot are in this process.
-    pub(crate) fn note(&self, slot: u32, at: *const u8) {
-        self.holdings.lock().note(slot, at);
+    pub(crate) fn note_address(&self, slot: u32, at: *const u8) {
+        self.lease_table.lock().note_address(slot, at);
     }
 
     /// Leases a slot that a descriptor names. Waits a moment for a segment that is not here yet.
@@ -290,19 +292,20 @@ impl Attachment {
     ) -> Result<Leased> {
         self.check_process()?;
         self.check_usable()?;
-        let mut holdings = self.holdings.lock();
-        let leased = holdings.lease(slot, self.serials(), lease);
-        let leased = leased.map(|()| holdings.take_spare(slot));
-        drop(holdings);
-        let spare = leased.map_err(|why| why.into_error(&self.entry.name, slot, self.max_slots))?;
-        if let Some(spare) = spare.filter(|spare| self.is_at(spare)) {
-            return Ok(Leased::Again(spare));
+        let mut lease_table = self.lease_table.lock();
+        let leased = lease_table.lease(slot, self.serials(), lease);
+        let leased = leased.map(|()| lease_table.take_buffer(slot));
+        drop(lease_table);
+        let buffer =
+            leased.map_err(|why| why.into_error(&self.endpoint.name, slot, self.max_slots))?;
+        if let Some(buffer) = buffer.filter(|buffer| self.is_at(buffer)) {
+            return Ok(Leased::Recycled(buffer));
         }
         let found = self.locate(slot, patience);
         let found = found.inspect_err(|_| {
-            self.holdings.lock().end_lease(slot);
+            self.lease_table.lock().end_lease(slot);
         });
-        found.map(|(place, map)| Leased::New(place, map))
+        found.map(|(socket_dir, map)| Leased::New(socket_dir, map))
     }
 
     /// As [`Attachment::try_lease_entry`], of a slot that was leased before. `None` if there is more to it.
@@ -312,10 +315,10 @@ impl Attachment {
         slot: u32,
         unchanged: impl Fn() -> bool,
     ) -> Option<Arc<Buffer>> {
-        if self.is_inherited() || self.is_gone() {
+        if self.is_inherited() || self.is_disconnected() {
             return None;
         }
-        self.holdings.lock().lease_again(slot, unchanged, |spare| self.is_at(spare))
+        self.lease_table.lock().lease_again(slot, unchanged, |buffer| self.is_at(buffer))
     }
 
     #[inline]
@@ -323,7 +326,7 @@ impl Attachment {
         if self.is_usable() {
             return Ok(());
         }
-        let pool = self.entry.name.clone();
+        let pool = self.endpoint.name.clone();
         Err(match self.state().expelled {
             Some((held, max)) => Error::Expelled { pool, held, max },
             None => Error::PoolClosed { pool, pid: self.owner.pid },
@@ -331,8 +334,8 @@ impl Attachment {
     }
 
     /// Where a slot is that is leased, as its owner says.
-    fn place(&self, slot: u32) -> Option<Slot> {
-        let [segment, offset, capacity] = self.place_words(slot)?;
+    fn socket_dir(&self, slot: u32) -> Option<Slot> {
+        let [segment, offset, capacity] = self.location_words(slot)?;
         Some(Slot {
             index: slot,
             segment: SegmentId(u32::try_from(segment).ok()?),
@@ -343,10 +346,10 @@ impl Attachment {
 
     /// Whether its owner says that a slot is where it was.
     #[inline(always)]
-    fn is_at(&self, spare: &Buffer) -> bool {
-        let Some(slot) = spare.slot_ref().map(|slot_ref| slot_ref.slot) else { return false };
+    fn is_at(&self, buffer: &Buffer) -> bool {
+        let Some(slot) = buffer.slot_ref().map(|slot_ref| slot_ref.slot) else { return false };
         // Word by word: what is compared as a whole is written to memory first, and waited for.
-        self.place_words(slot.index).is_some_and(|[segment, offset, capacity]| {
+        self.location_words(slot.index).is_some_and(|[segment, offset, capacity]| {
             segment == u64::from(slot.segment.0)
                 && offset == slot.offset as u64
                 && capacity == slot.capacity as u64
@@ -354,21 +357,21 @@ impl Attachment {
     }
 
     #[inline(always)]
-    fn place_words(&self, slot: u32) -> Option<[u64; header::WORDS_PER_PLACE]> {
-        let at = header::places(self.max_slots) + header::WORDS_PER_PLACE * slot as usize;
-        let words = self.header.get().get(at..at + header::WORDS_PER_PLACE)?;
+    fn location_words(&self, slot: u32) -> Option<[u64; header::WORDS_PER_LOCATION]> {
+        let at = header::locations(self.max_slots) + header::WORDS_PER_LOCATION * slot as usize;
+        let words = self.header.get().get(at..at + header::WORDS_PER_LOCATION)?;
         Some(std::array::from_fn(|n| words[n].load(Ordering::Relaxed)))
     }
 
     /// The same, checked against what is mapped.
     fn locate(&self, slot: u32, patience: Duration) -> Result<(Slot, Arc<Map>)> {
         let lie = || Error::BadMessage { what: "a slot that lies in no segment" };
-        let place = self.place(slot).ok_or_else(lie)?;
-        let map = self.segment(place.segment.0, patience)?;
-        if place.offset.checked_add(place.capacity).is_none_or(|end| end > map.len()) {
+        let socket_dir = self.socket_dir(slot).ok_or_else(lie)?;
+        let map = self.segment(socket_dir.segment.0, patience)?;
+        if socket_dir.offset.checked_add(socket_dir.capacity).is_none_or(|end| end > map.len()) {
             return Err(lie());
         }
-        Ok((place, map))
+        Ok((socket_dir, map))
     }
 
     /// A segment that a descriptor names. One that is not here yet is asked for.
@@ -377,19 +380,19 @@ impl Attachment {
         if let Some(map) = state.segments.get(&number) {
             return Ok(map.clone());
         }
-        let none = Error::NoSuchSegment { pool: self.entry.name.clone(), segment: number };
+        let none = Error::NoSuchSegment { pool: self.endpoint.name.clone(), segment: number };
         if patience.is_zero() {
             // It is on its way, most likely, and whoever does not wait may look very often.
             if state.asked.is_none_or(|asked| asked.elapsed() >= SEGMENT_RETRY) {
                 state.asked = Some(Instant::now());
-                self.ask_for(number);
+                self.request_segment(number);
             }
             return Err(none);
         }
         let start = Instant::now();
         let mut pause = SEGMENT_RETRY;
-        while start.elapsed() < patience && !self.is_gone() {
-            self.ask_for(number);
+        while start.elapsed() < patience && !self.is_disconnected() {
+            self.request_segment(number);
             let waited = self.arrived.wait_timeout(state, pause);
             let waited = waited.unwrap_or_else(PoisonError::into_inner);
             // Others that arrive are no reason to wait longer: there may be thousands.
@@ -402,8 +405,8 @@ impl Attachment {
         Err(none)
     }
 
-    fn ask_for(&self, segment: u32) {
-        let more = Packet::segment(Kind::More, segment, 0);
+    fn request_segment(&self, segment: u32) {
+        let more = Packet::segment(Kind::SegmentRequest, segment, 0);
         let _ = packet::send(self.connection.as_fd(), bytemuck::bytes_of(&more), &[]);
     }
 
@@ -412,19 +415,19 @@ impl Attachment {
         if self.is_inherited() {
             return;
         }
-        self.holdings.lock().end_lease(slot);
-        if self.is_waited_for() {
+        self.lease_table.lock().end_lease(slot);
+        if self.owner_is_waiting() {
             self.wake_owner();
         }
     }
 
     #[inline(always)]
-    pub(crate) fn holdings(&self) -> &Biased<Holdings<Buffer>> {
-        &self.holdings
+    pub(crate) fn lease_table(&self) -> &Biased<LeaseTable<Buffer>> {
+        &self.lease_table
     }
 
     #[inline]
-    pub(crate) fn is_waited_for(&self) -> bool {
+    pub(crate) fn owner_is_waiting(&self) -> bool {
         self.header.get()[header::WAITING].load(Ordering::Relaxed) != 0
     }
 
@@ -436,33 +439,33 @@ impl Attachment {
     }
 
     /// Reads what the owner sent, up to `limit` packets.
-    pub(crate) fn listen(&self, limit: usize) {
-        let _listening = self.listening.lock().unwrap_or_else(PoisonError::into_inner);
+    pub(crate) fn receive(&self, limit: usize) {
+        let _listening = self.receiving.lock().unwrap_or_else(PoisonError::into_inner);
         let mut bytes = [0; 256];
         for _ in 0..limit {
             match packet::recv(self.connection.as_fd(), &mut bytes) {
-                Ok((0, _)) => return self.owner_gone(),
-                Ok((len, fds)) => self.hear(&bytes[..len], fds),
+                Ok((0, _)) => return self.owner_disconnected(),
+                Ok((len, fds)) => self.handle(&bytes[..len], fds),
                 Err(error) => match error.kind() {
                     io::ErrorKind::WouldBlock => return,
                     // What was sent before a reset can still be read. A packet that is too long
                     // makes no sense; one that this process had no descriptors left for is
                     // asked for again when it is needed.
                     io::ErrorKind::ConnectionReset | io::ErrorKind::InvalidData => {}
-                    _ if query::is_shortage(&error) => {}
-                    _ => return self.owner_gone(),
+                    _ if socket_dir::is_shortage(&error) => {}
+                    _ => return self.owner_disconnected(),
                 },
             }
         }
     }
 
     /// A packet that makes no sense is passed over: it cannot do harm.
-    fn hear(&self, bytes: &[u8], mut fds: Vec<OwnedFd>) {
+    fn handle(&self, bytes: &[u8], mut fds: Vec<OwnedFd>) {
         let Ok((kind, packet)) = Packet::parse(bytes) else { return };
         match (kind, &*fds) {
-            (Kind::Lent, [_]) => {
+            (Kind::Introduced, [_]) => {
                 let name = &bytes[size_of::<Packet>()..];
-                fds.pop().into_iter().for_each(|fd| self.borrow(packet.len, name, fd));
+                fds.pop().into_iter().for_each(|fd| self.attach_introduced(packet.len, name, fd));
             }
             (Kind::Segment, [fd]) => {
                 if let Ok(map) = fd_checks::open_segment(fd, packet.len) {
@@ -474,28 +477,31 @@ impl Attachment {
                     self.arrived.notify_all();
                 }
             }
-            (Kind::Gone, []) => {
+            (Kind::SegmentRemoved, []) => {
                 let mut state = self.state();
                 let gone = state.segments.remove(&packet.index);
                 // Spares keep segments mapped, too.
-                let spares =
-                    if gone.is_some() { self.holdings.lock().take_spares() } else { Vec::new() };
+                let buffers = if gone.is_some() {
+                    self.lease_table.lock().take_buffers()
+                } else {
+                    Vec::new()
+                };
                 drop(state);
-                drop((gone, spares));
+                drop((gone, buffers));
             }
             (Kind::Refused, []) => self.state().expelled = Refusal::too_many(packet),
             _ => {}
         }
     }
 
-    fn owner_gone(&self) {
-        let _ = self.gone_since.set(Instant::now());
+    fn owner_disconnected(&self) {
+        let _ = self.disconnected_since.set(Instant::now());
         // Whoever sees this sees the segments that came before.
         self.gone.store(true, Ordering::Release);
         let watches = std::mem::take(&mut self.state().watches);
         drop(watches);
         self.arrived.notify_all();
-        self.let_go();
+        self.end_keep_alive();
     }
 }
 
@@ -507,10 +513,10 @@ impl Served for Attachment {
     fn ready(self: Arc<Self>, token: u64) {
         if token == OWNER {
             // What it sent before it died is still there to be read.
-            self.listen(LAST_PACKETS);
-            self.owner_gone();
+            self.receive(LAST_PACKETS);
+            self.owner_disconnected();
         } else {
-            self.listen(PACKETS_AT_ONCE);
+            self.receive(PACKETS_AT_ONCE);
         }
     }
 }

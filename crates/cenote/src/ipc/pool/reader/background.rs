@@ -1,50 +1,54 @@
-//! Attaching to the pool of a descriptor without waiting for its owner.
+//! BackgroundAttach to the pool of a descriptor without waiting for its owner.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use crate::error::{Error, Result};
 use crate::intervals::HANDSHAKE_TIMEOUT;
-use crate::ipc::discovery::handshake::{Begun, Greeting};
+use crate::ipc::discovery::handshake::{Connecting, Handshake};
 use crate::ipc::pool::reader::attachment::Attachment;
 use crate::ipc::pool::reader::connect;
 use crate::ipc::pool::registry;
-use crate::ipc::pool::registry::Known;
+use crate::ipc::pool::registry::RegisteredPool;
 
 /// What has come of it, once something has.
 type Outcome = Option<Result<Arc<Attachment>>>;
 
 /// A pool that is being attached to.
 #[derive(Debug)]
-pub(crate) struct Attaching {
+pub(crate) struct BackgroundAttach {
     uid: u64,
     since: Instant,
     outcome: Arc<Mutex<Outcome>>,
-    greeting: Option<Arc<Greeting>>,
+    handshake: Option<Arc<Handshake>>,
 }
 
 /// How far it has come.
 #[derive(Debug)]
 pub(crate) enum Progress {
-    Attached(Known),
+    Attached(RegisteredPool),
     Waiting,
     Failed(Error),
 }
 
-impl Attaching {
+impl BackgroundAttach {
     /// Begins. `done` is called, on the service thread, when there is news.
-    pub(crate) fn begin(uid: u64, done: impl Fn() + Send + 'static) -> Attaching {
+    pub(crate) fn begin(uid: u64, done: impl Fn() + Send + 'static) -> BackgroundAttach {
         let outcome = Arc::new(Mutex::new(None));
-        let mut attaching =
-            Attaching { uid, since: Instant::now(), outcome: outcome.clone(), greeting: None };
+        let mut attaching = BackgroundAttach {
+            uid,
+            since: Instant::now(),
+            outcome: outcome.clone(),
+            handshake: None,
+        };
         let begun = connect::begin(uid, move |attached| {
             set(&outcome, attached);
             done();
         });
         match begun {
-            Ok(Begun::Greeting(greeting)) => attaching.greeting = Some(greeting),
-            Ok(Begun::Crowd) => {}
-            Ok(Begun::Nobody) => set(&attaching.outcome, Err(attaching.missing())),
+            Ok(Connecting::Started(handshake)) => attaching.handshake = Some(handshake),
+            Ok(Connecting::Busy) => {}
+            Ok(Connecting::Closed) => set(&attaching.outcome, Err(attaching.missing())),
             Err(error) => set(&attaching.outcome, Err(error)),
         }
         attaching
@@ -52,20 +56,20 @@ impl Attaching {
 
     /// Whether it never began, because too many wait at the owner's door: begin again.
     pub(crate) fn is_idle(&self) -> bool {
-        self.greeting.is_none() && outcome(&self.outcome).is_none()
+        self.handshake.is_none() && outcome(&self.outcome).is_none()
     }
 
     /// Begins again, without more time.
-    pub(crate) fn try_again(&mut self, again: Attaching) {
-        *self = Attaching { since: self.since, ..again };
+    pub(crate) fn restart(&mut self, again: BackgroundAttach) {
+        *self = BackgroundAttach { since: self.since, ..again };
     }
 
     /// Looks whether it is done. What failed is told once.
     pub(crate) fn progress(&self) -> Progress {
         match outcome(&self.outcome).take() {
             Some(Ok(attachment)) => {
-                registry::remember(&attachment);
-                Progress::Attached(Known::Attached(attachment))
+                registry::register(&attachment);
+                Progress::Attached(RegisteredPool::Attached(attachment))
             }
             Some(Err(error)) => Progress::Failed(error),
             None if self.since.elapsed() < HANDSHAKE_TIMEOUT => Progress::Waiting,

@@ -1,4 +1,4 @@
-//! Attaching: finding a pool, saying hello to its owner, and waiting for the answer.
+//! BackgroundAttach: finding a pool, saying hello to its owner, and waiting for the answer.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -7,24 +7,24 @@ use std::{io, iter};
 
 use crate::error::{Error, Result};
 use crate::intervals::{ATTACH_ATTEMPTS, CONNECT_RETRY, HANDSHAKE_TIMEOUT};
-use crate::ipc::discovery::handshake::{Answer, Begun};
-use crate::ipc::discovery::socket_dir::{Entry, Place};
+use crate::ipc::discovery::handshake::{Answer, Connecting};
+use crate::ipc::discovery::socket_dir::{Endpoint, SocketDir};
 use crate::ipc::pool::reader::attachment;
 use crate::ipc::pool::reader::attachment::Attachment;
-use crate::ipc::shared::wire::{Kind, Packet, Welcome};
+use crate::ipc::shared::wire::{Attached, Kind, Packet};
 use crate::sys::fork::GuardedSocket;
 use crate::sys::socket::peer::Peer;
 use crate::sys::socket::{packet, seqpacket};
 
 /// Where something that was looked for is.
-type Found = (Arc<Place>, Entry);
+type Found = (Arc<SocketDir>, Endpoint);
 
 /// Attaches to the pool of this name, unless `known` has its uid.
 pub(crate) fn by_name(
     name: &str,
     known: impl Fn(u64) -> Option<Arc<Attachment>>,
 ) -> Result<Arc<Attachment>> {
-    let found = find_in("pools", |entry| entry.name == name)?;
+    let found = find_in("pools", |endpoint| endpoint.name == name)?;
     attach(found, known, || Error::NoSuchPool { pool: name.to_owned() })
 }
 
@@ -38,11 +38,11 @@ pub(crate) fn by_uid(uid: u64) -> Result<Arc<Attachment>> {
 pub(crate) fn begin(
     uid: u64,
     then: impl FnOnce(Result<Arc<Attachment>>) + Send + 'static,
-) -> Result<Begun> {
-    let Some((place, entry)) = find(uid)?.into_iter().next() else {
-        return Ok(Begun::Nobody);
+) -> Result<Connecting> {
+    let Some((socket_dir, endpoint)) = find(uid)?.into_iter().next() else {
+        return Ok(Connecting::Closed);
     };
-    attachment::begin_at(&place, &entry, then)?.left_to_service()
+    attachment::begin_at(&socket_dir, &endpoint, then)?.watched_by_service()
 }
 
 /// The pool with this uid, which may be that of a topic's publisher. A directory that is closed to
@@ -53,7 +53,7 @@ fn find(uid: u64) -> Result<Vec<Found>> {
     let kinds: Vec<String> = iter::once("pools".to_owned()).chain(kinds).collect();
     let mut failed = topics.err();
     for kind in kinds {
-        match find_in(&kind, |entry| entry.uid == uid) {
+        match find_in(&kind, |endpoint| endpoint.uid == uid) {
             Ok(found) if !found.is_empty() => return Ok(found),
             Ok(_) => {}
             Err(error) => failed = failed.or(Some(error)),
@@ -63,14 +63,14 @@ fn find(uid: u64) -> Result<Vec<Found>> {
 }
 
 fn topics() -> Result<Vec<String>> {
-    Place::find("topics")?.map_or(Ok(Vec::new()), |topics| topics.directories())
+    SocketDir::find("topics")?.map_or(Ok(Vec::new()), |topics| topics.directories())
 }
 
 /// All entries of a directory that are wanted.
-fn find_in(kind: &str, wanted: impl Fn(&Entry) -> bool) -> Result<Vec<Found>> {
-    let Some(place) = Place::find(kind)?.map(Arc::new) else { return Ok(Vec::new()) };
-    let entries = place.entries()?.into_iter().filter(wanted);
-    Ok(entries.map(|entry| (place.clone(), entry)).collect())
+fn find_in(kind: &str, wanted: impl Fn(&Endpoint) -> bool) -> Result<Vec<Found>> {
+    let Some(socket_dir) = SocketDir::find(kind)?.map(Arc::new) else { return Ok(Vec::new()) };
+    let entries = socket_dir.endpoints()?.into_iter().filter(wanted);
+    Ok(entries.map(|endpoint| (socket_dir.clone(), endpoint)).collect())
 }
 
 fn attach(
@@ -78,14 +78,14 @@ fn attach(
     known: impl Fn(u64) -> Option<Arc<Attachment>>,
     missing: impl Fn() -> Error,
 ) -> Result<Arc<Attachment>> {
-    for (place, entry) in found {
+    for (socket_dir, endpoint) in found {
         for attempt in 1.. {
-            let Some((owner, connection)) = connect(&place, &entry)? else { break };
+            let Some((owner, connection)) = connect(&socket_dir, &endpoint)? else { break };
             // Connecting has shown that the owner lives.
-            if let Some(known) = known(entry.uid).filter(|known| !known.is_gone()) {
+            if let Some(known) = known(endpoint.uid).filter(|known| !known.is_disconnected()) {
                 return Ok(known);
             }
-            match greet(entry.clone(), owner, connection) {
+            match handshake(endpoint.clone(), owner, connection) {
                 // Pushed out by a crowd of others, perhaps.
                 Err(Error::Disconnected { .. }) if attempt < ATTACH_ATTEMPTS => {}
                 done => return done,
@@ -97,11 +97,11 @@ fn attach(
 
 /// Connects, or finds that nobody is there any more. An owner with a crowd at its door is waited
 /// for.
-fn connect(place: &Place, entry: &Entry) -> Result<Option<(Peer, GuardedSocket)>> {
+fn connect(socket_dir: &SocketDir, endpoint: &Endpoint) -> Result<Option<(Peer, GuardedSocket)>> {
     let start = Instant::now();
-    let error = |source| Error::Connect { pool: entry.name.clone(), source };
+    let error = |source| Error::Connect { pool: endpoint.name.clone(), source };
     loop {
-        let source = match place.connect(entry) {
+        let source = match socket_dir.connect(endpoint) {
             Ok(connection) => {
                 let owner = Peer::of(connection.as_fd()).map_err(error)?;
                 if !owner.has_ended() {
@@ -113,7 +113,7 @@ fn connect(place: &Place, entry: &Entry) -> Result<Option<(Peer, GuardedSocket)>
         };
         match source.kind() {
             io::ErrorKind::ConnectionRefused => {
-                place.remove_dead(entry);
+                socket_dir.remove_dead(endpoint);
                 return Ok(None);
             }
             io::ErrorKind::NotFound => return Ok(None), // it just went
@@ -121,7 +121,7 @@ fn connect(place: &Place, entry: &Entry) -> Result<Option<(Peer, GuardedSocket)>
                 std::thread::sleep(CONNECT_RETRY);
             }
             io::ErrorKind::WouldBlock => {
-                let pool = entry.name.clone();
+                let pool = endpoint.name.clone();
                 return Err(Error::NoAnswer { pool, pid: 0, waited: HANDSHAKE_TIMEOUT });
             }
             _ => return Err(error(source)),
@@ -130,30 +130,34 @@ fn connect(place: &Place, entry: &Entry) -> Result<Option<(Peer, GuardedSocket)>
 }
 
 /// Says hello and waits for the answer.
-fn greet(entry: Entry, owner: Peer, connection: GuardedSocket) -> Result<Arc<Attachment>> {
-    let error = |source| Error::Connect { pool: entry.name.clone(), source };
-    let hello = Packet::new(Kind::Hello);
+fn handshake(
+    endpoint: Endpoint,
+    owner: Peer,
+    connection: GuardedSocket,
+) -> Result<Arc<Attachment>> {
+    let error = |source| Error::Connect { pool: endpoint.name.clone(), source };
+    let hello = Packet::new(Kind::Attach);
     match packet::send(connection.as_fd(), bytemuck::bytes_of(&hello), &[]) {
         // Refused already: the answer tells why.
         Err(error) if is_hang_up(&error) => {}
         sent => sent.map_err(error)?,
     }
-    let mut bytes = vec![0; size_of::<Welcome>()];
-    let (len, fds) = await_answer(&entry, &owner, &connection, &mut bytes)?;
+    let mut bytes = vec![0; size_of::<Attached>()];
+    let (len, fds) = await_reply(&endpoint, &owner, &connection, &mut bytes)?;
     bytes.truncate(len);
     attachment::answered(
-        entry,
+        endpoint,
         Answer { peer: owner, connection: Arc::new(connection), bytes, fds },
     )
 }
 
-fn await_answer(
-    entry: &Entry,
+fn await_reply(
+    endpoint: &Endpoint,
     owner: &Peer,
     connection: &GuardedSocket,
     bytes: &mut [u8],
 ) -> Result<(usize, Vec<OwnedFd>)> {
-    let error = |source| Error::Connect { pool: entry.name.clone(), source };
+    let error = |source| Error::Connect { pool: endpoint.name.clone(), source };
     let start = Instant::now();
     while let Some(left) = HANDSHAKE_TIMEOUT.checked_sub(start.elapsed()) {
         if !seqpacket::wait_readable(connection, left).map_err(error)? {
@@ -167,7 +171,7 @@ fn await_answer(
             answer => return answer.map_err(error),
         }
     }
-    Err(Error::NoAnswer { pool: entry.name.clone(), pid: owner.pid, waited: HANDSHAKE_TIMEOUT })
+    Err(Error::NoAnswer { pool: endpoint.name.clone(), pid: owner.pid, waited: HANDSHAKE_TIMEOUT })
 }
 
 fn is_hang_up(error: &io::Error) -> bool {

@@ -13,11 +13,11 @@ use bytemuck::{Pod, Zeroable};
 use crate::error::{Error, Result};
 use crate::intervals::{QUERY_TIMEOUT, WITHDRAW_POLL, WITHDRAW_TIMEOUT};
 use crate::ipc::discovery::query;
-use crate::ipc::discovery::query::Inquiry;
-use crate::ipc::discovery::socket_dir::{Entry, Place, is_denied};
+use crate::ipc::discovery::query::Query;
+use crate::ipc::discovery::socket_dir::{Endpoint, SocketDir, is_denied};
 use crate::ipc::pool::registry;
 use crate::ipc::ring::cursor::MappedRing;
-use crate::ipc::shared::wire::{Kind, Named, Packet};
+use crate::ipc::shared::wire::{Kind, NamedProcess, Packet};
 use crate::ipc::topic::inspect::waiting;
 use crate::ipc::topic::inspect::waiting::Mark;
 use crate::ipc::topic::name::TopicName;
@@ -121,24 +121,24 @@ pub fn topics() -> Result<Vec<TopicInfo>> {
 }
 
 /// Asks the publishers of some topics. Those that are closed are told apart.
-fn look_at(names: &[String], closed: &mut Vec<TopicInfo>) -> Result<Vec<(TopicInfo, Place)>> {
+fn look_at(names: &[String], closed: &mut Vec<TopicInfo>) -> Result<Vec<(TopicInfo, SocketDir)>> {
     let (mut found, mut entries) = (Vec::new(), Vec::new());
     for name in names {
         let kind = format!("topics/{name}");
-        let Some(place) = Place::find_one_of(&kind)? else {
-            if Place::find(&kind).is_err_and(|error| is_denied(&error)) {
+        let Some(place) = SocketDir::find_one_of(&kind)? else {
+            if SocketDir::find(&kind).is_err_and(|error| is_denied(&error)) {
                 closed.push(TopicInfo { closed: true, ..TopicInfo::new(name) });
             }
             continue;
         };
-        entries.extend(place.entries()?.into_iter().map(|entry| (found.len(), entry)));
+        entries.extend(place.endpoints()?.into_iter().map(|entry| (found.len(), entry)));
         found.push((TopicInfo::new(name), place));
     }
     for entries in entries.chunks(query::AT_ONCE) {
         let asked = entries.iter().map(|(at, entry)| ask(&found[*at].1, entry));
         let asked = asked.collect::<Result<Vec<_>>>()?;
         let answering = asked.iter().filter_map(|asked| asked.as_ref().ok()?.as_ref());
-        await_answers(answering, QUERY_TIMEOUT);
+        await_replies(answering, QUERY_TIMEOUT);
         for ((at, entry), asked) in entries.iter().zip(&asked) {
             found[*at].0.publishers.extend(match asked {
                 Ok(asked) => asked.as_ref().map(info),
@@ -158,7 +158,7 @@ impl TopicInfo {
 
 impl PublisherInfo {
     /// One that cannot be asked.
-    fn unknown(entry: &Entry, why: &io::Error) -> PublisherInfo {
+    fn unknown(entry: &Endpoint, why: &io::Error) -> PublisherInfo {
         PublisherInfo {
             pid: 0,
             program: "unknown".to_owned(),
@@ -176,15 +176,15 @@ impl PublisherInfo {
 
 /// The names of topics. Others may make directories, too: names that cannot be are left out.
 fn names() -> Result<Vec<String>> {
-    let mut names = Place::topics()?;
+    let mut names = SocketDir::topics()?;
     names.retain(|name| TopicName::new(name).is_ok_and(|it| it.as_str() == *name));
     Ok(names)
 }
 
 /// An error if a publisher of the topic sends something else.
 pub(crate) fn check_type(
-    place: &Place,
-    publishers: &[Entry],
+    place: &SocketDir,
+    publishers: &[Endpoint],
     topic: &str,
     ours: &Signature,
 ) -> Result<()> {
@@ -192,7 +192,7 @@ pub(crate) fn check_type(
         // Of those that cannot be asked, nobody can tell.
         let asked = entries.iter().map(|entry| ask(place, entry)).collect::<Result<Vec<_>>>()?;
         let asked: Vec<Asked> = asked.into_iter().filter_map(|asked| asked.ok()?).collect();
-        await_answers(asked.iter(), QUERY_TIMEOUT);
+        await_replies(asked.iter(), QUERY_TIMEOUT);
         for asked in asked {
             if let Some(Some(told)) = asked.told()
                 && told.head.signature != *ours
@@ -207,8 +207,8 @@ pub(crate) fn check_type(
 /// The same of those who began to publish while this one did: of two that send different things, that with the
 /// higher uid gives way. But it may have looked before this one was there, and then it stays.
 pub(crate) fn check_newcomers(
-    place: &Place,
-    newcomers: Vec<Entry>,
+    place: &SocketDir,
+    newcomers: Vec<Endpoint>,
     uid: u64,
     topic: &str,
     ours: &Signature,
@@ -230,21 +230,21 @@ pub(crate) fn check_newcomers(
 #[derive(Debug)]
 pub(crate) struct Asked {
     pub(crate) uid: u64,
-    pub(crate) inquiry: Inquiry,
+    pub(crate) inquiry: Query,
 }
 
 /// Asks a publisher; `None` if it is not there. It may be there and not be asked, for too many did, or it is
 /// closed to this user: that is the inner error.
-pub(crate) fn ask(place: &Place, entry: &Entry) -> Result<io::Result<Option<Asked>>> {
-    let asked = Inquiry::begin(place, entry, Kind::Who)?;
+pub(crate) fn ask(place: &SocketDir, entry: &Endpoint) -> Result<io::Result<Option<Asked>>> {
+    let asked = Query::send(place, entry, Kind::DescribeRequest)?;
     Ok(asked.map(|it| it.map(|inquiry| Asked { uid: entry.uid, inquiry })))
 }
 
 /// Waits until all have answered, or the time is over.
-pub(crate) fn await_answers<'a>(asked: impl Iterator<Item = &'a Asked> + Clone, time: Duration) {
+pub(crate) fn await_replies<'a>(asked: impl Iterator<Item = &'a Asked> + Clone, time: Duration) {
     // Those of this very process need not wake up for it.
-    asked.clone().for_each(|asked| registry::let_in_now(asked.uid));
-    query::await_answers(asked.map(|asked| &asked.inquiry), time);
+    asked.clone().for_each(|asked| registry::accept_now(asked.uid));
+    query::await_replies(asked.map(|asked| &asked.inquiry), time);
 }
 
 impl Asked {
@@ -299,7 +299,7 @@ pub(crate) struct Head {
 #[derive(Debug, Clone, Copy, Pod, Zeroable)]
 pub(crate) struct Line {
     behind: u64,
-    who: Named,
+    who: NamedProcess,
 }
 
 /// What came back.
@@ -313,7 +313,7 @@ pub(crate) struct Told {
 
 impl Line {
     pub(crate) fn new(pid: i32, program: &str, behind: u64) -> Line {
-        Line { behind, who: Named::new(pid, program) }
+        Line { behind, who: NamedProcess::new(pid, program) }
     }
 
     fn info(&self) -> SubscriberInfo {
@@ -325,7 +325,7 @@ impl Line {
 impl Head {
     pub(crate) fn new(signature: Signature, sent: u64, ring: &MappedRing, waits: bool) -> Head {
         Head {
-            packet: Packet::new(Kind::Told),
+            packet: Packet::new(Kind::Description),
             sent,
             signature,
             first: ring.first,
@@ -348,7 +348,7 @@ impl Told {
     /// What a stranger says.
     fn read(bytes: &[u8], mut fds: Vec<OwnedFd>) -> Option<Told> {
         let (head, lines) = bytes.split_at_checked(size_of::<Head>())?;
-        let (Kind::Told, _) = Packet::parse(head).ok()? else { return None };
+        let (Kind::Description, _) = Packet::parse(head).ok()? else { return None };
         let lines = lines.chunks_exact(size_of::<Line>()).map(bytemuck::pod_read_unaligned);
         let head = bytemuck::pod_read_unaligned(head);
         Some(Told { head, lines: lines.collect(), ring: fds.pop() })

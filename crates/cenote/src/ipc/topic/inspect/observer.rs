@@ -20,7 +20,7 @@ use crate::intervals::{
     QUERY_TIMEOUT, SKIPPED_MESSAGES,
 };
 use crate::ipc::discovery::query;
-use crate::ipc::discovery::socket_dir::Place;
+use crate::ipc::discovery::socket_dir::SocketDir;
 use crate::ipc::pool::registry;
 use crate::ipc::ring::codec::TensorEntry;
 use crate::ipc::ring::cursor::{Cursor, MappedRing};
@@ -211,8 +211,8 @@ impl Observer {
         let first_look = self.looked.replace(Instant::now()).is_none();
         self.watched.retain(|watched| !watched.has_ended());
         self.asked.retain(|(asked, _)| !asked.peer().has_ended());
-        let Some(place) = Place::find(&self.topic.directory())? else { return Ok(()) };
-        let entries = place.entries()?;
+        let Some(place) = SocketDir::find(&self.topic.directory())? else { return Ok(()) };
+        let entries = place.endpoints()?;
         self.strangers.retain(|(_, met)| met.elapsed() < OBSERVER_IGNORES);
         let new = entries.iter().filter(|entry| !self.knows(entry.uid));
         let new =
@@ -221,7 +221,7 @@ impl Observer {
         let new = new.take(query::AT_ONCE.saturating_sub(self.asked.len()));
         let new = new.map(|asked| Ok((asked?, first_look))).collect::<Result<Vec<_>>>()?;
         let patience = if first_look { QUERY_TIMEOUT } else { OBSERVER_CONNECT_TIMEOUT };
-        listing::await_answers(new.iter().map(|(asked, _)| asked), patience);
+        listing::await_replies(new.iter().map(|(asked, _)| asked), patience);
         self.asked.extend(new);
         self.hear();
         Ok(())

@@ -11,7 +11,7 @@
 use std::fs;
 use std::path::Path;
 
-use crate::ipc::discovery::socket_dir::Place;
+use crate::ipc::discovery::socket_dir::SocketDir;
 use crate::ipc::topic::inspect::listing::SubscriberInfo;
 use crate::sys::socket::peer;
 
@@ -23,7 +23,7 @@ pub(crate) struct Mark {
 }
 
 impl Mark {
-    pub(crate) fn of(place: &Place) -> Option<Mark> {
+    pub(crate) fn of(place: &SocketDir) -> Option<Mark> {
         let stat = place.stat().ok()?;
         let (major, minor) = (rustix::fs::major(stat.st_dev), rustix::fs::minor(stat.st_dev));
         // The kernel's own way to put them together.

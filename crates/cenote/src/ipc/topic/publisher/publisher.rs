@@ -13,9 +13,11 @@ use std::time::{Duration, Instant};
 
 use crate::error::{Error, Result};
 use crate::intervals::BACKPRESSURE_POLL;
-use crate::ipc::discovery::socket_dir::Place;
-use crate::ipc::pool::owner::host::{Description, Guest, Host};
-use crate::ipc::pool::owner::server;
+use crate::ipc::discovery::socket_dir::SocketDir;
+use crate::ipc::pool::owner::server::connection_handler::{
+    ConnectionHandler, Description, SubscriberConnection,
+};
+use crate::ipc::pool::owner::server::refusal;
 use crate::ipc::pool::tensor_pool::TensorPool;
 use crate::ipc::ring::cursor::MappedRing;
 use crate::ipc::ring::orderings::Shipped;
@@ -427,17 +429,17 @@ impl Publisher {
 
     /// Lets a subscriber in: its row is there, and its first message is fixed, before the next is
     /// sent.
-    fn welcome(&self, guest: &Guest, wish: &Subscribe) -> Result<(), ()> {
-        let refuse = |refusal| server::refuse(guest.connection.as_fd(), refusal);
+    fn welcome(&self, guest: &SubscriberConnection, wish: &Subscribe) -> Result<(), ()> {
+        let refuse = |refusal| refusal::refuse(guest.socket.as_fd(), refusal);
         let (row, row_fd) =
-            server::new_row("cenote-subscriber", subscriber_row::WORDS).map_err(refuse)?;
+            refusal::new_row("cenote-subscriber", subscriber_row::WORDS).map_err(refuse)?;
         let mut state = self.state();
         let known = state.subscribers.iter().any(|one| one.number == guest.number);
         if known || state.lingers.is_some() {
             return Err(());
         }
         if state.subscribers.len() >= MAX_SUBSCRIBERS {
-            refuse(Refusal::Crowded);
+            refuse(Refusal::TooMany);
             return Err(());
         }
         let back =
@@ -453,13 +455,13 @@ impl Publisher {
             waits: u64::from(self.waits()),
         };
         let fds = [self.ring_fd.as_fd(), row_fd.as_fd()];
-        packet::send(guest.connection.as_fd(), bytemuck::bytes_of(&answer), &fds)
+        packet::send(guest.socket.as_fd(), bytemuck::bytes_of(&answer), &fds)
             .map_err(|_| refuse(Refusal::Descriptors))?;
         state.subscribers.push(Subscriber {
             number: guest.number,
             pid: guest.pid,
             program: None,
-            connection: guest.connection.clone(),
+            connection: guest.socket.clone(),
             row,
             start,
             woken: 0,
@@ -470,7 +472,7 @@ impl Publisher {
 
     /// Says that nothing more will come. Whatever is queued can still be taken: subscribers have it
     /// mapped, and this stays until they have drained the ring or are gone. Gives the directory it was in.
-    pub(crate) fn close(self: &Arc<Self>) -> Option<Arc<Place>> {
+    pub(crate) fn close(self: &Arc<Self>) -> Option<Arc<SocketDir>> {
         self.check_process().ok()?;
         self.writer().close();
         let place = self.pool.close();
@@ -483,14 +485,14 @@ impl Publisher {
     }
 }
 
-impl Host for Publisher {
-    fn greet(&self, guest: &Guest, hello: &[u8]) -> Result<(), ()> {
+impl ConnectionHandler for Publisher {
+    fn subscribe(&self, guest: &SubscriberConnection, hello: &[u8]) -> Result<(), ()> {
         let wish: Subscribe = read(hello).map_err(drop)?;
         if wish.signature.reads(&self.signature) {
             return self.welcome(guest, &wish);
         }
         let answer = Mismatch::new(self.signature);
-        let _ = packet::send(guest.connection.as_fd(), bytemuck::bytes_of(&answer), &[]);
+        let _ = packet::send(guest.socket.as_fd(), bytemuck::bytes_of(&answer), &[]);
         Err(())
     }
 
@@ -507,11 +509,11 @@ impl Host for Publisher {
         Description { bytes, fd: Some(self.ring_fd.clone()) }
     }
 
-    fn woken(&self) {
+    fn lease_released(&self) {
         self.changed.give();
     }
 
-    fn left(&self, number: u64) {
+    fn disconnected(&self, number: u64) {
         let mut state = self.state();
         let at = state.subscribers.iter().position(|one| one.number == number);
         let gone = at.map(|at| state.subscribers.swap_remove(at));

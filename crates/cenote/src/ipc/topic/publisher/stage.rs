@@ -47,7 +47,7 @@ impl Publisher {
     fn can_share_other(&self, tensor: &Tensor) -> bool {
         let shared = tensor.is_attachable() == Some(true);
         if shared {
-            self.pool.lend_pool_of(tensor);
+            self.pool.introduce_pool_of(tensor);
         }
         shared
     }

@@ -14,14 +14,14 @@ use crate::intervals::{
     DIR_ATTEMPTS, DISCOVERY_POLL, FIRST_CONNECT_TIMEOUT, SUBSCRIBE_ATTEMPTS, SUBSCRIBE_RETRY,
 };
 use crate::ipc::discovery::access::PoolAccess;
-use crate::ipc::discovery::handshake::{Answer, Begun, Greeting};
-use crate::ipc::discovery::socket_dir::{Entry, Place};
+use crate::ipc::discovery::handshake::{Answer, Connecting, Handshake};
+use crate::ipc::discovery::socket_dir::{Endpoint, SocketDir};
 use crate::ipc::discovery::watch::DirectoryWatch;
-use crate::ipc::discovery::{handshake, query, watch};
+use crate::ipc::discovery::{handshake, socket_dir, watch};
 use crate::ipc::pool::reader::attachment;
 use crate::ipc::pool::reader::attachment::Attachment;
 use crate::ipc::pool::registry;
-use crate::ipc::pool::registry::Known;
+use crate::ipc::pool::registry::RegisteredPool;
 use crate::ipc::service_thread::{Served, Waker};
 use crate::ipc::shared::wire::{Kind, Packet, Refusal};
 use crate::ipc::topic::handshake::{Mismatch, Subscribe, Subscribed, read};
@@ -44,7 +44,7 @@ const ANYBODY: u64 = 0;
 pub(crate) struct Arrivals {
     topic: String,
     /// `None` when nobody receives any more.
-    place: Mutex<Option<Arc<Place>>>,
+    place: Mutex<Option<Arc<SocketDir>>>,
     /// For whom the directory is made, should it be removed.
     access: PoolAccess,
     signature: Signature,
@@ -82,7 +82,7 @@ struct State {
 enum Met {
     /// A conversation is under way: the first, about its pool, or the second. Their numbers differ,
     /// for the second may begin before whoever began the first has noted it.
-    Greeted { step: u64, wish: Wish, greeting: Option<Arc<Greeting>> },
+    Greeted { step: u64, wish: Wish, greeting: Option<Arc<Handshake>> },
     /// Too many wait at its door, or it hung up on one of them: to be tried again.
     Crowd(Wish),
     /// It has answered. Dead if it sends something else, or is not received from any more: the source
@@ -120,12 +120,12 @@ impl State {
     }
 
     /// Those whose answers nobody hears yet, by uid.
-    fn unheard(&self) -> Vec<(u64, Arc<Greeting>)> {
+    fn unheard(&self) -> Vec<(u64, Arc<Handshake>)> {
         let greeting = |(uid, met): (&u64, &Met)| match met {
             Met::Greeted { greeting: Some(one), .. } => Some((*uid, one.clone())),
             _ => None,
         };
-        self.met.iter().filter_map(greeting).filter(|(_, one)| one.is_to_be_heard()).collect()
+        self.met.iter().filter_map(greeting).filter(|(_, one)| one.is_unwatched()).collect()
     }
 
     /// What was wrong with somebody is not any more.
@@ -148,7 +148,7 @@ impl State {
 impl Arrivals {
     pub(crate) fn new(
         topic: &str,
-        (place, access): (Place, PoolAccess),
+        (place, access): (SocketDir, PoolAccess),
         signature: Signature,
         history: usize,
         own: u64,
@@ -180,7 +180,7 @@ impl Arrivals {
         self.look_again_if_blind();
         self.state().looked = true;
         self.listen(until);
-        self.leave_to_service();
+        self.watch_by_service();
         // Those whom the service thread has to do with.
         let open =
             |state: &mut State| state.met.values().any(|met| !matches!(met, Met::Answered(_)));
@@ -196,17 +196,17 @@ impl Arrivals {
             if silent.is_empty() {
                 return;
             }
-            silent.iter().for_each(|(uid, _)| registry::let_in_now(*uid));
-            handshake::await_some(&silent, left).iter().for_each(|greeting| greeting.hear());
+            silent.iter().for_each(|(uid, _)| registry::accept_now(*uid));
+            handshake::await_some(&silent, left).iter().for_each(|greeting| greeting.receive());
         }
     }
 
     /// Has the service thread hear those who have not answered yet, and all whom this thread greets.
-    fn leave_to_service(self: &Arc<Self>) {
+    fn watch_by_service(self: &Arc<Self>) {
         let mut state = self.state();
         state.listener = None;
         let unheard = state.unheard().into_iter();
-        let failed: Vec<_> = unheard.filter(|(_, one)| one.leave_to_service().is_err()).collect();
+        let failed: Vec<_> = unheard.filter(|(_, one)| one.watch_by_service().is_err()).collect();
         failed.iter().for_each(|(uid, _)| drop(state.met.remove(uid)));
         drop(state);
         if !failed.is_empty() {
@@ -219,17 +219,17 @@ impl Arrivals {
         self.state().listener == Some(thread::current().id())
     }
 
-    fn place(&self) -> Option<Arc<Place>> {
+    fn place(&self) -> Option<Arc<SocketDir>> {
         self.held_place().clone()
     }
 
-    fn held_place(&self) -> MutexGuard<'_, Option<Arc<Place>>> {
+    fn held_place(&self) -> MutexGuard<'_, Option<Arc<SocketDir>>> {
         // It is replaced whole.
         self.place.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Has changes of a directory told, and its end: that, only the directory it is in tells of.
-    fn watch(self: &Arc<Self>, place: &Place) {
+    fn watch(self: &Arc<Self>, place: &SocketDir) {
         // A user may have but few of them.
         let watch = |path: PathBuf| watch::watch(&path, self.served(), LOOK).ok();
         let watches = watch(place.held_path()).zip(watch(place.held_parent()));
@@ -255,7 +255,7 @@ impl Arrivals {
     }
 
     /// Nobody looks any more. Gives the directory.
-    pub(crate) fn leave(&self) -> Option<Arc<Place>> {
+    pub(crate) fn leave(&self) -> Option<Arc<SocketDir>> {
         let place = self.held_place().take();
         let watches = self.state().directory.take();
         drop(watches);
@@ -293,11 +293,11 @@ impl Arrivals {
         let Some(place) = self.place() else { return Ok(()) };
         // Under the lock: with an older list, somebody who was just greeted would be forgotten.
         let mut state = self.state();
-        let entries = place.entries()?;
+        let entries = place.endpoints()?;
         let history = if state.looked { u64::MAX } else { self.history };
         let here = |uid: &u64| entries.iter().any(|entry| entry.uid == *uid);
         state.met.retain(|uid, met| here(uid) || met.is_connected());
-        let mut new: Vec<(Entry, Wish, u64)> = Vec::new();
+        let mut new: Vec<(Endpoint, Wish, u64)> = Vec::new();
         for entry in entries.into_iter().filter(|entry| entry.uid != self.own) {
             let wish = match state.met.get(&entry.uid) {
                 Some(Met::Greeted { .. } | Met::Answered(_)) => continue,
@@ -315,7 +315,7 @@ impl Arrivals {
 
     /// Greets a publisher: its pool first, if there will be tensors, so that whatever it sends to a
     /// subscriber can be had even if it exits right afterwards.
-    fn greet(self: &Arc<Self>, entry: &Entry, wish: Wish, step: u64) {
+    fn greet(self: &Arc<Self>, entry: &Endpoint, wish: Wish, step: u64) {
         if !self.signature.is_tensor() {
             return self.subscribe(entry, None, wish, step);
         }
@@ -327,9 +327,9 @@ impl Arrivals {
             let Some(us): Option<Arc<Self>> = weak.upgrade() else { return };
             match attached {
                 Ok(attachment) => {
-                    registry::remember(&attachment);
+                    registry::register(&attachment);
                     let step = us.state().next_step(ours.uid, wish);
-                    us.subscribe(&ours, Some(Known::Attached(attachment)), wish, step);
+                    us.subscribe(&ours, Some(RegisteredPool::Attached(attachment)), wish, step);
                 }
                 Err(error) => us.hear(ours.uid, None, Err(error)),
             }
@@ -339,7 +339,13 @@ impl Arrivals {
         self.note(entry.uid, wish, step, begun);
     }
 
-    fn subscribe(self: &Arc<Self>, entry: &Entry, pool: Option<Known>, wish: Wish, step: u64) {
+    fn subscribe(
+        self: &Arc<Self>,
+        entry: &Endpoint,
+        pool: Option<RegisteredPool>,
+        wish: Wish,
+        step: u64,
+    ) {
         let hello = Subscribe::new(self.signature, wish.history);
         let room = size_of::<Subscribed>().max(size_of::<Mismatch>());
         let (weak, uid) = (Arc::downgrade(self), entry.uid);
@@ -353,24 +359,24 @@ impl Arrivals {
     }
 
     /// Keeps a conversation going that has begun, unless it is over by now.
-    fn note(self: &Arc<Self>, uid: u64, wish: Wish, step: u64, begun: Result<Begun>) {
+    fn note(self: &Arc<Self>, uid: u64, wish: Wish, step: u64, begun: Result<Connecting>) {
         let begun = match self.is_listener() {
             true => begun,
-            false => begun.and_then(Begun::left_to_service),
+            false => begun.and_then(Connecting::watched_by_service),
         };
         let mut state = self.state();
         let current = |met: &&mut Met| matches!(met, Met::Greeted { step: s, .. } if *s == step);
         let Some(met) = state.met.get_mut(&uid).filter(current) else { return };
         match begun {
-            Ok(Begun::Greeting(greeting)) => {
+            Ok(Connecting::Started(greeting)) => {
                 *met = Met::Greeted { step, wish, greeting: Some(greeting) };
             }
-            Ok(Begun::Crowd) => {
+            Ok(Connecting::Busy) => {
                 *met = Met::Crowd(wish);
                 drop(state);
                 self.look_after(SUBSCRIBE_RETRY);
             }
-            failed @ (Ok(Begun::Nobody) | Err(_)) => {
+            failed @ (Ok(Connecting::Closed) | Err(_)) => {
                 state.met.remove(&uid);
                 state.forget_failure(uid);
                 drop(state);
@@ -381,7 +387,7 @@ impl Arrivals {
     }
 
     /// A publisher has answered.
-    fn hear(self: &Arc<Self>, uid: u64, pool: Option<Known>, answer: Result<Answer>) {
+    fn hear(self: &Arc<Self>, uid: u64, pool: Option<RegisteredPool>, answer: Result<Answer>) {
         let source = answer.and_then(|answer| self.understand(uid, pool, answer));
         // Whoever never receives takes none of them in. In this order, so that they are dropped after the
         // lock.
@@ -421,7 +427,7 @@ impl Arrivals {
     fn understand(
         self: &Arc<Self>,
         uid: u64,
-        pool: Option<Known>,
+        pool: Option<RegisteredPool>,
         answer: Answer,
     ) -> Result<Source> {
         match Packet::parse(&answer.bytes)? {
@@ -471,15 +477,16 @@ impl Arrivals {
 /// Whether somebody lacked memory, descriptors or the like, here or there. Whoever is not let in, or makes
 /// no sense, will not be or do so later.
 fn is_shortage(error: &Error) -> bool {
-    let shortages = [Refusal::Crowded, Refusal::Memory, Refusal::Descriptors];
+    let shortages = [Refusal::TooMany, Refusal::Memory, Refusal::Descriptors];
     match error {
         Error::AttachRefused { why, .. } => return shortages.iter().any(|one| one.text() == *why),
         Error::OutOfMemory { .. } => return true,
         _ => {}
     }
     // That there is no room is said of watches.
-    let lacks =
-        |cause: &io::Error| query::is_shortage(cause) || cause.kind() == io::ErrorKind::StorageFull;
+    let lacks = |cause: &io::Error| {
+        socket_dir::is_shortage(cause) || cause.kind() == io::ErrorKind::StorageFull
+    };
     of_system(error).is_some_and(lacks)
 }
 

@@ -3,9 +3,9 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use crate::ipc::pool::reader::background::{Attaching, Progress};
+use crate::ipc::pool::reader::background::{BackgroundAttach, Progress};
 use crate::ipc::pool::registry;
-use crate::ipc::pool::registry::Known;
+use crate::ipc::pool::registry::RegisteredPool;
 use crate::ipc::topic::message::Unread;
 use crate::ipc::topic::subscriber::publisher_link::{From, Other, Source};
 use crate::ipc::topic::subscriber::wakeup::News;
@@ -14,8 +14,8 @@ use crate::ipc::topic::subscriber::wakeup::News;
 #[derive(Debug, Default)]
 pub(crate) struct Pools {
     /// By publisher and uid: what is lent by one is not to be taken for what another sends.
-    found: HashMap<(u64, u64), Known>,
-    attaching: HashMap<u64, Attaching>,
+    found: HashMap<(u64, u64), RegisteredPool>,
+    attaching: HashMap<u64, BackgroundAttach>,
 }
 
 impl Pools {
@@ -27,11 +27,11 @@ impl Pools {
         uid: u64,
         from: &Other,
         news: &Arc<News>,
-    ) -> Result<&Known, Unread> {
+    ) -> Result<&RegisteredPool, Unread> {
         let key = (from.uid, uid);
-        if !self.found.get(&key).is_some_and(Known::may_serve) {
+        if !self.found.get(&key).is_some_and(RegisteredPool::may_lease) {
             let known = self.look_for(uid, from, news)?;
-            self.found.retain(|_, known| known.may_serve());
+            self.found.retain(|_, known| known.may_lease());
             self.found.insert(key, known);
         }
         self.found.get(&key).ok_or(Unread::Later)
@@ -46,21 +46,26 @@ impl Pools {
     }
 
     #[cold]
-    fn look_for(&mut self, uid: u64, from: &Other, news: &Arc<News>) -> Result<Known, Unread> {
-        let lent = || from.pool.as_ref()?.lent(uid);
+    fn look_for(
+        &mut self,
+        uid: u64,
+        from: &Other,
+        news: &Arc<News>,
+    ) -> Result<RegisteredPool, Unread> {
+        let lent = || from.pool.as_ref()?.introduced(uid);
         let begun = self.attaching.contains_key(&uid);
-        let lent_now = || if begun { None } else { lent().filter(Known::is_usable) };
+        let lent_now = || if begun { None } else { lent().filter(RegisteredPool::is_usable) };
         if let Some(known) = registry::find(uid).or_else(lent_now) {
             self.attaching.remove(&uid);
             return Ok(known);
         }
         let begin = || {
             let news = news.clone();
-            Attaching::begin(uid, move || news.bell.ring_anyway())
+            BackgroundAttach::begin(uid, move || news.bell.ring_anyway())
         };
         let attaching = self.attaching.entry(uid).or_insert_with(begin);
         if attaching.is_idle() {
-            attaching.try_again(begin());
+            attaching.restart(begin());
         }
         match attaching.progress() {
             Progress::Waiting => Err(Unread::Later),

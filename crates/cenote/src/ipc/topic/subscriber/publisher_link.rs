@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use crate::error::{Error, Result};
 use crate::ipc::discovery::handshake::Answer;
 use crate::ipc::pool::reader::attachment::Attachment;
-use crate::ipc::pool::registry::Known;
+use crate::ipc::pool::registry::RegisteredPool;
 use crate::ipc::ring::cursor::{Cursor, MappedRing};
 use crate::ipc::ring::layout_cache::LayoutCache;
 use crate::ipc::ring::orderings::Shipped;
@@ -62,7 +62,7 @@ pub(crate) struct Other {
     pub(crate) connection: Arc<GuardedSocket>,
     pub(crate) gone: Arc<Gone>,
     /// The pool of the publisher, if its messages are tensors.
-    pub(crate) pool: Option<Known>,
+    pub(crate) pool: Option<RegisteredPool>,
     /// The same, if it belongs to that very process, so that an entry of the ring is as good as a serial.
     pub(crate) own_pool: Option<Arc<Attachment>>,
     row: Words,
@@ -94,7 +94,7 @@ impl Source {
     /// A publisher that has answered. Everything it says is checked.
     pub(crate) fn other(
         uid: u64,
-        pool: Option<Known>,
+        pool: Option<RegisteredPool>,
         answer: Answer,
         news: &Arc<News>,
     ) -> Result<Source> {

@@ -13,7 +13,7 @@ use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 
 use crate::error::{Error, Result};
 use crate::intervals::{SKIPPED_MESSAGES, UNRESOLVED_POLL};
-use crate::ipc::discovery::socket_dir::Place;
+use crate::ipc::discovery::socket_dir::SocketDir;
 use crate::ipc::ring::orderings::Shipped;
 use crate::ipc::ring::ring::Found;
 use crate::ipc::ring::subscriber_row;
@@ -89,7 +89,7 @@ impl Subscriber {
     }
 
     /// Nothing is received any more. Gives the directory that was looked into.
-    pub(crate) fn leave(&self) -> Option<Arc<Place>> {
+    pub(crate) fn leave(&self) -> Option<Arc<SocketDir>> {
         self.arrivals.leave()
     }
 

@@ -310,19 +310,19 @@ impl Allocator {
             return None;
         }
         let vacant = self.segments.iter().position(|segment| segment.first.is_none());
-        let place = vacant.unwrap_or(self.segments.len());
+        let socket_dir = vacant.unwrap_or(self.segments.len());
         self.blocks.reserve(blocks_for(self.max_slots, self.segments.len() + 1));
-        let first = self.blocks.insert_segment(u32::try_from(place).ok()?, size)?;
+        let first = self.blocks.insert_segment(u32::try_from(socket_dir).ok()?, size)?;
         self.holes.push(&mut self.blocks, first);
         let id = SegmentId(self.next_segment);
         self.next_segment += 1;
-        self.place(place, Segment { id, first: Some(first), size, used: 0, slots: 0 });
+        self.socket_dir(socket_dir, Segment { id, first: Some(first), size, used: 0, slots: 0 });
         self.stats.reserved += size << self.unit_log2;
         Some(id)
     }
 
-    fn place(&mut self, place: usize, segment: Segment) {
-        match self.segments.get_mut(place) {
+    fn socket_dir(&mut self, socket_dir: usize, segment: Segment) {
+        match self.segments.get_mut(socket_dir) {
             Some(vacant) => *vacant = segment,
             None => self.segments.push(segment),
         }
