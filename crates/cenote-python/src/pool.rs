@@ -54,7 +54,7 @@ impl<'py> FromPyObject<'_, 'py> for NameArg {
 /// `scrub`           overwrite released memory with zeros
 /// `group`           the id of a group whose users can attach; None means this user only
 /// `prefault`, `mlock`, `huge_pages`
-///                   requests to the kernel; `stats()["not_granted"]` lists those that it refused
+///                   requests to the kernel; `stats()["not_granted"]` lists the refused ones
 #[pyclass(frozen, weakref, module = "cenote")]
 #[derive(Debug)]
 pub(crate) struct TensorPool {
@@ -183,9 +183,10 @@ impl TensorPool {
         Ok(dict)
     }
 
-    /// The processes that hold tensors of this pool: this one, and those attached to it. A list of dicts with
-    /// `pid`, `program`, `slots`, `retired_slots` (those that the owner itself has released) and `longest`
-    /// (how many seconds ago the owner released the first of those). Only the owner can call it.
+    /// The processes that hold tensors of this pool: the owner, and the processes attached to the pool. A list
+    /// of dicts with `pid`, `program`, `slots`, `retired_slots` (the owner has released them, and this process
+    /// still holds them) and `longest` (how many seconds ago the owner released the first of these). Only the
+    /// owner can call it.
     fn holders<'py>(&self, py: Python<'py>) -> Result<Vec<Bound<'py, PyDict>>> {
         let pool = self.get()?;
         let holders = py.detach(|| pool.holders())?;

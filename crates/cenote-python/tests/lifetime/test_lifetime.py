@@ -253,14 +253,14 @@ def test_the_interpreter_ends_while_threads_wait_and_allocate():
     class Focus:
         def __float__(self):
             return float(sum(1 for _ in range(50)))
-    def ask():
+    def convert():
         while True:
             tensor = cenote.Tensor(Lengths(), Kind())
             tensor.reshape(Length(), -1)[Length().__index__() - 1]
             cenote.Image(Length(), Length(), "grey")
             cenote.DepthImage(4, 4, intrinsics=(Focus(), Focus(), Focus(), 1))
             cenote.Tensor.from_dlpack(tensor.copy())
-    for target in (wait, wait, work, work, ask, ask):
+    for target in (wait, wait, work, work, convert, convert):
         threading.Thread(target=target, daemon=True).start()
     time.sleep(0.3)
     """)
