@@ -1,5 +1,5 @@
-//! From a depth image to points in another process: what is sent is a line of text, and no pixel
-//! and no point is copied on the way.
+//! Converts a depth image to a point cloud, and opens the cloud in another process. Only a descriptor is sent, as text; no
+//! pixel and no point is copied.
 
 use std::process::Command;
 use std::{env, error::Error};
@@ -13,7 +13,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
 }
 
-/// Measures a wall that leans away, and has another process look at the points.
+/// Makes a depth image of a sloping wall, converts it to points, and starts another process that reads them.
 fn camera() -> Result<(), Box<dyn Error>> {
     let mut depth = DepthImage::new(480, 640, DType::U16)?; // millimetres; height first
     depth.set_frame_id("camera_depth")?;
@@ -24,12 +24,12 @@ fn camera() -> Result<(), Box<dyn Error>> {
             depth.set_depth(x, usize::from(y), 1.0 + f32::from(y) / 100.0)?;
         }
     }
-    depth.set_depth(0, 0, None)?; // nothing was measured here
+    depth.set_depth(0, 0, None)?; // no measurement
     println!("camera: {:?}", depth.stats()?);
 
     let cloud = depth.to_point_cloud()?;
     let descriptor = cloud.descriptor()?;
-    assert!(cloud.clone().map_mut().is_err(), "what was described must not change");
+    assert!(cloud.clone().map_mut().is_err(), "a tensor with a descriptor is immutable");
     let text: String = descriptor.as_bytes().iter().map(|byte| format!("{byte:02x}")).collect();
     println!("camera: {} points, described in {} bytes", cloud.len(), descriptor.as_bytes().len());
     let status = Command::new(env::current_exe()?).arg(text).status()?;
@@ -37,6 +37,7 @@ fn camera() -> Result<(), Box<dyn Error>> {
     status.success().then_some(()).ok_or_else(|| "the viewer failed".into())
 }
 
+/// Opens the cloud of a descriptor, and reads it.
 fn viewer(text: &str) -> Result<(), Box<dyn Error>> {
     let byte = |at| u8::from_str_radix(&text[at..at + 2], 16);
     let bytes = (0..text.len()).step_by(2).map(byte).collect::<Result<Vec<_>, _>>()?;

@@ -1,4 +1,4 @@
-//! The example of the README, as it stands there.
+//! The example of the README, unchanged.
 
 use cenote::{Image, PixelFormat, Topic};
 

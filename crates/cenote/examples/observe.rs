@@ -1,5 +1,5 @@
-//! Looking at a topic without taking part: its publisher refuses to outrun its subscribers, and knows
-//! nothing of who looks.
+//! Observes a topic. Its publisher refuses to send faster than its subscribers receive, but an observer is not a
+//! subscriber, so the publisher never waits for it.
 
 use std::error::Error;
 use std::{env, fs, process};
@@ -8,7 +8,7 @@ use cenote::{Content, Image, Observer, PixelFormat, Policy, Topic, TopicConfig};
 
 fn main() -> Result<(), Box<dyn Error>> {
     if env::var_os("CENOTE_DIR").is_none() {
-        return alone();
+        return run_isolated();
     }
     let config = TopicConfig { depth: 2, policy: Policy::Reject, ..TopicConfig::default() };
     let camera: Topic<Image> = Topic::with_config("camera.rgb", config)?;
@@ -18,26 +18,26 @@ fn main() -> Result<(), Box<dyn Error>> {
         let mut frame = camera.image(64, 48, PixelFormat::Rgb8)?;
         frame.fill(&[number; 3])?;
         frame.set_seq(number.into());
-        camera.send(&frame)?; // never refused
+        camera.send(&frame)?; // never refused: there is no subscriber
     }
-    println!("{} subscribers, so says the camera", camera.stats().subscribers);
+    println!("the camera has {} subscribers", camera.stats().subscribers);
     while let Some(seen) = observer.look()? {
         let seq = seen.header.map(|header| header.seq);
-        println!("saw {seen}, seq {seq:?}, of process {}", seen.pid);
+        println!("observed {seen}, seq {seq:?}, of process {}", seen.pid);
     }
-    println!("{} were gone before they were looked at", observer.missed());
+    println!("{} messages were overwritten before they were read", observer.missed());
     let newest = observer.newest()?.ok_or("nothing was sent")?;
     if let Some(Content::Image(frame)) = observer.content(&newest)? {
-        println!("the newest has pixels {:?}", frame.pixel(0, 0)?);
+        println!("the first pixel of the newest message is {:?}", frame.pixel(0, 0)?);
     }
     Ok(())
 }
 
-/// Runs it where it meets nobody else.
-fn alone() -> Result<(), Box<dyn Error>> {
+/// Runs this program again with a temporary socket directory, which no other process uses.
+fn run_isolated() -> Result<(), Box<dyn Error>> {
     let dir = env::temp_dir().join(format!("cenote-observe-{}", process::id()));
     fs::create_dir(&dir)?;
     let status = process::Command::new(env::current_exe()?).env("CENOTE_DIR", &dir).status()?;
     fs::remove_dir_all(&dir)?;
-    status.success().then_some(()).ok_or_else(|| "it failed".into())
+    status.success().then_some(()).ok_or_else(|| "the example failed".into())
 }

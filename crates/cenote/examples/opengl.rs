@@ -1,4 +1,4 @@
-//! A frame goes to the GPU and comes back, and no byte of it is copied by the CPU.
+//! Uploads a frame to the GPU, draws on it, and reads it back. The CPU copies no byte of it.
 //!
 //! `cargo run -p cenote --features gl --example opengl`
 
@@ -12,7 +12,7 @@ fn main() -> cenote::Result<()> {
     let info = gl.info();
     println!("{} on {}; persistent maps: {}", info.version, info.renderer, info.persistent_maps);
 
-    // A tensor in a buffer of the driver's. The CPU writes it in place.
+    // The image is in an OpenGL buffer. The CPU writes it in place.
     let mut frame = gl.image(SIZE.0, SIZE.1, PixelFormat::Rgba8)?;
     for (index, pixel) in frame.map_mut()?.as_mut_slice::<u8>()?.chunks_exact_mut(4).enumerate() {
         let column = u8::try_from(index % SIZE.0 * 255 / SIZE.0).unwrap_or(255);
@@ -20,7 +20,7 @@ fn main() -> cenote::Result<()> {
     }
     let texture = gl.upload(&frame)?;
 
-    // Drawing is the application's own: here it clears the left half of the texture to white.
+    // The application draws: here it clears the left half of the texture to white.
     let name = glow::NativeTexture(texture.name());
     #[allow(
         unsafe_code,
@@ -28,12 +28,12 @@ fn main() -> cenote::Result<()> {
         reason = "OpenGL is a C interface"
     )]
     gl.with(move |gl| {
-        // SAFETY: the context is current here, and the texture is one of its own.
+        // SAFETY: the context is current in this closure, and the texture belongs to it.
         unsafe {
             let framebuffer = gl.create_framebuffer()?;
             gl.bind_framebuffer(glow::FRAMEBUFFER, Some(framebuffer));
-            let (target, place) = (glow::FRAMEBUFFER, glow::COLOR_ATTACHMENT0);
-            gl.framebuffer_texture_2d(target, place, glow::TEXTURE_2D, Some(name), 0);
+            let (target, attachment) = (glow::FRAMEBUFFER, glow::COLOR_ATTACHMENT0);
+            gl.framebuffer_texture_2d(target, attachment, glow::TEXTURE_2D, Some(name), 0);
             gl.enable(glow::SCISSOR_TEST);
             gl.scissor(0, 0, 960, 1080);
             gl.clear_color(1.0, 1.0, 1.0, 1.0);
@@ -44,7 +44,7 @@ fn main() -> cenote::Result<()> {
     })?
     .expect("a framebuffer");
 
-    // Reading waits for the GPU when the result is mapped, and not before.
+    // `read` returns at once; mapping the result waits for the GPU.
     let mut result = gl.image(SIZE.0, SIZE.1, PixelFormat::Rgba8)?;
     texture.read(&mut result)?;
     let map = result.map()?;

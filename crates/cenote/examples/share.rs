@@ -1,7 +1,7 @@
-//! The main job: one process shares a 1080p image with another, and no pixel is copied.
+//! One process shares a 1080p image with another; no pixel is copied.
 //!
-//! The parent writes an image into shared memory and sends the tensor over a Unix socket, which the
-//! child has as its standard input. `scripts/demo` runs it; any mismatch ends it with an error.
+//! The parent writes an image into shared memory, and sends the tensor over a Unix socket, which is the standard input of
+//! the child. The child checks every pixel; a mismatch is an error.
 
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
@@ -28,8 +28,8 @@ fn parent() -> Result<(), Box<dyn Error>> {
     let (here, there) = UnixStream::pair()?;
     let mut child = Command::new(env::current_exe()?);
     child.arg(checksum(&frame)?.to_string()).stdin(OwnedFd::from(there));
-    frame.send(&here)?; // before there is a child: the socket keeps it
-    assert!(frame.map_mut().is_err(), "what was sent must not change");
+    frame.send(&here)?; // the socket keeps it until the child runs
+    assert!(frame.map_mut().is_err(), "a sent tensor is immutable");
     let status = child.status()?;
     println!("parent: child: {status}");
     status.success().then_some(()).ok_or_else(|| "the child failed".into())
@@ -48,8 +48,8 @@ fn child(expected: u64) -> Result<(), Box<dyn Error>> {
     println!("child:  region of interest {:?}; bytes copied: {copied}", roi.shape());
 
     drop(roi);
-    let refused = frame.map_mut().err().ok_or("shared memory must not be writable")?;
-    println!("child:  map_mut, as it should: {refused}");
+    let refused = frame.map_mut().err().ok_or("a received tensor must not be writable")?;
+    println!("child:  map_mut is refused: {refused}");
     Ok(())
 }
 

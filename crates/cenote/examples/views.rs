@@ -1,4 +1,4 @@
-//! Views: other shapes over the same bytes, without a copy, and what that means for writing.
+//! Views: other shapes of the same bytes, without a copy; and who may write while views exist.
 
 use cenote::{CopyReason, DType, Error, NotWritable, Tensor};
 
@@ -27,7 +27,7 @@ fn main() -> cenote::Result<()> {
     assert_eq!(red.map()?.get::<u8>(&[1, 2])?, 200);
     assert_eq!(channels_first.map()?.get::<u8>(&[0, 1, 2])?, 200);
 
-    // Elements that do not lie side by side are no slice. Look at them run by run, or copy them.
+    // Elements that are not contiguous have no slice. Read them run by run, or copy them.
     assert!(matches!(red.map()?.as_slice::<u8>(), Err(Error::NotContiguous { .. })));
     assert_eq!(corner.map()?.runs().map(<[u8]>::len).collect::<Vec<_>>(), [9, 9]);
     assert!(matches!(corner.reshape(&[18]), Err(Error::ReshapeNeedsCopy { .. })));
@@ -35,13 +35,13 @@ fn main() -> cenote::Result<()> {
     let copied = cenote::copies().into_iter().find(|c| c.reason == CopyReason::ToContiguous);
     assert_eq!(copied.map(|copies| copies.bytes), Some(18));
 
-    // While a view lives nobody writes. Afterwards the sole holder does.
+    // While a view exists, no handle can write. Afterwards the only handle can.
     assert_eq!(image.not_writable(), Some(NotWritable::Shared));
-    println!("with views alive: {}", image.map_mut().expect_err("views are alive"));
+    println!("while views exist: {}", image.map_mut().expect_err("views exist"));
     drop((corner, red, channels_first, every_other_row, flat));
     image.map_mut()?.as_mut_slice::<u8>()?.fill(1);
 
-    // Or one handle gets bytes of its own, and the other keeps the old ones.
+    // `make_mut` copies the bytes for one handle; the other keeps the old ones.
     let before = image.clone();
     image.make_mut()?.set::<u8>(&[0, 0, 0], 9)?;
     assert_eq!(before.map()?.get::<u8>(&[0, 0, 0])?, 1);

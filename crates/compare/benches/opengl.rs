@@ -1,8 +1,7 @@
-//! What it costs to map a tensor in a buffer of an OpenGL driver, beside shared memory and the heap.
+//! Measures mapping a tensor in an OpenGL buffer, in shared memory and on the heap.
 //!
-//! `cargo bench -p compare --features gl --bench opengl` runs all of it in about 10 seconds. Where the driver
-//! cannot keep buffers mapped (`MESA_EXTENSION_OVERRIDE` can have Mesa be one of those) every map of one is a
-//! turn of the context's thread.
+//! `cargo bench -p compare --features gl --bench opengl` takes about 10 seconds. If the driver cannot keep buffers mapped,
+//! the thread of the OpenGL context maps the buffer each time. `MESA_EXTENSION_OVERRIDE` makes Mesa such a driver.
 #![allow(clippy::unwrap_used, reason = "a benchmark may panic")]
 
 use std::hint::black_box;
@@ -35,7 +34,7 @@ fn map(c: &mut Criterion) {
     group.finish();
 }
 
-/// An image that was written: every page of it is there.
+/// An image whose every page was written.
 fn frame(options: &TensorOptions) -> Tensor {
     let mut frame = options.create(&SHAPE, DType::U8).unwrap();
     frame.map_mut().unwrap().as_mut_bytes().unwrap().fill(1);

@@ -1,14 +1,13 @@
-"""What messages and memory cost in Python, beside other packages. The program `compare` runs this.
+"""Measures messages and memory in Python, with cenote and with other packages. The program `compare` runs it.
 
-    python peers.py --compare PROGRAM --rounds N --take MS
+    python peers.py --compare PROGRAM --parent PID --rounds N --take MS
 
-Writes JSON: series with the nanoseconds of every single call. Who takes part takes turns: a short take
-in each round. The other side of an echo is a program of its own, which polls while its take lasts and sleeps
-while others are measured. Every take of an echo is between two measurements of the floor, by `compare floor`.
+Prints JSON: series with the nanoseconds of every call. In each round, every subject has a short take, one after the
+other. The other side of an echo is a separate process. It polls during its take, and sleeps while other subjects are
+measured. `compare floor` measures the floor before and after every take of an echo.
 
-Every message is a 1080p image, and its receiver makes an array of it. cenote, horus-robotics and iceoryx2 send
-frames that are there already, or take a new one; shared memory of `multiprocessing` has the pixels copied in, and
-a queue pickles them.
+Every message is a 1080p image, and its receiver makes an array of it. cenote and horus-robotics send an existing image,
+iceoryx2 loans a new one. The pixels are copied into the shared memory of `multiprocessing`, and pickled for a queue.
 """
 
 import argparse
@@ -30,17 +29,18 @@ import numpy as np
 
 SHAPE = HEIGHT, WIDTH, CHANNELS = (1080, 1920, 3)
 LENGTH = HEIGHT * WIDTH * CHANNELS
-MOST = 20_000
+# The most samples of a take.
+MAX_SAMPLES = 20_000
 NANOSECONDS = time.perf_counter_ns
 PR_SET_PDEATHSIG = 1  # linux/prctl.h
-# Forking a process with threads is no good habit.
+# A process with threads must not fork.
 PROCESSES = multiprocessing.get_context("spawn")
 
 
 # ---- both sides of an echo ------------------------------------------------------------------------
 #
-# A link sends (`send`), looks if something came (`recv`, None if not) and makes an array of it (`array`). What
-# tells the other side to rest is a message that is no frame (`send_rest`, `is_rest`).
+# A link sends (`send`), receives (`recv`, None if there is no message) and makes an array of a message (`array`). A
+# message of one pixel or byte ends the take of the other side (`send_stop`, `is_stop`).
 
 
 class Cenote:
@@ -55,7 +55,7 @@ class Cenote:
         self.image = self.to.image(WIDTH, HEIGHT) if here else None
         self.recv = functools.partial(self.source.recv, 0)
 
-    def meet(self):
+    def connect(self):
         self.to.wait_for_subscribers(1)
 
     def send(self):
@@ -67,10 +67,10 @@ class Cenote:
     def array(self, image):
         return image.numpy()
 
-    def send_rest(self):
+    def send_stop(self):
         self.to.send(self.cenote.Image(1, 1))
 
-    def is_rest(self, image):
+    def is_stop(self, image):
         return image.width == 1
 
 
@@ -84,7 +84,7 @@ class Horus:
         self.image = horus.Image(HEIGHT, WIDTH, "rgb8") if here else None
         self.recv = self.source.recv
 
-    def meet(self):
+    def connect(self):
         pass
 
     def send(self):
@@ -96,15 +96,15 @@ class Horus:
     def array(self, image):
         return image.to_numpy()
 
-    def send_rest(self):
+    def send_stop(self):
         self.to.send(self.horus.Image(1, 1, "rgb8"))
 
-    def is_rest(self, image):
+    def is_stop(self, image):
         return image.width == 1
 
 
 class Iceoryx2:
-    """A frame of its own each way: what was received cannot be sent on."""
+    """A new frame in each direction, because a received one cannot be sent."""
 
     def __init__(self, name, here):
         import iceoryx2 as iox2
@@ -120,7 +120,7 @@ class Iceoryx2:
         named = self.node.service_builder(iox2.ServiceName.new(name))
         return named.publish_subscribe(iox2.Slice[ctypes.c_uint8]).max_subscribers(1).open_or_create()
 
-    def meet(self):
+    def connect(self):
         pass
 
     def send(self):
@@ -132,53 +132,53 @@ class Iceoryx2:
     def array(self, sample):
         return np.asarray(sample.payload().as_memory_view()).reshape(SHAPE)
 
-    def send_rest(self):
+    def send_stop(self):
         self.to.loan_slice_uninit(1).assume_init().send()
 
-    def is_rest(self, sample):
+    def is_stop(self, sample):
         return sample.payload().len() == 1
 
 
 POLLING = {"cenote": Cenote, "iceoryx2": Iceoryx2, "horus-robotics": Horus}
 
 
-def other(who, name):
-    """The other side: for each line of the input it serves until told to rest."""
+def other_side(who, name):
+    """The other process. For each line of its input, it echoes messages until one ends the take."""
     link = POLLING[who](name, False)
     print("ready", flush=True)
     for _ in sys.stdin:
-        print("serving", flush=True)
-        recv, echo, is_rest = link.recv, link.echo, link.is_rest
+        print("echoing", flush=True)
+        recv, echo, is_stop = link.recv, link.echo, link.is_stop
         while True:
             while (message := recv()) is None:
                 pass
-            if is_rest(message):
+            if is_stop(message):
                 break
             echo(message)
 
 
 class Echo:
-    """This side of it, with the other one running."""
+    """This side of an echo. The other side runs in a process."""
 
     def __init__(self, who, name):
         command = [sys.executable, __file__, "--other", str(os.getpid()), who, name]
         self.link = POLLING[who](name, True)
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self.expect("ready")
-        self.link.meet()
+        self.link.connect()
 
     def expect(self, word):
         line = self.process.stdout.readline()
         if line.strip() != word:
-            raise RuntimeError(f"the other side said {line!r} instead of {word}")
+            raise RuntimeError(f"the other side printed {line!r} instead of {word}")
 
     def __enter__(self):
-        self.process.stdin.write("serve\n")
+        self.process.stdin.write("echo\n")
         self.process.stdin.flush()
-        self.expect("serving")
+        self.expect("echoing")
 
     def __exit__(self, *_):
-        self.link.send_rest()
+        self.link.send_stop()
 
     def call(self):
         link = self.link
@@ -194,13 +194,13 @@ class Echo:
 
 
 def die_with(parent):
-    """Has the kernel end this process when that one ends, its parent, which may have ended already."""
+    """Makes the kernel kill this process when its parent ends. Exits if the parent has ended already."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         sys.exit("the parent has ended")
 
 
-def memory_side(name, inbox, outbox):
+def shared_memory_side(name, inbox, outbox):
     die_with(multiprocessing.parent_process().pid)
     memory = multiprocessing.shared_memory.SharedMemory(name)
     while (shape := inbox.get()) is not None:
@@ -210,13 +210,13 @@ def memory_side(name, inbox, outbox):
 
 
 class SharedMemory:
-    """Pixels copied into shared memory, whose shape goes through a queue."""
+    """Pixels are copied into shared memory; their shape goes through a queue."""
 
     def __init__(self):
         self.pixels = np.zeros(SHAPE, "uint8")
         self.memory = multiprocessing.shared_memory.SharedMemory(create=True, size=LENGTH)
         self.there, self.back = PROCESSES.SimpleQueue(), PROCESSES.SimpleQueue()
-        self.process = PROCESSES.Process(target=memory_side, args=(self.memory.name, self.there, self.back))
+        self.process = PROCESSES.Process(target=shared_memory_side, args=(self.memory.name, self.there, self.back))
         self.process.start()
 
     def __enter__(self):
@@ -244,7 +244,7 @@ def queue_side(inbox, outbox):
 
 
 class Pickled:
-    """Pixels pickled through a queue, and back."""
+    """Pixels are pickled through a queue in both directions."""
 
     def __init__(self):
         self.pixels = np.zeros(SHAPE, "uint8")
@@ -267,7 +267,7 @@ class Pickled:
 
 
 def receiving(who, name):
-    """Calls that receive what was just sent, and make an array of it; sending is not timed."""
+    """A call that sends a message, and times only receiving it and making an array of it."""
     link, subscriber = POLLING[who](name, True), POLLING[who](name, False)
 
     def once():
@@ -282,6 +282,8 @@ def receiving(who, name):
 
 
 def timed(call):
+    """A call that returns its own time in nanoseconds."""
+
     def once():
         start = NANOSECONDS()
         call()
@@ -342,15 +344,15 @@ class Rounds:
         return float(subprocess.run([self.options.compare, "floor"], check=True, capture_output=True).stdout)
 
     def take(self, once):
-        """Single calls for as long as a take is, less what reading the clock takes."""
+        """Times single calls for the length of a take. The cost of reading the clock is subtracted."""
         end = NANOSECONDS() + self.options.take * 1_000_000
         samples = []
-        while not samples or (len(samples) < MOST and NANOSECONDS() < end):
+        while not samples or (len(samples) < MAX_SAMPLES and NANOSECONDS() < end):
             samples.append(max(0, once() - self.clock))
         return samples
 
     def run(self, work, subjects, echo=False):
-        """`subjects` are those who do it, by name: a call, and for an echo what has to be entered before."""
+        """Measures a workload. `subjects` maps a name to a timed call and a context in which it is called."""
         found = {who: [] for who in subjects}
         for round in range(-1, self.options.rounds):
             for who, (once, session) in subjects.items():
@@ -358,7 +360,7 @@ class Rounds:
                 with session:
                     samples = self.take(once)
                 floors = {"before": before, "after": self.floor()} if echo else None
-                # The first one warms up.
+                # The round before round 0 warms up.
                 if round >= 0:
                     found[who].append({"round": round, "floors": floors, "samples": samples})
         for who, takes in found.items():
@@ -391,6 +393,7 @@ class Rounds:
 
 
 def clock_cost():
+    """The median time between two readings of the clock, in nanoseconds."""
     costs = sorted(-(NANOSECONDS() - NANOSECONDS()) for _ in range(10_001))
     return costs[5_000]
 
@@ -398,7 +401,7 @@ def clock_cost():
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--compare", required=True)
-    parser.add_argument("--parent", type=int, required=True, help="the process that this one dies with")
+    parser.add_argument("--parent", type=int, required=True, help="the parent process; this one is killed when it ends")
     parser.add_argument("--rounds", type=int, required=True)
     parser.add_argument("--take", type=float, required=True, help="milliseconds")
     options = parser.parse_args()
@@ -415,6 +418,6 @@ def main():
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--other"]:
         die_with(int(sys.argv[2]))
-        other(*sys.argv[3:])
+        other_side(*sys.argv[3:])
     else:
         main()

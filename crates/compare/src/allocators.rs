@@ -1,4 +1,4 @@
-//! Where blocks of memory come from: cenote's pool, and everybody else's, behind one trait.
+//! cenote's buffer pool, other allocators and the kernel, behind one trait.
 #![allow(unsafe_code, reason = "calls allocators directly")]
 
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -9,32 +9,32 @@ use std::slice;
 use cenote::{BufferPool, UninitBuffer};
 
 use crate::Result;
-use crate::region::Region;
+use crate::mapping::Mapping;
 
-/// Gives blocks of so many floats, and takes them back.
-pub(crate) trait Source {
-    /// One block.
+/// Allocates and frees blocks of floats.
+pub(crate) trait Allocator {
+    /// An allocated block.
     type Block;
 
-    /// A block that was not written.
-    fn take(&mut self, floats: usize) -> Result<Self::Block>;
+    /// Allocates a block of uninitialized floats.
+    fn alloc(&mut self, floats: usize) -> Result<Self::Block>;
 
-    /// Back.
-    fn give(&mut self, block: Self::Block);
+    /// Frees a block.
+    fn free(&mut self, block: Self::Block);
 
-    /// Its bytes, to be written.
+    /// The bytes of a block, for writing.
     fn bytes(block: &mut Self::Block) -> &mut [MaybeUninit<u8>];
 }
 
-/// cenote's host buffers.
-impl Source for &BufferPool {
+/// cenote's pool of host buffers.
+impl Allocator for &BufferPool {
     type Block = UninitBuffer<f32>;
 
-    fn take(&mut self, floats: usize) -> Result<UninitBuffer<f32>> {
+    fn alloc(&mut self, floats: usize) -> Result<UninitBuffer<f32>> {
         Ok(self.acquire(floats)?)
     }
 
-    fn give(&mut self, block: UninitBuffer<f32>) {
+    fn free(&mut self, block: UninitBuffer<f32>) {
         drop(block);
     }
 
@@ -44,95 +44,96 @@ impl Source for &BufferPool {
 }
 
 fn as_bytes(floats: &mut [MaybeUninit<f32>]) -> &mut [MaybeUninit<u8>] {
-    // SAFETY: the same bytes, which may be uninitialized there as here, for as long and as uniquely.
+    // SAFETY: the same bytes with the same lifetime, borrowed mutably. `MaybeUninit` permits any content in both types.
     unsafe { slice::from_raw_parts_mut(floats.as_mut_ptr().cast(), size_of_val(floats)) }
 }
 
-/// An allocator of the whole process.
+/// A general allocator, called directly.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Raw<A>(pub A);
+pub(crate) struct General<A>(pub A);
 
-/// glibc's.
-pub(crate) const MALLOC: Raw<System> = Raw(System);
+/// The allocator of glibc.
+pub(crate) const MALLOC: General<System> = General(System);
 
-/// What it gave.
+/// A block of a general allocator.
 #[derive(Debug)]
-pub(crate) struct RawBlock {
+pub(crate) struct GeneralBlock {
     at: NonNull<u8>,
     layout: Layout,
 }
 
-// SAFETY: it owns its memory, which any thread may free.
-unsafe impl Send for RawBlock {}
+// SAFETY: the block owns its memory, and every thread may free it.
+unsafe impl Send for GeneralBlock {}
 
-impl<A: GlobalAlloc> Raw<A> {
-    fn block(at: *mut u8, layout: Layout) -> Result<RawBlock> {
-        Ok(RawBlock { at: NonNull::new(at).ok_or("out of memory")?, layout })
+impl<A: GlobalAlloc> General<A> {
+    fn block(at: *mut u8, layout: Layout) -> Result<GeneralBlock> {
+        Ok(GeneralBlock { at: NonNull::new(at).ok_or("out of memory")?, layout })
     }
 
     fn layout(floats: usize) -> Result<Layout> {
-        // Zero bytes cannot be asked for. The alignment is that of malloc, so that it is malloc which is called.
+        // `GlobalAlloc` does not allow zero bytes. With the alignment of malloc, `System` calls malloc itself.
         Ok(Layout::from_size_align((floats * 4).max(1), 16)?)
     }
 
-    /// A block of zeros.
-    pub(crate) fn take_zeroed(&self, floats: usize) -> Result<RawBlock> {
+    /// Allocates a block of zeros.
+    pub(crate) fn alloc_zeroed(&self, floats: usize) -> Result<GeneralBlock> {
         let layout = Self::layout(floats)?;
         // SAFETY: the size is not zero.
         Self::block(unsafe { self.0.alloc_zeroed(layout) }, layout)
     }
 }
 
-impl<A: GlobalAlloc> Source for Raw<A> {
-    type Block = RawBlock;
+impl<A: GlobalAlloc> Allocator for General<A> {
+    type Block = GeneralBlock;
 
-    fn take(&mut self, floats: usize) -> Result<RawBlock> {
+    fn alloc(&mut self, floats: usize) -> Result<GeneralBlock> {
         let layout = Self::layout(floats)?;
         // SAFETY: the size is not zero.
         Self::block(unsafe { self.0.alloc(layout) }, layout)
     }
 
-    fn give(&mut self, block: RawBlock) {
-        // SAFETY: it was allocated with this layout, here: blocks do not go from one allocator to another.
+    fn free(&mut self, block: GeneralBlock) {
+        // SAFETY: this allocator allocated the block with this layout. Callers free a block with the allocator that
+        // they got it from.
         unsafe { self.0.dealloc(block.at.as_ptr(), block.layout) };
     }
 
-    fn bytes(block: &mut RawBlock) -> &mut [MaybeUninit<u8>] {
-        // SAFETY: allocated with that size, owned by the block, which is borrowed.
+    fn bytes(block: &mut GeneralBlock) -> &mut [MaybeUninit<u8>] {
+        // SAFETY: the block owns its memory of this size, and is borrowed mutably.
         unsafe { slice::from_raw_parts_mut(block.at.as_ptr().cast(), block.layout.size()) }
     }
 }
 
-/// The kernel.
+/// Maps pages of the kernel for every block.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Mmap;
 
-impl Source for Mmap {
-    type Block = Region;
+impl Allocator for Mmap {
+    type Block = Mapping;
 
-    fn take(&mut self, floats: usize) -> Result<Region> {
-        Region::private((floats * 4).max(1))
+    fn alloc(&mut self, floats: usize) -> Result<Mapping> {
+        Mapping::private((floats * 4).max(1))
     }
 
-    fn give(&mut self, block: Region) {
+    fn free(&mut self, block: Mapping) {
         drop(block);
     }
 
-    fn bytes(block: &mut Region) -> &mut [MaybeUninit<u8>] {
+    fn bytes(block: &mut Mapping) -> &mut [MaybeUninit<u8>] {
         block.bytes()
     }
 }
 
-/// tenferro's pool, for one thread.
+/// The pool of tenferro, for one thread.
 #[cfg(feature = "peers")]
-impl Source for tenferro_cpu_basic::BufferPool {
+impl Allocator for tenferro_cpu_basic::BufferPool {
     type Block = Vec<f32>;
 
-    fn take(&mut self, floats: usize) -> Result<Vec<f32>> {
+    fn alloc(&mut self, floats: usize) -> Result<Vec<f32>> {
         Ok(self.acquire_with_capacity(floats))
     }
 
-    fn give(&mut self, block: Vec<f32>) {
+    fn free(&mut self, block: Vec<f32>) {
         tenferro_cpu_basic::PoolScalar::pool_release(self, block);
     }
 

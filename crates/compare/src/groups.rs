@@ -1,40 +1,65 @@
-//! The groups of works, and which of them a run is about.
+//! The groups of workloads, and the selection of groups for a run.
+
+mod buffers;
+mod fan_out;
+mod growth;
+mod hand_off;
+mod memory;
+mod pool;
+mod python;
+mod recovery;
+mod set_up;
 
 use crate::Result;
 use crate::args::Args;
-use crate::found::Found;
-use crate::page::Page;
-use crate::{buffers, fan_out, growth, hand_off, memory, pool, python, recovery, set_up};
+use crate::measure::shared_page::SharedPage;
+use crate::results::Results;
 
-/// One of them.
+/// A group of workloads.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Group {
-    /// For `--only`, and in keys.
+    /// The name for `--only`, and the first part of a key in `bars.toml`.
     pub(crate) name: &'static str,
-    /// Whether the quick run has it.
+    /// Whether the quick run includes it.
     quick: bool,
-    /// Measures.
-    pub(crate) run: fn(&Args) -> Result<Found>,
+    /// Measures the group.
+    pub(crate) run: fn(&Args) -> Result<Results>,
 }
 
 const GROUPS: &[Group] = &[
     Group {
         name: hand_off::GROUP,
         quick: true,
-        run: |args| Ok(hand_off::run(args.pace())?.into()),
+        run: |args| Ok(hand_off::run(args.schedule())?.into()),
     },
-    Group { name: fan_out::GROUP, quick: true, run: |args| Ok(fan_out::run(args.pace())?.into()) },
-    Group { name: set_up::GROUP, quick: true, run: |args| Ok(set_up::run(args.pace())?.into()) },
-    Group { name: pool::GROUP, quick: true, run: |args| Ok(pool::run(args.pace())?.into()) },
-    Group { name: memory::GROUP, quick: true, run: |args| Ok(memory::run(args.pace())?.into()) },
-    Group { name: buffers::GROUP, quick: true, run: |args| Ok(buffers::run(args.pace())?.into()) },
+    Group {
+        name: fan_out::GROUP,
+        quick: true,
+        run: |args| Ok(fan_out::run(args.schedule())?.into()),
+    },
+    Group {
+        name: set_up::GROUP,
+        quick: true,
+        run: |args| Ok(set_up::run(args.schedule())?.into()),
+    },
+    Group { name: pool::GROUP, quick: true, run: |args| Ok(pool::run(args.schedule())?.into()) },
+    Group {
+        name: memory::GROUP,
+        quick: true,
+        run: |args| Ok(memory::run(args.schedule())?.into()),
+    },
+    Group {
+        name: buffers::GROUP,
+        quick: true,
+        run: |args| Ok(buffers::run(args.schedule())?.into()),
+    },
     Group { name: python::GROUP, quick: false, run: python::run },
-    Group { name: growth::GROUP, quick: false, run: |args| growth::run(args.pace()) },
-    Group { name: recovery::GROUP, quick: false, run: |args| recovery::run(args.pace()) },
+    Group { name: growth::GROUP, quick: false, run: |args| growth::run(args.schedule()) },
+    Group { name: recovery::GROUP, quick: false, run: |args| recovery::run(args.schedule()) },
 ];
 
-/// Those that were asked for.
-pub(crate) fn chosen(args: &Args) -> Result<Vec<Group>> {
+/// The groups that the arguments select. Returns an error if `--only` names an unknown one.
+pub(crate) fn selected(args: &Args) -> Result<Vec<Group>> {
     let known = |name: &String| GROUPS.iter().any(|group| group.name == name);
     if let Some(unknown) = args.only.iter().find(|name| !known(name)) {
         let names: Vec<&str> = GROUPS.iter().map(|group| group.name).collect();
@@ -47,12 +72,12 @@ pub(crate) fn chosen(args: &Args) -> Result<Vec<Group>> {
     Ok(GROUPS.iter().filter(wanted).copied().collect())
 }
 
-/// What the other process of a group does.
-pub(crate) fn other(role: &str, page: &Page) -> Result<()> {
+/// Runs the helper process of a group, until the page orders it to quit.
+pub(crate) fn run_helper(role: &str, page: &SharedPage) -> Result<()> {
     match role {
-        hand_off::GROUP | "floor" => hand_off::other(page),
-        fan_out::GROUP => fan_out::other(page),
-        recovery::GROUP => recovery::other(page),
+        hand_off::GROUP | "floor" => hand_off::run_helper(page),
+        fan_out::GROUP => fan_out::run_helper(page),
+        recovery::GROUP => recovery::run_helper(page),
         _ => Err(format!("no role {role}").into()),
     }
 }

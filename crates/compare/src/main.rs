@@ -1,40 +1,41 @@
-//! `compare`: cenote beside its peers, on the same work, in the same run, by turns. Not published.
+//! `compare`: measures cenote and its peers on the same work, in the same run, in turns. Not published.
 //!
-//! `scripts/compare` builds it with all peers and runs it. What is measured is a [`series::Series`] for each
-//! work and each who does it: short takes, one in each round. Where two processes take part, every take is
-//! between two measurements of the floor, a bare round trip over shared memory, because the distance of two
-//! cores changes from one second to the next on some machines. Ratios are taken within a round, and only
-//! where the floors agree.
+//! ```text
+//!   main.rs       the command line and the order of a run
+//!   supervisor    runs the measuring process, and removes the files of the run whatever ends it
+//!   groups/       what is measured: one file for each group of workloads
+//!   report/       the table, the bars, BENCHMARKS.md and its chart
+//!   measure/      rounds, series of samples, the helper process and the page shared with it
+//!   allocators    allocators and the kernel behind one trait
+//!   mapping       memory mapped directly
+//!   results       what a group returns
+//!   run_dir       the directories of a run
+//! ```
+//!
+//! The terms:
+//!
+//! - A **workload** is one operation, such as a round trip of a 1080p frame. Several **subjects** do it: cenote and peers.
+//! - In each **round**, every subject has a short **take**, one right after the other. A **series** is all takes of one
+//!   subject.
+//! - The **floor** is a bare round trip over shared memory between two processes. It is measured before and after every
+//!   take of a workload for two processes, because on some machines the distance of two cores changes from one second
+//!   to the next. Ratios are computed within a round, and only if the floors agree.
+//! - A **bar** is the largest ratio that a run accepts (`bars.toml`).
 
-#![cfg_attr(not(feature = "peers"), allow(unused_mut, reason = "lists to which peers are added"))]
+#![cfg_attr(
+    not(feature = "peers"),
+    allow(unused_mut, reason = "peers are added to lists only if they are built in")
+)]
 
 mod allocators;
 mod args;
-mod bars;
-mod buffers;
-mod chart;
-mod fan_out;
-mod found;
 mod groups;
-mod growth;
-mod hand_off;
-mod machine;
-mod memory;
-mod networks;
-mod other;
-mod pace;
-mod page;
-mod pool;
-mod python;
-mod recovery;
-mod region;
+mod mapping;
+mod measure;
 mod report;
-mod run;
-mod samples;
-mod series;
-mod set_up;
-mod table;
-mod toil;
+mod results;
+mod run_dir;
+mod supervisor;
 
 use std::process::ExitCode;
 use std::time::Instant;
@@ -43,18 +44,21 @@ use clap::Parser;
 use rustix::process::{Signal, set_parent_process_death_signal};
 
 use crate::args::{Args, Part};
-use crate::bars::{Bars, Outcome};
-use crate::found::Found;
-use crate::machine::Machine;
-use crate::page::Page;
-use crate::run::Run;
+use crate::measure::helper::Helper;
+use crate::measure::shared_page::SharedPage;
+use crate::report::bars::{self, BarOutcome, Bars};
+use crate::report::machine::{self, Machine};
+use crate::report::{markdown, table};
+use crate::results::Results;
+use crate::run_dir::RunDir;
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 type Result<T> = std::result::Result<T, Failure>;
 
-/// Bytes of a 1080p RGB image.
+/// The bytes of a 1080p RGB image.
 const FRAME: usize = 1080 * 1920 * 3;
 
+/// The bars that are used without `--bars`.
 const BARS: &str = include_str!("../bars.toml");
 
 fn main() -> ExitCode {
@@ -70,63 +74,64 @@ fn main() -> ExitCode {
 
 fn start(args: &Args) -> Result<u8> {
     match &args.part {
-        None if run::dir().is_err() => {
-            groups::chosen(args)?;
-            Run::start()?.measure()
+        None if run_dir::dir().is_err() => {
+            // Reports an unknown group before anything is created.
+            groups::selected(args)?;
+            supervisor::measure(&RunDir::create()?)
         }
         None => {
             die_with_parent()?;
-            whole(args)
+            measure_all(args)
         }
-        Some(Part::Other { role, page }) => {
+        Some(Part::Helper { role, page }) => {
             die_with_parent()?;
-            groups::other(role, &Page::inherited(*page)?)?;
+            groups::run_helper(role, &SharedPage::inherited(*page)?)?;
             Ok(0)
         }
         Some(Part::Floor { trips }) => {
-            println!("{:.1}", other::Other::start("floor")?.floor(*trips)?);
+            println!("{:.1}", Helper::start("floor")?.floor(*trips)?);
             Ok(0)
         }
     }
 }
 
-/// So that nobody has to clean up after a parent that was killed.
+/// Makes the kernel kill this process when its parent ends, even if the parent is killed.
 fn die_with_parent() -> Result<()> {
     Ok(set_parent_process_death_signal(Some(Signal::KILL))?)
 }
 
-/// Measures, as part of a run.
-fn whole(args: &Args) -> Result<u8> {
+/// Measures the selected groups, and prints the results. Returns the exit code.
+fn measure_all(args: &Args) -> Result<u8> {
     let bars = match &args.bars {
         Some(path) => Bars::parse(&std::fs::read_to_string(path)?)?,
         None => Bars::parse(BARS)?,
     };
-    let groups = groups::chosen(args)?;
-    let mut found = Found::default();
+    let groups = groups::selected(args)?;
+    let mut results = Results::default();
     for group in &groups {
         let began = Instant::now();
-        found.extend((group.run)(args).map_err(|error| format!("{}: {error}", group.name))?);
+        results.extend((group.run)(args).map_err(|error| format!("{}: {error}", group.name))?);
         eprintln!("{}: {:.1} s", group.name, began.elapsed().as_secs_f64());
     }
     let names: Vec<&str> = groups.iter().map(|group| group.name).collect();
-    let outcomes = bars.judge(&names, &found.series);
-    show(args, &found, &outcomes)?;
+    let outcomes = bars.judge(&names, &results.series);
+    print(args, &results, &outcomes)?;
     Ok(bars::exit_code(&outcomes))
 }
 
-fn show(args: &Args, found: &Found, outcomes: &[Outcome]) -> Result<()> {
-    let (machine, rows) = (Machine::this(), table::rows(&found.series));
-    let versions = [machine::versions(), found.versions.clone()].concat();
+fn print(args: &Args, results: &Results, outcomes: &[BarOutcome]) -> Result<()> {
+    let (machine, rows) = (Machine::this(), table::rows(&results.series));
+    let versions = [machine::versions(), results.versions.clone()].concat();
     if args.full && args.only.is_empty() {
-        report::write(&args.out, &machine, &versions, &rows, found, outcomes)?;
+        markdown::write(&args.out, &machine, &versions, &rows, results, outcomes)?;
     }
     if args.json {
         let json = serde_json::json!({
-            "machine": machine, "versions": versions, "rows": rows, "facts": found.facts, "bars": outcomes,
+            "machine": machine, "versions": versions, "rows": rows, "facts": results.facts, "bars": outcomes,
         });
         println!("{}", serde_json::to_string_pretty(&json)?);
     } else {
-        println!("{}\n{}\nbars", table::plain(&rows), table::facts_plain(&found.facts));
+        println!("{}\n{}\nbars", table::plain(&rows), table::facts_plain(&results.facts));
         print!("{}", bars::text(outcomes));
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! The program as it is run, but for how long: whatever the times are, what it prints must be whole.
+//! Runs the program with very short takes. The times do not matter; the output must be complete.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-/// One at a time: they keep two cores busy.
+/// One run at a time, because a run keeps two cores busy.
 static TURN: Mutex<()> = Mutex::new(());
 
 fn compare(arguments: &[&str]) -> Output {
@@ -47,9 +47,9 @@ fn a_quick_run_has_all_core_groups_and_a_verdict_on_every_bar() {
         _ => 0,
     };
     assert_eq!(output.status.code(), Some(code), "{verdicts:?}");
-    assert!(verdicts.contains("left"), "Python was not run, and that must be said");
+    assert!(verdicts.contains("left"), "Python was not run, which must be reported");
     let rows = found["rows"].as_array().expect("rows");
-    assert_eq!(unknown_keys(BARS, rows), [""; 0], "a bar that nothing can be measured for");
+    assert_eq!(unknown_keys(BARS, rows), [""; 0], "keys of bars that no run measures");
     for (right, wrong) in [
         ("memory/map, shm/cenote", "memory/map, shn/cenote"),
         ("memory/map, shm/edgefirst-tensor", "memory/map, shm/edgefirst"),
@@ -65,19 +65,19 @@ fn a_quick_run_has_all_core_groups_and_a_verdict_on_every_bar() {
 
 const BARS: &str = include_str!("../bars.toml");
 
-/// What a group may call those that are not built in, or are not run, here: its text has the names.
+/// The sources of the groups. They contain the names of subjects that are not built in, or not run, in this test.
 const SOURCES: [(&str, &str); 8] = [
-    ("hand-off", include_str!("../src/hand_off.rs")),
-    ("hand-off", include_str!("../src/hand_off/iceoryx2.rs")),
-    ("fan-out", include_str!("../src/fan_out.rs")),
-    ("set-up", include_str!("../src/set_up.rs")),
-    ("pool", include_str!("../src/pool.rs")),
-    ("memory", include_str!("../src/memory.rs")),
-    ("buffers", include_str!("../src/buffers.rs")),
+    ("hand-off", include_str!("../src/groups/hand_off.rs")),
+    ("hand-off", include_str!("../src/groups/hand_off/iceoryx2.rs")),
+    ("fan-out", include_str!("../src/groups/fan_out.rs")),
+    ("set-up", include_str!("../src/groups/set_up.rs")),
+    ("pool", include_str!("../src/groups/pool.rs")),
+    ("memory", include_str!("../src/groups/memory.rs")),
+    ("buffers", include_str!("../src/groups/buffers.rs")),
     ("python", include_str!("../python/peers.py")),
 ];
 
-/// The keys of bars that no run produces, by the rows of a quick one.
+/// The keys of bars that no run has, judged by the rows of a quick run and the sources.
 fn unknown_keys(bars: &str, rows: &[Value]) -> Vec<String> {
     let bars: toml::Table = bars.parse().expect("bars");
     let bars = bars["bar"].as_array().expect("a list of bars");
@@ -87,7 +87,7 @@ fn unknown_keys(bars: &str, rows: &[Value]) -> Vec<String> {
     unknown.map(str::to_owned).collect()
 }
 
-/// Whether a run produces this key: this one did, or one with more peers would.
+/// Whether a run has this key: the quick run has it, or one with more peers would.
 fn is_known(key: &str, rows: &[Value]) -> bool {
     let mut parts = key.split('/');
     let (Some(group), Some(work), Some(who), None) =
@@ -95,38 +95,38 @@ fn is_known(key: &str, rows: &[Value]) -> bool {
     else {
         return false;
     };
-    let says = |word: &str| {
+    let is_in_source = |word: &str| {
         let quoted = format!("\"{word}\"");
         SOURCES.iter().any(|(of, text)| *of == group && text.contains(&quoted))
     };
     let mut of_work = rows.iter().filter(|row| row["group"] == group && row["work"] == work);
     match group {
-        "python" => says(work) && says(who),
+        "python" => is_in_source(work) && is_in_source(who),
         _ if who == "cenote" => of_work.any(|row| row["who"] == who),
-        _ => of_work.next().is_some() && says(who),
+        _ => of_work.next().is_some() && is_in_source(who),
     }
 }
 
-/// A run that takes long, in a directory for temporary files that is its own.
-struct Long {
+/// A long run with its own directory for temporary files.
+struct LongRun {
     child: Child,
     temp: PathBuf,
 }
 
-impl Long {
-    /// Returns when it measures, with those who do.
-    fn start(name: &str) -> (Long, Vec<Pid>) {
+impl LongRun {
+    /// Starts the run, waits until it measures, and returns it with its two processes.
+    fn start(name: &str) -> (LongRun, Vec<Pid>) {
         let temp = std::env::temp_dir().join(format!("compare-test-{}-{name}", std::process::id()));
         fs::create_dir_all(&temp).expect("a directory");
         let child = run_in(&temp).args(["--only", "hand-off", "--rounds", "60000"]).spawn();
-        let long = Long { child: child.expect("it runs"), temp };
+        let run = LongRun { child: child.expect("it runs"), temp };
         let mut family = Vec::new();
-        // The one that measures, and the one that answers it.
-        eventually("two processes are at it", || {
-            family = descendants(Pid::from_child(&long.child));
-            family.len() == 2 && long.memory().join("default").exists()
+        // The measuring process and its helper.
+        eventually("two processes measure", || {
+            family = descendants(Pid::from_child(&run.child));
+            family.len() == 2 && run.memory().join("default").exists()
         });
-        (long, family)
+        (run, family)
     }
 
     fn dir(&self) -> PathBuf {
@@ -137,13 +137,13 @@ impl Long {
         PathBuf::from(format!("/dev/shm/cenote-compare-{}", self.child.id()))
     }
 
-    fn ends(&mut self, signal: Signal) -> ExitStatus {
-        kill_process(Pid::from_child(&self.child), signal).expect("it is there");
+    fn end_by(&mut self, signal: Signal) -> ExitStatus {
+        kill_process(Pid::from_child(&self.child), signal).expect("it exists");
         self.child.wait().expect("it has ended")
     }
 }
 
-impl Drop for Long {
+impl Drop for LongRun {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -166,7 +166,7 @@ fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-/// Children, and theirs.
+/// The descendants of a process.
 fn descendants(of: Pid) -> Vec<Pid> {
     let tasks = fs::read_dir(format!("/proc/{of}/task")).into_iter().flatten().flatten();
     let lists = tasks.filter_map(|task| fs::read_to_string(task.path().join("children")).ok());
@@ -176,8 +176,8 @@ fn descendants(of: Pid) -> Vec<Pid> {
     children.flat_map(|child| std::iter::once(child).chain(descendants(child))).collect()
 }
 
-/// Whether all have ended. (Whoever inherits them may not have noticed yet.)
-fn are_gone(family: &[Pid]) -> bool {
+/// Whether all processes have ended. Their new parent may not have reaped them yet.
+fn have_ended(family: &[Pid]) -> bool {
     family.iter().all(|pid| {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
         // The state follows the name: see proc(5).
@@ -186,43 +186,43 @@ fn are_gone(family: &[Pid]) -> bool {
 }
 
 #[test]
-fn a_run_that_is_ended_by_a_signal_leaves_nothing() {
+fn a_run_that_a_signal_ends_leaves_nothing() {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     for (signal, code) in [(Signal::TERM, 143), (Signal::INT, 130)] {
-        let (mut long, family) = Long::start("ended");
-        assert_eq!(long.ends(signal).code(), Some(code));
-        assert!(are_gone(&family), "{family:?}");
-        assert!(!long.memory().exists());
-        assert_eq!(fs::read_dir(&long.temp).expect("a directory").count(), 0);
+        let (mut run, family) = LongRun::start("ended");
+        assert_eq!(run.end_by(signal).code(), Some(code));
+        assert!(have_ended(&family), "{family:?}");
+        assert!(!run.memory().exists());
+        assert_eq!(fs::read_dir(&run.temp).expect("a directory").count(), 0);
     }
 }
 
 #[test]
-fn what_a_run_that_was_killed_left_is_removed_by_the_next() {
+fn the_next_run_removes_the_files_of_a_killed_run() {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-    let (mut long, family) = Long::start("killed");
-    long.ends(Signal::KILL);
-    eventually("all die with it", || are_gone(&family));
-    assert!(long.dir().exists() && long.memory().exists(), "nobody could remove them");
-    // What iceoryx2 would have left.
-    let segment = PathBuf::from(format!("/dev/shm/compare{}_test", long.child.id()));
+    let (mut run, family) = LongRun::start("killed");
+    run.end_by(Signal::KILL);
+    eventually("the kernel kills the other processes", || have_ended(&family));
+    assert!(run.dir().exists() && run.memory().exists(), "no process was left to remove them");
+    // A segment like those of iceoryx2.
+    let segment = PathBuf::from(format!("/dev/shm/compare{}_test", run.child.id()));
     fs::write(&segment, "").expect("a file");
     let next =
-        run_in(&long.temp).args(["--only", "memory", "--rounds", "1", "--take", "1"]).status();
+        run_in(&run.temp).args(["--only", "memory", "--rounds", "1", "--take", "1"]).status();
     let segment_left = segment.exists();
     let _ = fs::remove_file(&segment);
     assert!(next.expect("it runs").code().is_some());
-    assert!(!segment_left && !long.memory().exists());
-    assert_eq!(fs::read_dir(&long.temp).expect("a directory").count(), 0);
+    assert!(!segment_left && !run.memory().exists());
+    assert_eq!(fs::read_dir(&run.temp).expect("a directory").count(), 0);
 }
 
 #[test]
-fn processes_that_are_killed_leave_nothing() {
+fn killed_processes_leave_nothing() {
     let output = compare(&["--only", "recovery", "--json", "--rounds", "2", "--take", "1"]);
     let found = json(&output);
     let facts = found["facts"].as_array().expect("facts");
     assert_eq!(facts.len(), 4, "{facts:?}");
-    // Other programs have files in /dev/shm, too.
+    // Other programs create files in /dev/shm, too.
     for fact in facts.iter().filter(|fact| fact["what"] != "entries of /dev/shm left by 20 kills") {
         assert_eq!(fact["value"], 0.0, "{fact}");
     }
@@ -241,19 +241,19 @@ fn bars_of_the_user_decide_the_exit_code() {
         compare(&["--only", "memory", "--rounds", "1", "--take", "1", "--bars", path])
     };
     let (held, missed) = (run("1e9"), run("1e-9"));
-    fs::remove_file(&file).expect("it is there");
+    fs::remove_file(&file).expect("it exists");
     assert_eq!((held.status.code(), missed.status.code()), (Some(0), Some(1)));
     assert!(String::from_utf8_lossy(&held.stdout).contains("held"));
     assert!(String::from_utf8_lossy(&missed.stdout).contains("MISSED"));
 }
 
 #[test]
-fn what_cannot_be_is_told_and_ends_with_two() {
+fn invalid_arguments_are_reported_with_exit_code_2() {
     let unknown = compare(&["--only", "nonsense"]);
     assert_eq!(unknown.status.code(), Some(2));
     assert!(
         String::from_utf8_lossy(&unknown.stderr).contains("hand-off"),
-        "it names those there are"
+        "the error lists the groups"
     );
     let no_python = compare(&["--only", "python"]);
     assert_eq!(no_python.status.code(), Some(2));

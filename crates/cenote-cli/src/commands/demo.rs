@@ -1,4 +1,4 @@
-//! `cenote demo`: a camera and three subscribers, two of which are killed and restarted.
+//! `cenote demo`: a camera and three subscribers. The demo kills and restarts two of these processes.
 //!
 //! ```text
 //!   camera      → demo.rgb, demo.depth, demo.cloud        60 times a second
