@@ -153,6 +153,15 @@ pub(crate) const OBSERVER_IGNORES: Duration = Duration::from_secs(1);
 /// How long an observer waits for a segment.
 pub(crate) const OBSERVER_SEGMENT_TIMEOUT: Duration = Duration::from_millis(200);
 
+// Host pools.
+
+/// How long a block of a buffer pool stays idle before it is freed, unless the pool says otherwise. It is freed before
+/// twice this time.
+pub(crate) const IDLE_BLOCK: Duration = Duration::from_secs(10);
+
+/// The shortest time between two searches of a pool for idle blocks.
+pub(crate) const IDLE_SEARCH: Duration = Duration::from_millis(1);
+
 // Devices.
 
 /// How often a camera with frames in use looks whether their buffers were released.

@@ -9,6 +9,7 @@ use super::byte_size;
 use super::retain::{Amount, Block, Extras, Fit, LimitReached, OnLimit, Settings, Store};
 use super::stats::BufferStats;
 use crate::error::{Error, Result};
+use crate::intervals::IDLE_BLOCK;
 use crate::types::dtype::Element;
 
 /// The environment variable with the retention cap of new pools.
@@ -16,9 +17,6 @@ const ENV: &str = "CENOTE_BUFFER_POOL_MAX_RETAINED_BYTES";
 
 /// The retention cap without that variable.
 const DEFAULT_CAP: usize = 100 << 20;
-
-/// Idle blocks are freed after this time, and before twice this time.
-const DEFAULT_IDLE: Duration = Duration::from_secs(10);
 
 /// A pool of host memory: scratch buffers in nanoseconds.
 ///
@@ -214,7 +212,7 @@ impl Default for BufferPoolOptions {
             settings: Settings {
                 largest_retained: usize::MAX,
                 extras: Extras::default(),
-                idle: Some(DEFAULT_IDLE),
+                idle: Some(IDLE_BLOCK),
                 limit: usize::MAX,
                 on_limit: None,
             },

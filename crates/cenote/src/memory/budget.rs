@@ -73,11 +73,11 @@ struct Measurement {
 impl Measurement {
     #[cfg(target_os = "linux")]
     fn take() -> Self {
-        use crate::sys::available_memory::{anonymous, headroom};
+        use crate::sys::available_memory::{anonymous, available_memory};
 
         // In this order a page touched in between is counted twice rather than not at all.
         let touched = anonymous();
-        let found = headroom();
+        let found = available_memory();
         Measurement { left: found.available, limit: found.limit, touched }
     }
 

@@ -67,7 +67,7 @@ impl Fresh {
                 let memfd = memfd::create(name, whole as u64)?;
                 let dma = DmaBuf::from_memfd(fd.as_fd(), memfd.as_fd(), whole)?;
                 let map = Map::shared(memfd.as_fd(), len, align, Access::Write)?;
-                (map.known_as(dma), Some(memfd))
+                (map.with_dmabuf(dma), Some(memfd))
             }
         };
         // For people to look at: it is no less a buffer without.

@@ -1,18 +1,18 @@
-//! How much memory can still be had before the kernel would have to kill somebody.
+//! How much memory this process can still use before the kernel kills a process for want of memory.
 //!
-//! The answer is the smallest of what the machine has left (`MemAvailable`) and what is left under
-//! the limit of every memory cgroup that the process is in: its own and all that it is nested in,
-//! as far up as the cgroup file system is visible. Page cache counts as free, since the kernel
-//! drops it before it kills; shared memory does not, and is not on the `*_file` lists that are
-//! counted here. Swap does not count: a tensor that swaps is no use. `memory.high` does not count
-//! either: it slows a process down but never kills it.
+//! The result is the minimum of two kinds of numbers: what the machine has left (`MemAvailable`), and what is left
+//! under the limit of each memory cgroup that contains the process, as far up as the cgroup file system is visible.
 //!
-//! Whatever cannot be read or understood is a limit that is not known. It is never an error: a
-//! process that may not look at its limits must still be able to work.
+//! - Page cache counts as free, because the kernel drops it before it kills.
+//! - Shared memory does not count as free. It is not on the `*_file` lists that are added up here.
+//! - Swap does not count: a tensor that is swapped out is too slow to be of use.
+//! - `memory.high` does not count: it slows a process down but does not kill it.
 //!
-//! Nothing is remembered from one measurement to the next, because a process can be moved to
-//! another cgroup and limits can be changed at any time. A measurement reads five to ten
-//! small files, which takes some 100 to 300 µs.
+//! A limit that cannot be read or parsed is ignored. It is not an error, because a process that may not read its
+//! limits must still work.
+//!
+//! Each measurement reads everything anew, because a process can be moved to another cgroup, and limits can change, at
+//! any time. It reads five to ten small files, which takes some 100 to 300 µs.
 
 use std::fs::{self, File};
 use std::io;
@@ -23,37 +23,37 @@ use rustix::io::Errno;
 
 use crate::error::Limit;
 
-/// What is left, and under which limit it is the least.
+/// The memory that is left, and the limit under which the least is left.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Headroom {
-    /// Bytes that can still be had, less the [`margin`].
+pub(crate) struct AvailableMemory {
+    /// Bytes that are left, less the [`margin`].
     pub(crate) available: u64,
-    /// What bounds them.
+    /// The limit that bounds them.
     pub(crate) limit: Limit,
 }
 
-impl Headroom {
-    /// No limit could be found out.
-    const UNKNOWN: Headroom = Headroom { available: u64::MAX, limit: Limit::Machine };
+impl AvailableMemory {
+    /// No limit is known.
+    const UNKNOWN: AvailableMemory = AvailableMemory { available: u64::MAX, limit: Limit::Machine };
 
     fn new(left: u64, total: u64, limit: Limit) -> Self {
-        Headroom { available: left.saturating_sub(margin(total)), limit }
+        AvailableMemory { available: left.saturating_sub(margin(total)), limit }
     }
 }
 
-/// What is kept back under a limit of `total` bytes: 1/64 of it, and at least 2 MiB.
+/// The part of a limit of `total` bytes that is held back: 1/64, and at least 2 MiB.
 ///
-/// Memory costs more than its bytes. For each page the kernel needs a page table entry (1/512 of
-/// the page) and for shared memory a slot in the file's index (about 1/455), charged to the same
-/// cgroup; 1/64 is that three times over. Stacks and small allocations go on growing, and the
-/// kernel's counters lag behind by up to 64 pages for each CPU: hence the floor.
+/// Memory costs more than its bytes. For each page the kernel charges the same cgroup for a page table entry (1/512 of
+/// the page) and, with shared memory, for a slot in the file's index (about 1/455). 1/64 is three times that. The
+/// floor is for stacks and small allocations, which grow meanwhile, and for the kernel's counters, which lag behind by
+/// up to 64 pages for each CPU.
 fn margin(total: u64) -> u64 {
     const FLOOR: u64 = 2 << 20;
     (total / 64).max(FLOOR)
 }
 
-/// Measures what is left, now.
-pub(crate) fn headroom() -> Headroom {
+/// Measures the memory that is left.
+pub(crate) fn available_memory() -> AvailableMemory {
     keep_spare();
     let meminfo = read("/proc/meminfo");
     let cgroup = read("/proc/self/cgroup");
@@ -67,33 +67,33 @@ pub(crate) fn headroom() -> Headroom {
     machine(&meminfo)
         .into_iter()
         .chain(groups)
-        .min_by_key(|headroom| headroom.available)
-        .unwrap_or(Headroom::UNKNOWN)
+        .min_by_key(|memory| memory.available)
+        .unwrap_or(AvailableMemory::UNKNOWN)
 }
 
-/// Bytes of private memory that this process has touched, if the kernel says so.
+/// Bytes of private memory that this process has touched; `None` if the kernel does not say.
 pub(crate) fn anonymous() -> Option<u64> {
     kilobytes(&read("/proc/self/status"), "RssAnon")
 }
 
-/// The text of a file; empty if there is none.
+/// The text of a file; empty if it cannot be read.
 fn read(path: impl AsRef<Path>) -> String {
     let path = path.as_ref();
     let bytes = fs::read(path).or_else(|error| match Errno::from_io_error(&error) {
         Some(Errno::MFILE | Errno::NFILE) => read_without_descriptors(path),
         _ => Err(error),
     });
-    // Mount points may have any bytes in their names; one odd name must not hide all the others.
+    // The name of a mount point may have any bytes. One that is not UTF-8 must not hide all the others.
     bytes.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default()
 }
 
-/// A descriptor that is given up for a moment when there is no other. A process that has run out of
-/// descriptors must not believe that it has no limits.
+/// A descriptor that is closed for a moment when no other is left. Without it, a process that has run out of
+/// descriptors could not read its limits and would assume none.
 static SPARE: Mutex<Option<File>> = Mutex::new(None);
 
-/// Takes a spare descriptor, once.
+/// Opens the spare descriptor, once.
 fn keep_spare() {
-    // A forked child may find the lock taken for good: then it does without.
+    // In a forked child the lock may stay taken for ever. Such a child has no spare descriptor.
     if let Ok(mut spare) = SPARE.try_lock()
         && spare.is_none()
     {
@@ -109,10 +109,10 @@ fn read_without_descriptors(path: &Path) -> io::Result<Vec<u8>> {
     bytes
 }
 
-fn machine(meminfo: &str) -> Option<Headroom> {
+fn machine(meminfo: &str) -> Option<AvailableMemory> {
     let left = kilobytes(meminfo, "MemAvailable")?;
     let total = kilobytes(meminfo, "MemTotal")?;
-    Some(Headroom::new(left, total, Limit::Machine))
+    Some(AvailableMemory::new(left, total, Limit::Machine))
 }
 
 /// The value of a line such as `MemAvailable:   24330000 kB`, in bytes.
@@ -121,21 +121,21 @@ fn kilobytes(text: &str, key: &str) -> Option<u64> {
     value.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
 }
 
-/// What one version of cgroups calls things.
+/// The names that one version of cgroups uses.
 struct Version {
     /// The controller's name in `/proc/self/cgroup`.
     controller: &'static str,
     fs_type: &'static str,
-    /// What must be among the options of the mount.
+    /// An option that the mount must have.
     mount_option: Option<&'static str>,
     limit: &'static str,
     usage: &'static str,
-    /// The lines of `memory.stat` that count page cache, of the group and all groups within.
+    /// The lines of `memory.stat` that count page cache, of the group and of all groups in it.
     page_cache: [&'static str; 2],
 }
 
-/// Both are looked at on every machine: where version 1 has the memory controller, the files of
-/// version 2 are missing, and the other way round.
+/// Both are read on every machine: if version 1 has the memory controller, the files of version 2 are missing, and
+/// the other way round.
 const VERSIONS: [Version; 2] = [V1, V2];
 
 const V1: Version = Version {
@@ -156,24 +156,24 @@ const V2: Version = Version {
     page_cache: ["inactive_file", "active_file"],
 };
 
-/// What is left in the group at `dir`, if it has a limit below the machine's `total`.
-fn group_at(dir: &Path, version: &Version, total: u64) -> Option<Headroom> {
+/// The memory left in the group at `dir`, if the group has a limit below the machine's `total`.
+fn group_at(dir: &Path, version: &Version, total: u64) -> Option<AvailableMemory> {
     let limit = limit(&read(dir.join(version.limit)), total)?;
     let usage = read(dir.join(version.usage));
     let stat = read(dir.join("memory.stat"));
     group(limit, &usage, &stat, version)
 }
 
-/// A limit that can ever bind. Version 2 says `max` where there is none, version 1 a huge number;
-/// the counters of such groups, which are the slowest files to read, need no look.
+/// Parses a limit. `None` if it is not below the machine's `total`: version 2 says `max` for no limit, version 1 a huge
+/// number. The counters of such a group are not read; they are the slowest files.
 fn limit(text: &str, total: u64) -> Option<u64> {
     text.trim().parse().ok().filter(|limit| *limit < total)
 }
 
-fn group(limit: u64, usage: &str, stat: &str, version: &Version) -> Option<Headroom> {
+fn group(limit: u64, usage: &str, stat: &str, version: &Version) -> Option<AvailableMemory> {
     let usage = usage.trim().parse::<u64>().ok()?;
     let pinned = usage.saturating_sub(page_cache(stat, version));
-    Some(Headroom::new(limit.saturating_sub(pinned), limit, Limit::Cgroup))
+    Some(AvailableMemory::new(limit.saturating_sub(pinned), limit, Limit::Cgroup))
 }
 
 fn page_cache(stat: &str, version: &Version) -> u64 {
@@ -184,14 +184,14 @@ fn page_cache(stat: &str, version: &Version) -> u64 {
         .fold(0, u64::saturating_add)
 }
 
-/// The directories of the process's group and of all that it is nested in, innermost first.
+/// The directories of the process's group and of all groups that contain it, innermost first.
 fn directories(cgroup: &str, mountinfo: &str, version: &Version) -> Vec<PathBuf> {
     let Some(path) = membership(cgroup, version) else { return Vec::new() };
     let mounts: Vec<Mount> =
         mountinfo.lines().filter_map(|line| Mount::parse(line, version)).collect();
     let inside = mounts.iter().find_map(|mount| Some((mount, below(path, &mount.root)?)));
-    // A group that no mount shows (it lies outside of our cgroup namespace): the topmost group that
-    // can be seen is the best that is known.
+    // No mount shows the group if it lies outside the cgroup namespace. Then the topmost visible group is the best
+    // that is known.
     let clamped = || mounts.first().map(|mount| (mount, ""));
     match inside.or_else(clamped) {
         Some((mount, below)) => mount.directories(below),
@@ -209,7 +209,7 @@ fn membership<'a>(cgroup: &'a str, version: &Version) -> Option<&'a str> {
     })
 }
 
-/// A place where the cgroup file system, or a part of it, can be seen.
+/// A mount of the cgroup file system, or of a part of it.
 #[derive(Debug, PartialEq, Eq)]
 struct Mount {
     /// The group that the mount point shows.
@@ -242,7 +242,7 @@ impl Mount {
     }
 }
 
-/// The part of `path` below `root`, if it is there.
+/// The part of `path` below `root`; `None` if it is not below.
 fn below<'a>(path: &'a str, root: &str) -> Option<&'a str> {
     let rest = path.strip_prefix(root.trim_end_matches('/'))?;
     let inside = rest.is_empty() || rest.starts_with('/');
@@ -250,7 +250,7 @@ fn below<'a>(path: &'a str, root: &str) -> Option<&'a str> {
     (inside && !climbs).then(|| rest.trim_matches('/'))
 }
 
-/// Undoes what the kernel does to blanks and backslashes in mountinfo: `\040` is a blank.
+/// Undoes the escapes of mountinfo: the kernel writes a blank as `\040`.
 fn unescape(field: &str) -> String {
     let mut parts = field.split('\\');
     let mut text = parts.next().unwrap_or_default().to_owned();
@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn hybrid_looks_in_both_hierarchies() {
+    fn both_hierarchies_of_a_hybrid_setup_are_read() {
         let root = "/sys/fs/cgroup/memory";
         assert_eq!(
             paths(HYBRID_CGROUP, HYBRID_MOUNTS, &V1),
@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn nested_v2_groups_are_all_looked_at() {
+    fn all_groups_that_contain_the_process_are_read() {
         let dirs = paths("0::/a.slice/b:c.scope\n", V2_MOUNT, &V2);
         let root = "/sys/fs/cgroup";
         assert_eq!(
@@ -328,7 +328,7 @@ mod tests {
             paths("4:memory:/docker/abc/in\n", mounts, &V1),
             [format!("{point}/in"), point.into()]
         );
-        // Not a prefix by whole names: it is somebody else's group.
+        // A prefix, but not by whole names: another group.
         assert_eq!(paths("4:memory:/docker/abcdef\n", mounts, &V1), [point]);
     }
 
@@ -348,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn garbage_is_no_limit() {
+    fn text_that_cannot_be_parsed_is_no_limit() {
         for garbage in
             ["", "\n\n", ":", "::", "0:", "4:memory", "- - -", " - cgroup2", "\0\u{fffd}"]
         {
@@ -377,11 +377,14 @@ mod tests {
     fn page_cache_counts_as_free_and_shmem_does_not() {
         let stat = "anon 1\nshmem 9999999\ninactive_file 3145728\nactive_file 1048576\n";
         let found = group(64 * MIB, "33554432\n", stat, &V2).unwrap();
-        assert_eq!(found, Headroom { available: (64 - 32 + 4 - 2) * MIB, limit: Limit::Cgroup });
+        assert_eq!(
+            found,
+            AvailableMemory { available: (64 - 32 + 4 - 2) * MIB, limit: Limit::Cgroup }
+        );
     }
 
     #[test]
-    fn v1_counts_the_groups_within() {
+    fn version_1_counts_the_groups_in_a_group() {
         let stat = "inactive_file 7\ntotal_inactive_file 2097152\ntotal_active_file 1048576\n";
         let found = group(64 * MIB, "33554432\n", stat, &V1).unwrap();
         assert_eq!(found.available, (64 - 32 + 3 - 2) * MIB);
@@ -400,15 +403,15 @@ mod tests {
     }
 
     #[test]
-    fn the_machine_says_what_is_available() {
+    fn the_available_memory_of_the_machine_is_parsed() {
         let meminfo = "MemTotal:       1048576 kB\nMemFree:  5 kB\nMemAvailable:   524288 kB\n";
         let found = machine(meminfo).unwrap();
-        assert_eq!(found, Headroom { available: (512 - 16) * MIB, limit: Limit::Machine });
+        assert_eq!(found, AvailableMemory { available: (512 - 16) * MIB, limit: Limit::Machine });
     }
 
     #[test]
     fn this_machine_can_be_measured() {
-        let found = headroom();
+        let found = available_memory();
         assert!(found.available < 1 << 50, "{found:?}");
         assert!(anonymous().is_some_and(|bytes| bytes > 0));
     }

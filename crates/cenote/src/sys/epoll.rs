@@ -1,7 +1,7 @@
-//! Waiting in epoll(7), on every Linux.
+//! Waits in epoll(7) with a timeout of any length, on every Linux.
 //!
-//! Since 5.11 there is a call that knows timeouts of any length; before that, and in emulators, there are
-//! only whole milliseconds, and not too many. So others are waited for with ppoll(2).
+//! Linux 5.11 has a call with timeouts in nanoseconds. Older kernels and emulators know only whole milliseconds, in 32
+//! bits. So a timeout that is not in whole milliseconds is waited for with ppoll(2).
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -15,8 +15,8 @@ use rustix::io::Errno;
 use crate::intervals::LONGEST_EPOLL;
 use crate::sys::socket::seqpacket;
 
-/// Waits until something is ready, for no longer than `timeout`, and adds it to `events`, as far as there
-/// is room. A signal ends it early.
+/// Waits until a file is ready, but not longer than `timeout`. Appends the events to `events` up to its capacity. A signal
+/// ends the wait early.
 pub(crate) fn wait(
     epoll: &OwnedFd,
     events: &mut Vec<Event>,
@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn timeouts_of_any_length_are_waited_for() {
+    fn a_wait_takes_timeouts_of_any_length() {
         use rustix::event::{EventfdFlags, eventfd};
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).unwrap();
         let mut events = Vec::with_capacity(4);

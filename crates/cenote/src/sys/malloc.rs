@@ -1,8 +1,8 @@
-//! The process's allocator, where it is the C library's.
+//! The allocator of the C library.
 #![allow(unsafe_code, reason = "malloc_trim")]
 
-/// Asks the allocator to give pages that it has free back to the system, where it can be asked.
-/// It looks at all its memory for that, so this is for the rare case.
+/// Returns free pages of the allocator to the system, with glibc. It searches all its memory for that, so this is
+/// slow.
 pub(crate) fn trim() {
     #[cfg(target_env = "gnu")]
     {

@@ -1,9 +1,9 @@
-//! Pages mapped from the kernel, and given back when dropped.
+//! Mapped pages, which are unmapped when dropped.
 //!
 //! # Contract
-//! A [`Map`] owns the pages `ptr .. ptr + len` (rounded up to whole pages) alone: nobody else
-//! unmaps or replaces them while it lives, and they are readable, and writable unless it was made
-//! with [`Access::Read`]. They hold initialised bytes: the kernel fills new pages with zeros.
+//! A [`Map`] alone owns the pages `ptr .. ptr + len` (rounded up to whole pages): no other code unmaps or replaces them
+//! while it exists. They are readable, and writable unless it was made with [`Access::Read`]. They hold initialised
+//! bytes, because the kernel fills new pages with zeros.
 #![allow(unsafe_code, reason = "mmap(2) hands out raw memory")]
 
 use std::any::Any;
@@ -40,49 +40,49 @@ impl Access {
 pub(crate) struct Map {
     ptr: NonNull<u8>,
     len: usize,
-    /// Writable shared pages are made private in a forked child.
+    /// Registers writable shared pages, which a forked child must not write.
     guard: Option<Guarded>,
-    /// The file that takes, where the map itself keeps it open.
+    /// The file that the registration needs, if the map itself keeps it open.
     fd: Option<Arc<OwnedFd>>,
-    /// The DMA-BUF that devices know the bytes by.
+    /// The DMA-BUF by which devices access the bytes.
     dma: Option<DmaBuf>,
-    /// What is mapped is the DMA-BUF itself, not a file beneath it.
+    /// The DMA-BUF itself is mapped, not the memfd below it.
     direct: bool,
-    /// Whatever else must live as long.
+    /// Anything else that must live as long.
     kept: Option<Kept>,
 }
 
-/// Something that is given back when it is dropped.
+/// A value that something else waits to see dropped.
 pub(crate) type Kept = Arc<dyn Any + Send + Sync>;
 
 // SAFETY: a mapping belongs to the process, not to a thread, and `Map` has no interior mutability.
 unsafe impl Send for Map {}
-// SAFETY: as above; `&Map` gives out nothing but the address.
+// SAFETY: as above; `&Map` gives access to nothing but the address.
 unsafe impl Sync for Map {}
 
 impl Map {
     /// Maps `len` zero bytes of private memory. No page is touched.
     pub(crate) fn anonymous(len: usize, align: usize) -> io::Result<Map> {
-        Map::place(len, align, |at, flags| {
+        Map::map_aligned(len, align, |at, flags| {
             let flags = flags | MapFlags::PRIVATE;
-            // SAFETY: `at` is null, or (place's promise) the start of `len` bytes that we own.
+            // SAFETY: `at` is null, or the start of `len` bytes that `map_aligned` has reserved.
             Ok(unsafe { mm::mmap_anonymous(at, len, Access::Write.prot(), flags) }?)
         })
     }
 
-    /// Maps the first `len` bytes of a file, shared with everybody who has it.
+    /// Maps the first `len` bytes of a file, shared with all other mappings of it.
     ///
-    /// If it is writable, the caller keeps `fd` open for as long as the map lives, or has the map do
-    /// that ([`Map::keeping`]).
+    /// A writable map needs `fd` open while it exists: the caller keeps it open, or hands it to the map
+    /// ([`Map::keeping_open`]).
     pub(crate) fn shared(
         fd: BorrowedFd<'_>,
         len: usize,
         align: usize,
         access: Access,
     ) -> io::Result<Map> {
-        let mut map = Map::place(len, align, |at, flags| {
+        let mut map = Map::map_aligned(len, align, |at, flags| {
             let flags = flags | MapFlags::SHARED;
-            // SAFETY: `at` is null, or (place's promise) the start of `len` bytes that we own.
+            // SAFETY: `at` is null, or the start of `len` bytes that `map_aligned` has reserved.
             Ok(unsafe { mm::mmap(at, len, access.prot(), flags, fd, 0) }?)
         })?;
         if access == Access::Write {
@@ -93,60 +93,60 @@ impl Map {
 
     /// Maps a DMA-BUF, all `len` bytes of it.
     pub(crate) fn dma(dma: DmaBuf, len: usize, align: usize, access: Access) -> io::Result<Map> {
-        let mut map = Map::place(len, align, |at, flags| {
+        let mut map = Map::map_aligned(len, align, |at, flags| {
             let flags = flags | MapFlags::SHARED;
-            // SAFETY: `at` is null, or (place's promise) the start of `len` bytes that we own.
+            // SAFETY: `at` is null, or the start of `len` bytes that `map_aligned` has reserved.
             Ok(unsafe { mm::mmap(at, len, access.prot(), flags, &dma, 0) }?)
         })?;
         if access == Access::Write {
             map.guard = Some(Guarded::device(map.ptr, len));
         }
         map.direct = true;
-        Ok(map.known_as(dma))
+        Ok(map.with_dmabuf(dma))
     }
 
-    /// Notes the DMA-BUF that devices know the bytes by.
-    pub(crate) fn known_as(mut self, dma: DmaBuf) -> Map {
+    /// Sets the DMA-BUF by which devices access the bytes.
+    pub(crate) fn with_dmabuf(mut self, dma: DmaBuf) -> Map {
         self.dma = Some(dma);
         self
     }
 
-    /// Keeps something for as long as the map lives.
-    pub(crate) fn holding(mut self, kept: Option<Kept>) -> Map {
+    /// Keeps a value while the map exists.
+    pub(crate) fn keeping(mut self, kept: Option<Kept>) -> Map {
         self.kept = kept;
         self
     }
 
-    /// Whether something is given back when it is dropped.
-    pub(crate) fn is_to_be_given_back(&self) -> bool {
+    /// Whether the map keeps a value that something else waits to see dropped.
+    pub(crate) fn keeps_value(&self) -> bool {
         self.kept.is_some()
     }
 
-    /// The DMA-BUF that devices know the bytes by.
+    /// The DMA-BUF by which devices access the bytes.
     pub(crate) fn dmabuf(&self) -> Option<&DmaBuf> {
         self.dma.as_ref()
     }
 
-    /// Whether what is mapped is the DMA-BUF itself, which everybody who has it can write.
+    /// Whether the DMA-BUF itself is mapped, which every process that has its descriptor can write.
     pub(crate) fn is_direct(&self) -> bool {
         self.direct
     }
 
-    /// Keeps the file that is mapped open for as long as the map lives.
-    pub(crate) fn keeping(mut self, fd: Arc<OwnedFd>) -> Map {
+    /// Keeps the mapped file open while the map exists.
+    pub(crate) fn keeping_open(mut self, fd: Arc<OwnedFd>) -> Map {
         self.fd = Some(fd);
         self
     }
 
-    /// Runs `map` where its result is aligned to `align`.
+    /// Calls `map` so that its result is aligned to `align`.
     ///
     /// `map` gets null, or the start of at least `len` reserved bytes together with `MAP_FIXED`.
-    fn place(
+    fn map_aligned(
         len: usize,
         align: usize,
         map: impl Fn(*mut c_void, MapFlags) -> io::Result<*mut c_void>,
     ) -> io::Result<Map> {
-        // No slice may be longer, and a 32-bit kernel interface can map more.
+        // A slice may not be longer, but a 32-bit process can map more.
         isize::try_from(len).map_err(|_| io::ErrorKind::OutOfMemory)?;
         if align <= rustix::param::page_size() {
             return Map::adopt(map(ptr::null_mut(), MapFlags::empty())?, len);
@@ -155,7 +155,7 @@ impl Map {
         space.trim_to(len, align);
         if let Err(error) = map(space.ptr.as_ptr().cast(), MapFlags::FIXED) {
             // mmap(2), POSIX: a failed MAP_FIXED may have unmapped the range, and another thread may
-            // have it by now. So it is not ours to unmap.
+            // have mapped it since. So it must not be unmapped here.
             mem::forget(space);
             return Err(error);
         }
@@ -167,18 +167,18 @@ impl Map {
         Ok(Map { ptr, len, guard: None, fd: None, dma: None, direct: false, kept: None })
     }
 
-    /// Address space without memory, large enough to hold `len` bytes at a multiple of `align`.
+    /// Reserves address space without memory, large enough for `len` bytes at a multiple of `align`.
     fn reserve(len: usize, align: usize) -> io::Result<Map> {
         let size = round_up_to_page(len)
             .and_then(|len| len.checked_add(align))
             .ok_or(io::ErrorKind::OutOfMemory)?;
         let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
-        // SAFETY: with a null address the kernel chooses a place that nobody uses.
+        // SAFETY: with a null address the kernel chooses an unused range.
         let ptr = unsafe { mm::mmap_anonymous(ptr::null_mut(), size, ProtFlags::empty(), flags) }?;
         Map::adopt(ptr, size)
     }
 
-    /// Gives back what stands before the first multiple of `align` and after `len` bytes.
+    /// Unmaps the part before the first multiple of `align`, and the part after `len` bytes from there.
     fn trim_to(&mut self, len: usize, align: usize) {
         let whole = round_up_to_page(len).unwrap_or(len);
         let head = self.ptr.as_ptr().align_offset(align);
@@ -218,7 +218,7 @@ impl Map {
 
     /// Keeps the pages in memory.
     pub(crate) fn lock(&self) -> io::Result<()> {
-        // SAFETY: the range is ours, and locking does not change what it contains.
+        // SAFETY: this map owns the range, and locking does not change its bytes.
         Ok(unsafe { mm::mlock(self.ptr.as_ptr().cast(), self.len) }?)
     }
 
@@ -229,28 +229,28 @@ impl Map {
     }
 
     fn advise(&self, advice: Advice) -> io::Result<()> {
-        // SAFETY: the range is ours, and neither advice changes what it contains.
+        // SAFETY: this map owns the range, and no advice that this is called with changes its bytes.
         Ok(unsafe { mm::madvise(self.ptr.as_ptr().cast(), self.len, advice) }?)
     }
 }
 
 impl Drop for Map {
     fn drop(&mut self) {
-        // First, so that a fork never sees an entry for pages that may be somebody else's.
+        // First, so that a fork finds no entry for pages that may be mapped anew by another thread.
         self.guard = None;
         unmap(self.ptr.as_ptr(), self.len);
     }
 }
 
-/// Called with ranges that a [`Map`] owns and lets go of, and by nobody else.
+/// Unmaps a range that a [`Map`] owns and does not use any more.
 fn unmap(ptr: *mut u8, len: usize) {
     if len > 0 {
-        // SAFETY: see above: the caller owns the pages and keeps no reference to them.
+        // SAFETY: the caller owns the pages and keeps no reference to them.
         let result = unsafe { mm::munmap(ptr.cast(), len) };
-        // It fails when splitting a mapping exceeds the process's limit of mappings. Then the
-        // address space stays taken, and the pages are given back.
+        // It fails if it splits a mapping and the process is at its limit of mappings. Then the
+        // address space stays reserved, and only the pages are returned.
         if result.is_err() {
-            // SAFETY: as above; what the pages contain is of no interest to anybody.
+            // SAFETY: as above; no code reads the pages again.
             let _ = unsafe { mm::madvise(ptr.cast(), len, Advice::LinuxDontNeed) };
         }
     }
@@ -265,7 +265,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_large_alignment_is_kept_and_the_rest_is_given_back() {
+    fn a_large_alignment_holds_and_the_rest_is_unmapped() {
         let align = 1 << 21;
         let map = Map::anonymous(5000, align).unwrap();
         assert_eq!(map.ptr().as_ptr().align_offset(align), 0);

@@ -1,4 +1,4 @@
-//! Anonymous shared-memory files: made, reserved, sealed and examined.
+//! Anonymous shared-memory files (memfds): how to create, reserve, seal and examine them.
 //!
 //! See memfd_create(2), fallocate(2) and "File Sealing" in fcntl(2).
 
@@ -11,35 +11,34 @@ use rustix::process::{Resource, getrlimit};
 
 use crate::sys::dmabuf::DMA_BUF_MAGIC;
 
-/// Reserving in pieces lets a process that gets many signals make progress: an interrupted
-/// fallocate of tmpfs undoes itself.
+/// Bytes reserved by one call. An interrupted fallocate(2) of tmpfs undoes itself, so a process that gets many
+/// signals makes progress only in small steps.
 const RESERVE_STEP: u64 = 64 << 20;
 
 /// See statfs(2).
 const HUGETLBFS_MAGIC: fs::FsWord = 0x9584_58f6;
 
-/// What is known about a file descriptor before it is mapped.
+/// What the kernel says about a file descriptor, before it is mapped.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Facts {
     pub(crate) size: u64,
-    /// Bytes that already have memory behind them.
+    /// Bytes for which memory is reserved.
     pub(crate) reserved: u64,
     /// Device and inode: equal for descriptors of one file.
     pub(crate) file: (u64, u64),
     pub(crate) readable: bool,
     pub(crate) writable: bool,
-    /// `None`: not a file that can be sealed, so not shared memory.
+    /// `None` if the file cannot be sealed, so is not shared memory.
     pub(crate) seals: Option<SealFlags>,
     /// A memfd of huge pages.
     pub(crate) huge_pages: bool,
     /// A DMA-BUF, which keeps its size without a seal.
     pub(crate) dma_buf: bool,
-    /// What kind of thing it is, in words.
+    /// The kind of file, in words.
     pub(crate) kind: &'static str,
 }
 
-/// Makes a shared-memory file of `len` bytes, all of them reserved, that can neither shrink nor
-/// grow from then on.
+/// Creates a shared-memory file of `len` bytes, all of them reserved, that can neither shrink nor grow.
 pub(crate) fn create(name: &str, len: u64) -> io::Result<OwnedFd> {
     let fd = open(name)?;
     reserve(&fd, len)?;
@@ -47,8 +46,8 @@ pub(crate) fn create(name: &str, len: u64) -> io::Result<OwnedFd> {
     Ok(fd)
 }
 
-/// An error unless the system gives huge pages to shared memory. Advice alone does not bring them at once: all of
-/// it is reserved before it is mapped, and only what is mapped can be advised.
+/// Returns an error unless the system is set to use huge pages for all shared memory. Advice alone has no immediate
+/// effect: the memory is reserved before it is mapped, and only mapped memory can be advised.
 pub(crate) fn check_huge_pages() -> io::Result<()> {
     const SETTING: &str = "/sys/kernel/mm/transparent_hugepage/shmem_enabled";
     let setting = std::fs::read_to_string(SETTING)?;
@@ -61,7 +60,7 @@ pub(crate) fn check_huge_pages() -> io::Result<()> {
     }
 }
 
-/// From Linux 6.3 a memfd should say that it is not executable; older kernels know no such flag.
+/// Linux 6.3 wants to know that a memfd is not executable. Older kernels refuse the flag.
 fn open(name: &str) -> io::Result<OwnedFd> {
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
     match fs::memfd_create(name, flags | MemfdFlags::NOEXEC_SEAL) {
@@ -71,7 +70,7 @@ fn open(name: &str) -> io::Result<OwnedFd> {
 }
 
 fn reserve(fd: &OwnedFd, len: u64) -> io::Result<()> {
-    // Beyond its limit on file sizes a process gets SIGXFSZ instead of an error.
+    // Beyond the limit on file sizes the process gets SIGXFSZ, not an error.
     if getrlimit(Resource::Fsize).current.is_some_and(|limit| len > limit) {
         return Err(Errno::FBIG.into());
     }
@@ -89,17 +88,17 @@ fn reserve(fd: &OwnedFd, len: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// Forbids new writable mappings and writes, for everybody and for good. Mappings that exist
+/// Forbids writes and new writable mappings, for all processes and for ever. Existing mappings
 /// keep working.
 pub(crate) fn forbid_writing(fd: impl AsFd) -> io::Result<()> {
     Ok(fs::fcntl_add_seals(fd, SealFlags::FUTURE_WRITE)?)
 }
 
-/// Looks at a file descriptor that came from anywhere.
+/// Examines a file descriptor from an unknown source.
 pub(crate) fn examine(fd: impl AsFd) -> io::Result<Facts> {
     let fd = fd.as_fd();
-    // Seals before size: a size read first could be of a file that was cut short and sealed since.
-    // Seals are for good, so what `SHRINK` protects is at least the size read after it was seen.
+    // Seals before size: a file could be truncated and sealed after its size was read. Seals cannot be removed, so a
+    // file that was found with `SHRINK` keeps at least the size that is read after that.
     let seals = fs::fcntl_get_seals(fd).ok();
     let stat = fs::fstat(fd)?;
     let mode = fs::fcntl_getfl(fd)?;

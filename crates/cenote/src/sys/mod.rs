@@ -1,7 +1,7 @@
-//! The operating system, wrapped thinly: calls go in, `io::Result` comes out, no policy.
+//! Thin wrappers over the kernel and the C library, one a file. They return `io::Result` and decide nothing.
 //!
-//! Only Linux has shared memory here; elsewhere this module is empty and the memories built on it
-//! say that they are unavailable.
+//! Only Linux is supported. Elsewhere this module is empty, and the kinds of memory that need it report that they are
+//! unavailable.
 
 #[cfg(target_os = "linux")]
 pub(crate) mod available_memory;

@@ -1,13 +1,13 @@
-//! A lock of the process that made it.
+//! A lock that only the process that created it takes.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::sys::fork::Creator;
 
-/// A lock that a forked child never takes: whoever held it when the process forked is not there to let
-/// go of it.
+/// A lock that a forked child does not take: a thread that held it during the fork does not exist in the child, and never
+/// releases it there.
 ///
-/// No code under such a lock panics between two halves of a change.
+/// Poisoning is ignored: no code under such a lock panics in the middle of a change.
 #[derive(Debug)]
 pub(crate) struct ProcessLock<T> {
     creator: Creator,
@@ -19,17 +19,17 @@ impl<T> ProcessLock<T> {
         ProcessLock { creator: Creator::this_process(), value: Mutex::new(value) }
     }
 
-    /// The value; `None` in a forked child.
+    /// Takes the lock; `None` in a forked child.
     pub(crate) fn lock(&self) -> Option<MutexGuard<'_, T>> {
         self.is_ours().then(|| self.value.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Whether this process made it.
+    /// Whether this process created it.
     pub(crate) fn is_ours(&self) -> bool {
         !self.creator.is_inherited()
     }
 
-    /// The value, which nobody else can have: that takes no lock.
+    /// The value. `&mut self` makes the lock unnecessary.
     #[cfg(feature = "gl")]
     pub(crate) fn get_mut(&mut self) -> &mut T {
         self.value.get_mut().unwrap_or_else(PoisonError::into_inner)
@@ -48,20 +48,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_forked_child_does_not_wait_for_a_holder_that_it_does_not_have() {
+    fn a_forked_child_does_not_wait_for_a_thread_of_its_parent() {
         let lock = ProcessLock::new(7);
         let held = lock.lock().unwrap();
-        // SAFETY: the child takes no lock, and leaves by _exit.
+        // SAFETY: the child takes no lock, and ends with `_exit`.
         let child = unsafe { libc::fork() };
         if child == 0 {
-            // SAFETY: it ends the child, should that wait after all.
+            // SAFETY: alarm(2) may be called anywhere. It ends the child if it waits.
             unsafe { libc::alarm(20) };
             let refused = lock.lock().is_none();
-            // SAFETY: it ends the child.
+            // SAFETY: `_exit` may be called anywhere.
             unsafe { libc::_exit(i32::from(!refused)) };
         }
         let mut status = 0;
-        // SAFETY: the child is ours, and the pointer good for a status.
+        // SAFETY: the child was forked above, and the pointer is to a live status.
         assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
         assert_eq!(status, 0);
         drop(held);

@@ -1,4 +1,4 @@
-//! Threads that nobody but this crate knows of.
+//! Threads that this crate starts for itself.
 #![allow(unsafe_code, reason = "pthread_create, pthread_sigmask")]
 
 use std::ffi::{CStr, c_void};
@@ -9,33 +9,33 @@ use std::ptr;
 #[cfg(any(feature = "gl", test))]
 use std::thread::{Builder, JoinHandle};
 
-/// Faults are for the thread that makes them. Blocked, they would pass the program's handler by.
+/// Signals of faults, which the kernel sends to the thread that caused them. If they are blocked, the program's handler
+/// does not run.
 const FAULTS: [i32; 6] =
     [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP, libc::SIGSYS];
 
-/// Starts a thread that is sent no signals of the process.
+/// Starts a thread that gets no signals sent to the process.
 ///
-/// A program that blocks a signal, to wait for it or to read it from a signalfd, can do so in its
-/// own threads only: had one of ours the signal unblocked, it would be delivered there, and its
-/// default action could end the process.
+/// A program that waits for a signal, or reads it from a signalfd, blocks it in its own threads. If a thread of this
+/// crate did not block it, the kernel would deliver it there, and its default action could end the process.
 #[cfg(any(feature = "gl", test))]
 pub(crate) fn spawn(
     thread: Builder,
     run: impl FnOnce() + Send + 'static,
 ) -> io::Result<JoinHandle<()>> {
-    // The new thread inherits the mask, so that there is no moment without it.
+    // The new thread inherits the mask, so it never runs without it.
     let before = mask(libc::SIG_BLOCK, &all_but_faults());
     let spawned = thread.spawn(run);
     mask(libc::SIG_SETMASK, &before);
     spawned
 }
 
-/// What a thread is called, and what it does.
+/// The name of a thread, and what it runs.
 type Start = (&'static CStr, Box<dyn FnOnce() + Send>);
 
-/// The same, in a forked child as well: the standard library takes a lock whenever a thread of its own starts
-/// or ends, and in a child that was forked meanwhile none would ever begin to run. So this one is not of its
-/// own, and nobody waits for its end.
+/// The same, and works in a forked child as well. The standard library takes a lock whenever one of its threads starts or
+/// ends; in a child that was forked while the lock was held, no such thread would ever run. So this calls
+/// pthread_create(3) itself. The thread cannot be joined.
 pub(crate) fn start(
     name: &'static CStr,
     stack: usize,
@@ -43,26 +43,26 @@ pub(crate) fn start(
 ) -> io::Result<()> {
     let start: *mut Start = Box::into_raw(Box::new((name, Box::new(run))));
     let before = mask(libc::SIG_BLOCK, &all_but_faults());
-    // What the program keeps for each thread lies on the stack, too, and may be more than that.
+    // Thread-local variables of the program lie on the stack, too, and may need more than `stack` bytes.
     let started = create(Some(stack), start).or_else(|error| match error.raw_os_error() {
         Some(libc::EINVAL) => create(None, start),
         _ => Err(error),
     });
     mask(libc::SIG_SETMASK, &before);
     if started.is_err() {
-        // SAFETY: made above, and no thread took it over.
+        // SAFETY: it comes from `Box::into_raw` above, and no thread took it.
         drop(unsafe { Box::from_raw(start) });
     }
     started
 }
 
-/// Starts a thread that takes `start` over; if it fails, nobody has.
+/// Starts a thread that takes ownership of `start`. If it fails, the caller still owns it.
 fn create(stack: Option<usize>, start: *mut Start) -> io::Result<()> {
     let mut attributes = MaybeUninit::uninit();
-    // SAFETY: the pointer is good for attributes, which this initialises.
+    // SAFETY: the pointer is to live memory for attributes, which this call initialises.
     check(unsafe { libc::pthread_attr_init(attributes.as_mut_ptr()) })?;
     if let Some(stack) = stack {
-        // SAFETY: initialised above; what cannot be is refused.
+        // SAFETY: initialised above; the call refuses a size that is not possible.
         unsafe { libc::pthread_attr_setstacksize(attributes.as_mut_ptr(), stack) };
     }
     // SAFETY: as above.
@@ -70,7 +70,7 @@ fn create(stack: Option<usize>, start: *mut Start) -> io::Result<()> {
         libc::pthread_attr_setdetachstate(attributes.as_mut_ptr(), libc::PTHREAD_CREATE_DETACHED)
     };
     let mut id = 0;
-    // SAFETY: the attributes are as above, and `enter` takes the box over.
+    // SAFETY: the attributes are initialised, and `enter` takes ownership of the box.
     let created = check(unsafe {
         libc::pthread_create(&raw mut id, attributes.as_ptr(), enter, start.cast())
     });
@@ -84,35 +84,33 @@ fn check(error: i32) -> io::Result<()> {
 }
 
 extern "C" fn enter(start: *mut c_void) -> *mut c_void {
-    // SAFETY: what `start` made of a box, for this thread alone: a thread that runs was created, and only
-    // where none was does `start` take it back.
+    // SAFETY: `start` made it of a box, for this thread alone. It takes the box back only if no thread was created.
     let (name, run) = *unsafe { Box::from_raw(start.cast::<Start>()) };
-    // SAFETY: it takes nothing.
+    // SAFETY: it has no argument and cannot fail.
     let this = unsafe { libc::pthread_self() };
-    // SAFETY: a thread that runs, and a string that lives for ever.
+    // SAFETY: the thread is this one, and the string is static.
     unsafe { libc::pthread_setname_np(this, name.as_ptr()) };
-    // A panic was told of, and ends nobody else.
+    // The panic hook has reported a panic. It must not end the process.
     let _ = catch_unwind(AssertUnwindSafe(run));
     ptr::null_mut()
 }
 
 fn all_but_faults() -> libc::sigset_t {
     let mut set = MaybeUninit::uninit();
-    // SAFETY: the pointer is good for a set, and sigfillset(3) initialises it.
+    // SAFETY: the pointer is to live memory for a set, which sigfillset(3) initialises.
     unsafe { libc::sigfillset(set.as_mut_ptr()) };
     for fault in FAULTS {
-        // SAFETY: the set was initialised above; a number that is no signal would be refused.
+        // SAFETY: the set was initialised above; the call refuses a number that is not a signal.
         unsafe { libc::sigdelset(set.as_mut_ptr(), fault) };
     }
     // SAFETY: as above.
     unsafe { set.assume_init() }
 }
 
-/// Changes the signals that this thread blocks; returns those that it blocked before.
+/// Changes the signals that this thread blocks. Returns the set that it blocked before.
 fn mask(how: i32, set: &libc::sigset_t) -> libc::sigset_t {
     let mut before = all_but_faults();
-    // SAFETY: both are initialised sets, and `how` is one of the three values there are, so that the
-    // call cannot fail.
+    // SAFETY: both are initialised sets, and `how` is one of the three values that the call knows, so it cannot fail.
     unsafe { libc::pthread_sigmask(how, set, &raw mut before) };
     before
 }
@@ -123,42 +121,43 @@ mod tests {
 
     fn is_blocked(signal: i32) -> bool {
         let now = mask(libc::SIG_BLOCK, &none());
-        // SAFETY: an initialised set.
+        // SAFETY: `now` is initialised.
         unsafe { libc::sigismember(&raw const now, signal) == 1 }
     }
 
     fn none() -> libc::sigset_t {
         let mut set = all_but_faults();
-        // SAFETY: the pointer is good for a set.
+        // SAFETY: the pointer is to a live set.
         unsafe { libc::sigemptyset(&raw mut set) };
         set
     }
 
-    /// Whether it is sent no signals but faults.
-    fn is_undisturbed() -> bool {
+    /// Whether this thread blocks all signals but faults.
+    fn blocks_all_but_faults() -> bool {
         let blocked = [libc::SIGTERM, libc::SIGINT].into_iter().all(is_blocked);
         blocked && ![libc::SIGSEGV, libc::SIGBUS].into_iter().any(is_blocked)
     }
 
     #[test]
-    fn a_thread_of_ours_is_sent_no_signals_but_faults_and_the_caller_keeps_its_own() {
+    fn a_started_thread_blocks_all_signals_but_faults_and_the_callers_mask_stays() {
         let before = is_blocked(libc::SIGTERM);
-        spawn(Builder::new(), || assert!(is_undisturbed())).unwrap().join().unwrap();
-        let (tell, told) = std::sync::mpsc::channel();
-        start(c"cenote-test", 256 << 10, move || tell.send(is_undisturbed()).unwrap()).unwrap();
-        assert!(told.recv().unwrap());
+        spawn(Builder::new(), || assert!(blocks_all_but_faults())).unwrap().join().unwrap();
+        let (sender, receiver) = std::sync::mpsc::channel();
+        start(c"cenote-test", 256 << 10, move || sender.send(blocks_all_but_faults()).unwrap())
+            .unwrap();
+        assert!(receiver.recv().unwrap());
         assert_eq!(is_blocked(libc::SIGTERM), before);
     }
 
     #[test]
-    fn a_thread_that_panics_ends_alone_and_one_that_cannot_be_is_an_error() {
-        let (tell, told) = std::sync::mpsc::channel::<()>();
+    fn a_thread_that_panics_ends_alone_and_one_that_cannot_start_is_an_error() {
+        let (sender, receiver) = std::sync::mpsc::channel::<()>();
         start(c"cenote-test", 256 << 10, move || {
-            let _kept = tell;
+            let _kept = sender;
             std::panic::resume_unwind(Box::new(()));
         })
         .unwrap();
-        assert!(told.recv().is_err(), "what it had is dropped");
+        assert!(receiver.recv().is_err(), "its values are dropped");
         assert!(start(c"cenote-test", 1 << 60, || {}).is_err());
     }
 }

@@ -1,11 +1,11 @@
-//! Video capture devices (V4L2), wrapped thinly.
+//! Video capture devices (V4L2).
 //!
 //! See "Video for Linux API" in the kernel's documentation, and `linux/videodev2.h`. Both interfaces are
-//! here: the single-planar one and the multi-planar one, where a buffer may have several pieces of memory.
+//! supported: single-planar, and multi-planar, in which a buffer may have several pieces of memory.
 //!
 //! # Contract
 //! Each ioctl is called with the structure that its header declares for 64-bit machines, laid out as in C.
-//! Pointers in it point to what lives until the call returns.
+//! Pointers in it are valid until the call returns.
 #![allow(unsafe_code, reason = "ioctl(2) takes whatever the driver wants")]
 
 use std::io;
@@ -41,10 +41,10 @@ const FIELD_NONE: u32 = 1;
 const WHOLE_FIELDS: [u32; 5] = [0, FIELD_NONE, 4, 8, 9];
 const FLAG_ERROR: u32 = 0x40;
 
-/// Words in a union that the header gives 200 bytes.
+/// The words of a union of 200 bytes.
 const UNION: usize = 50;
 
-/// The most pieces of memory that a buffer has here: as many as formats have planes. (V4L2 has up to 8.)
+/// The most pieces of memory of a buffer: as many as a pixel format has planes. (V4L2 allows 8.)
 pub(crate) const MAX_PLANES: usize = 4;
 
 /// `struct v4l2_capability`.
@@ -138,19 +138,19 @@ const _: () = {
     assert!(size_of::<Plane>() == 64);
 };
 
-/// Which of the two interfaces a device speaks.
+/// Which of the two interfaces a device has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Single = 1,
     Multi = 9,
 }
 
-/// Whose memory is captured into.
+/// Whose memory the device captures into.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Memory {
     /// The driver's.
     Driver = 1,
-    /// DMA-BUFs that it is given.
+    /// DMA-BUFs that the application provides.
     DmaBuf = 4,
 }
 
@@ -163,9 +163,9 @@ pub(crate) struct Picture {
     pub(crate) fourcc: u32,
     /// Pieces of memory that an image lies in.
     pub(crate) planes: u32,
-    /// What each of them is like.
+    /// The layout of each of them.
     pub(crate) extents: [Extent; MAX_PLANES],
-    /// All rows of an image are in one buffer, in order.
+    /// Whether a buffer has all rows of an image, in order.
     pub(crate) whole: bool,
 }
 
@@ -176,7 +176,7 @@ pub(crate) struct Extent {
     pub(crate) bytes: u32,
 }
 
-/// What was written to a piece of memory.
+/// The part of a piece of memory that the driver wrote.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Written {
     /// Where it begins.
@@ -190,9 +190,9 @@ pub(crate) struct Written {
 pub(crate) struct Filled {
     pub(crate) index: u32,
     pub(crate) sequence: u32,
-    /// By the clock of the driver: most use the monotonic one.
+    /// By the clock of the driver, which is mostly the monotonic one.
     pub(crate) stamp_ns: u64,
-    /// What the driver could not fill is returned all the same, and its content is of no use.
+    /// Whether the driver failed to fill it. Such a buffer is returned, too; its content is useless.
     pub(crate) broken: bool,
     /// It has all rows of an image, not only every second one.
     pub(crate) whole: bool,
@@ -213,14 +213,13 @@ pub(crate) struct Device {
 }
 
 impl Device {
-    /// Opens a device. `None` if it does not capture, or not by buffers.
+    /// Opens a device. `None` if it does not capture video into buffers.
     pub(crate) fn open(path: &Path) -> io::Result<Option<Device>> {
         let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NONBLOCK;
         let fd = rustix::fs::open(path, flags, Mode::empty())?;
-        // SAFETY: the structure is the one that this number stands for.
+        // SAFETY: this ioctl takes this structure.
         let query = unsafe { Getter::<QUERYCAP, Capability>::new() };
-        // SAFETY: it is written during the call, and no other memory is. All of it: the kernel
-        // copies out the whole structure.
+        // SAFETY: the kernel writes the whole structure during the call, and no other memory.
         let found = match unsafe { ioctl(&fd, query) } {
             Err(Errno::NOTTY | Errno::INVAL) => return Ok(None),
             found => found?,
@@ -237,17 +236,17 @@ impl Device {
         Ok(Some(Device { path, fd, kind, planes: 1, creator }))
     }
 
-    /// Where it was opened.
+    /// The path that was opened.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// What the system said, of this device.
+    /// An error of the system, with the path of this device.
     pub(crate) fn error(&self, op: &'static str, source: impl Into<io::Error>) -> Error {
         Error::Camera { path: self.path.clone(), op, source: source.into() }
     }
 
-    /// The driver named a buffer by a number that it does not have, or that is not with it.
+    /// The error for a driver that returns the number of a buffer that it does not have.
     pub(crate) fn no_such_buffer(&self) -> Error {
         self.error(
             "capturing",
@@ -260,22 +259,22 @@ impl Device {
         self.creator.is_inherited()
     }
 
-    /// Ends capturing, and frees all buffers.
+    /// Stops capturing and frees all buffers.
     pub(crate) fn end(&self, memory: Memory) {
         if !self.is_inherited() {
-            // Closing the device would do the same, later.
+            // Errors are ignored: closing the device does the same, later.
             let _ = self.set::<STREAMOFF>();
             let _ = self.request(0, memory);
         }
     }
 
-    /// Asks for a format, and tells what the driver made of that.
+    /// Requests a format. Returns the one that the driver chose.
     pub(crate) fn set_format(&mut self, wanted: Picture) -> io::Result<Picture> {
         let mut format = Format { kind: self.kind as u32, _pad: 0, words: [0; UNION] };
         let words = &mut format.words;
         [words[0], words[1], words[2], words[3]] =
             [wanted.width, wanted.height, wanted.fourcc, FIELD_NONE];
-        // Where the two interfaces have the row stride, and the bytes, of a piece of memory.
+        // The words that hold the row stride and the size of a piece of memory, in each interface.
         let (stride, bytes) = match self.kind {
             Kind::Single => (4, 5),
             Kind::Multi => (6, 5),
@@ -309,15 +308,15 @@ impl Device {
         if self.kind == Kind::Multi { MAX_PLANES } else { 1 }
     }
 
-    /// Asks for so many frames in a second. A driver may choose another number, or know of none.
+    /// Requests a frame rate. A driver may choose another, or ignore this.
     pub(crate) fn set_rate(&self, fps: u32) -> io::Result<()> {
         let mut parm = StreamParm { kind: self.kind as u32, words: [0; UNION] };
-        // capability, mode, and then the time of a frame as a fraction
+        // Capability, mode, then the duration of a frame as a fraction.
         [parm.words[2], parm.words[3]] = [1, fps];
         self.update::<S_PARM, _>(&mut parm)
     }
 
-    /// Asks for buffers, and tells how many there are.
+    /// Requests buffers. Returns how many the driver has.
     pub(crate) fn request(&self, count: u32, memory: Memory) -> io::Result<u32> {
         let kind = self.kind as u32;
         let mut request =
@@ -326,7 +325,7 @@ impl Device {
         Ok(request.count)
     }
 
-    /// The bytes of a piece of a buffer of the driver's.
+    /// The size of a piece of a buffer of the driver, in bytes.
     pub(crate) fn length(&self, index: u32, plane: u32) -> io::Result<u32> {
         let (mut buffer, mut planes) = self.buffer(index, Memory::Driver);
         self.exchange::<QUERYBUF>(&mut buffer, &mut planes)?;
@@ -334,23 +333,23 @@ impl Device {
         Ok(if self.kind == Kind::Multi { found } else { buffer.length })
     }
 
-    /// A piece of a buffer of the driver's as a DMA-BUF, which no process can map to write.
+    /// A piece of a buffer of the driver as a DMA-BUF, which no process can map writable.
     pub(crate) fn export(&self, index: u32, plane: u32) -> io::Result<OwnedFd> {
         let flags = (OFlags::RDONLY | OFlags::CLOEXEC).bits();
         let kind = self.kind as u32;
         let mut export = ExportBuffer { kind, index, plane, flags, fd: -1, reserved: [0; 11] };
         self.update::<EXPBUF, _>(&mut export)?;
-        // SAFETY: the kernel has just made this descriptor, for us.
+        // SAFETY: the kernel has just made this descriptor, and only this code has its number.
         Ok(unsafe { OwnedFd::from_raw_fd(export.fd) })
     }
 
-    /// Gives the driver one of its own buffers to fill.
+    /// Queues a buffer of the driver to be filled.
     pub(crate) fn queue(&self, index: u32) -> io::Result<()> {
         let (mut buffer, mut plane) = self.buffer(index, Memory::Driver);
         self.exchange::<QBUF>(&mut buffer, &mut plane)
     }
 
-    /// Gives the driver the first `len` bytes of a DMA-BUF to fill.
+    /// Queues the first `len` bytes of a DMA-BUF to be filled.
     pub(crate) fn queue_dmabuf(&self, index: u32, fd: BorrowedFd<'_>, len: u32) -> io::Result<()> {
         let (mut buffer, mut plane) = self.buffer(index, Memory::DmaBuf);
         let place = u64::from(fd.as_raw_fd().unsigned_abs());
@@ -361,7 +360,7 @@ impl Device {
         self.exchange::<QBUF>(&mut buffer, &mut plane)
     }
 
-    /// Takes a buffer that was filled. `None` if there is none yet.
+    /// Takes a filled buffer; `None` if there is none yet.
     pub(crate) fn dequeue(&self, memory: Memory) -> io::Result<Option<Filled>> {
         let (mut buffer, mut plane) = self.buffer(0, memory);
         match self.exchange::<DQBUF>(&mut buffer, &mut plane) {
@@ -378,9 +377,9 @@ impl Device {
 
     fn set<const OPCODE: Opcode>(&self) -> io::Result<()> {
         self.call(|| {
-            // SAFETY: the numbers that this is used with take an `int`.
+            // SAFETY: the ioctls that this is used with take an `int`.
             let request = unsafe { Setter::<OPCODE, i32>::new(self.kind as i32) };
-            // SAFETY: it is read during the call, and no other memory is.
+            // SAFETY: the kernel reads it during the call, and no other memory.
             unsafe { ioctl(&self.fd, request) }
         })
     }
@@ -390,7 +389,7 @@ impl Device {
         (Buffer { index, kind, memory, field, ..Buffer::default() }, [Plane::default(); MAX_PLANES])
     }
 
-    /// A call about a buffer, which has its planes beside it in the multi-planar interface.
+    /// An ioctl on a buffer. In the multi-planar interface the planes are a separate array.
     fn exchange<const OPCODE: Opcode>(
         &self,
         buffer: &mut Buffer,
@@ -398,7 +397,7 @@ impl Device {
     ) -> io::Result<()> {
         if self.kind == Kind::Multi {
             buffer.place = std::ptr::from_mut(planes).expose_provenance() as u64;
-            // The kernel uses no more of them, and refuses a number that is too small for it.
+            // The kernel uses at most this many planes, and refuses a number that is too small.
             buffer.length = self.planes.min(u32::try_from(MAX_PLANES).unwrap_or(1));
         }
         self.update::<OPCODE, _>(buffer)
@@ -406,10 +405,10 @@ impl Device {
 
     fn update<const OPCODE: Opcode, T>(&self, value: &mut T) -> io::Result<()> {
         self.call(|| {
-            // SAFETY: each number above stands for the structure that it is used with.
+            // SAFETY: each ioctl above takes the structure that it is used with.
             let request = unsafe { Updater::<OPCODE, T>::new(value) };
-            // SAFETY: the structure is read and written during the call. So are the planes that a
-            // buffer points to, as many as it says (`exchange`), and no other memory.
+            // SAFETY: the kernel reads and writes the structure during the call, and the planes that a buffer points to,
+            // as many as it says (`exchange`), and no other memory.
             unsafe { ioctl(&self.fd, request) }
         })
     }
@@ -424,11 +423,11 @@ impl Device {
     }
 }
 
-/// What the driver says of a buffer.
+/// Reads what the driver says about a buffer.
 fn filled(kind: Kind, buffer: &Buffer, planes: &[Plane; MAX_PLANES]) -> Filled {
     let micros = buffer.micros.saturating_mul(1000);
     let nanos = buffer.seconds.saturating_mul(1_000_000_000).saturating_add(micros);
-    // What comes before the image counts as used, too.
+    // The used bytes include those before the image.
     let written = match kind {
         Kind::Single => {
             let mut written = [Written::default(); MAX_PLANES];

@@ -56,7 +56,7 @@ impl GlContext {
             return Ok(self.imported((image.width, image.height), name, None));
         }
         let texture = self.import(image)?;
-        self.keep(key, view, &texture, |id, end| buffer.at_end(id, end));
+        self.keep(key, view, &texture, |id, end| buffer.on_drop(id, end));
         Ok(texture)
     }
 
@@ -103,7 +103,7 @@ impl GlContext {
             image = image.plane(plane.with_offset(offset).with_stride(stride));
         }
         let texture = self.import(&image)?;
-        self.keep(key, view, &texture, |id, end| dma.at_end(id, end));
+        self.keep(key, view, &texture, |id, end| dma.on_drop(id, end));
         Ok(GlTexture { _source: source, ..texture })
     }
 

@@ -39,7 +39,7 @@ impl Words {
     /// against shrinking.
     pub(crate) fn writable(fd: &Arc<OwnedFd>, len: usize) -> io::Result<Words> {
         let map = Map::shared(fd.as_fd(), byte_len(len)?, 1, Access::Write)?;
-        Ok(Words { map: map.keeping(fd.clone()), len })
+        Ok(Words { map: map.keeping_open(fd.clone()), len })
     }
 
     /// As [`Words::writable`], but storing into them would fault.

@@ -14,14 +14,14 @@ use rustix::net::{
     SendAncillaryMessage, SendFlags,
 };
 
-/// The most file descriptors one message carries: one for each plane of an image.
+/// The most file descriptors of one message: one for each plane of an image.
 pub(crate) const MAX_FDS: usize = 4;
 
-/// Room for more than we send, so that a peer that sends too many is noticed and its descriptors
-/// are closed rather than lost in truncation.
+/// Room for more descriptors than a message may have. So a peer that sends too many is noticed, and its descriptors
+/// are closed and not lost in truncation.
 const CONTROL_LEN: usize = rustix::cmsg_space!(ScmRights(2 * MAX_FDS));
 
-/// Descriptors travel over Unix sockets only: on any other they would be lost without a word.
+/// Fails unless the socket is a Unix socket. Any other kind would lose the descriptors without an error.
 pub(crate) fn check_unix(socket: BorrowedFd<'_>) -> Result<()> {
     match net::sockopt::socket_domain(socket) {
         Ok(net::AddressFamily::UNIX) => Ok(()),
@@ -32,8 +32,8 @@ pub(crate) fn check_unix(socket: BorrowedFd<'_>) -> Result<()> {
 
 /// Sends all of `bytes`, with `fds` attached to its first byte.
 ///
-/// A non-blocking socket without room gives `WouldBlock` and nothing is sent; once the first
-/// bytes are gone, the rest is waited for.
+/// If a non-blocking socket has no room, it sends nothing and returns `WouldBlock`. Once the first bytes are sent, it
+/// waits until it has sent the rest.
 pub(crate) fn send(socket: BorrowedFd<'_>, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> io::Result<()> {
     let mut sent = send_part(socket, bytes, fds)?;
     let mut deadline = None;
@@ -62,13 +62,13 @@ fn send_part(socket: BorrowedFd<'_>, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> io
     }
 }
 
-/// What arrived for one message.
+/// The part of one message that arrived.
 #[derive(Debug, Default)]
 pub(crate) struct Received {
-    /// Bytes that arrived before the peer closed the connection; the whole message otherwise.
+    /// Bytes that arrived: the whole message, or fewer if the peer closed the connection.
     pub(crate) len: usize,
     pub(crate) fds: Vec<OwnedFd>,
-    /// More descriptors were sent than a message may carry, or than this process has room for.
+    /// The peer sent more descriptors than a message may have, or than this process has room for.
     pub(crate) lost_fds: bool,
     /// The peer's packet was longer or shorter than the message.
     pub(crate) wrong_len: bool,
@@ -76,8 +76,8 @@ pub(crate) struct Received {
 
 /// Fills `bytes` from the socket and collects the descriptors that come with them.
 ///
-/// Of a socket of packets it takes one, whatever its length: the next belongs to the next message.
-/// A non-blocking socket with nothing to read gives `WouldBlock`.
+/// From a socket that keeps packets apart it takes one packet of any length: the next one belongs to the next message.
+/// Returns `WouldBlock` if a non-blocking socket has nothing to read.
 pub(crate) fn recv(socket: BorrowedFd<'_>, bytes: &mut [u8]) -> io::Result<Received> {
     let mut received = Received::default();
     let mut deadline = None;
@@ -89,7 +89,7 @@ pub(crate) fn recv(socket: BorrowedFd<'_>, bytes: &mut [u8]) -> io::Result<Recei
             Ok(0) => break,
             part => received.len += part?,
         }
-        // A peer could go on sending descriptors with every byte.
+        // Otherwise a peer could send descriptors with every byte, without limit.
         if received.lost_fds {
             break;
         }
@@ -129,8 +129,8 @@ fn recv_part(
     Ok(part.bytes)
 }
 
-/// Waits until the deadline, which begins with the first wait: a peer that sends byte by byte gets no
-/// more time than one that sends nothing.
+/// Waits until the socket is ready, at most until the deadline. The first wait sets the deadline, so a peer that sends
+/// byte by byte gets no more time than one that sends nothing.
 fn wait(socket: BorrowedFd<'_>, what: PollFlags, deadline: &mut Option<Instant>) -> io::Result<()> {
     let deadline = *deadline.get_or_insert_with(|| Instant::now() + MESSAGE_REST_TIMEOUT);
     let left = deadline.saturating_duration_since(Instant::now());

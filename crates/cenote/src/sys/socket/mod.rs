@@ -1,4 +1,4 @@
-//! Unix sockets: messages with file descriptors, and who is at the other end.
+//! Unix sockets: messages with file descriptors, and the process at the other end.
 
 pub(crate) mod message;
 pub(crate) mod packet;

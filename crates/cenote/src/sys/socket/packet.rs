@@ -1,4 +1,4 @@
-//! Packets with file descriptors over SOCK_SEQPACKET sockets, never waiting (unix(7), SCM_RIGHTS).
+//! Packets with file descriptors over SOCK_SEQPACKET sockets (unix(7), SCM_RIGHTS). These calls never wait.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -15,7 +15,7 @@ pub(crate) const MAX_FDS: usize = 253;
 
 const CONTROL_LEN: usize = rustix::cmsg_space!(ScmRights(MAX_FDS));
 
-/// Sends one packet on a SEQPACKET socket, or nothing: `WouldBlock` if there is no room.
+/// Sends one packet, or nothing: returns `WouldBlock` if the socket has no room.
 pub(crate) fn send(socket: BorrowedFd<'_>, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> io::Result<()> {
     let mut space = [MaybeUninit::uninit(); CONTROL_LEN];
     let mut control = SendAncillaryBuffer::new(&mut space);
@@ -26,9 +26,11 @@ pub(crate) fn send(socket: BorrowedFd<'_>, bytes: &[u8], fds: &[BorrowedFd<'_>])
     Ok(net::sendmsg(socket, &[IoSlice::new(bytes)], &mut control, flags).map(drop)?)
 }
 
-/// Receives one packet from a SEQPACKET socket without waiting: `WouldBlock` if there is none, and
-/// length 0 once the peer has closed the connection. A packet that does not fit is `InvalidData`, and one
-/// for whose descriptors this process has no room is EMFILE; those there are are closed.
+/// Receives one packet. Returns its length and descriptors, or length 0 if the peer has closed the connection. Fails with
+///
+/// - `WouldBlock` if there is no packet,
+/// - `InvalidData` if the packet is longer than `bytes`,
+/// - EMFILE if this process has no room for all its descriptors. Those that arrived are closed.
 pub(crate) fn recv(socket: BorrowedFd<'_>, bytes: &mut [u8]) -> io::Result<(usize, Vec<OwnedFd>)> {
     let mut space = [MaybeUninit::uninit(); CONTROL_LEN];
     let mut control = RecvAncillaryBuffer::new(&mut space);
@@ -43,7 +45,8 @@ pub(crate) fn recv(socket: BorrowedFd<'_>, bytes: &mut [u8]) -> io::Result<(usiz
     if packet.flags.contains(ReturnFlags::TRUNC) {
         return Err(io::ErrorKind::InvalidData.into());
     }
-    // There is space for as many as can be sent, so it is not that. (Nor a security module that forbids them, most likely.)
+    // The buffer has room for as many descriptors as can be sent, so the process is out of descriptors. (A security
+    // module that forbids them looks the same, but is unlikely.)
     if packet.flags.contains(ReturnFlags::CTRUNC) {
         return Err(Errno::MFILE.into());
     }

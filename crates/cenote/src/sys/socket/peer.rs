@@ -1,7 +1,7 @@
-//! Who is at the other end of a Unix socket (unix(7): SO_PEERCRED, SO_PEERPIDFD).
+//! The process at the other end of a Unix socket (unix(7): SO_PEERCRED, SO_PEERPIDFD).
 //!
 //! # Contract
-//! `getsockopt` writes at most the number of bytes it is told, and says how many.
+//! `getsockopt` writes at most as many bytes as its length argument says, and returns how many it wrote.
 #![allow(
     unsafe_code,
     reason = "rustix cannot express a peer whose pid is 0 (another pid namespace)"
@@ -22,25 +22,25 @@ const SO_PEERPIDFD: c_int = 77;
 /// Since Linux 4.13; not in every libc.
 const SO_PEERGROUPS: c_int = 59;
 
-/// A process at the other end of a connection, as the kernel says.
+/// The process at the other end of a connection, as the kernel reports it.
 #[derive(Debug, Clone)]
 pub(crate) struct Peer {
-    /// 0 if it lives in a pid namespace that this process cannot see.
+    /// 0 if it is in a pid namespace that this process cannot see.
     pub(crate) pid: i32,
     pub(crate) uid: u32,
     pub(crate) gid: u32,
-    /// Its other groups, as far as the kernel tells; nobody asks for those of this very user.
+    /// Its supplementary groups; empty if it has the user of this process, whose groups are not needed.
     pub(crate) groups: Vec<u32>,
-    /// Readable once the process has ended; `None` where that cannot be told.
+    /// Readable once the process has ended; `None` if the kernel gives no such descriptor.
     pub(crate) pidfd: Option<Arc<OwnedFd>>,
-    /// It had ended already.
+    /// The process had ended before this was made.
     ended: bool,
 }
 
 impl Peer {
-    /// Asks the kernel who connected, or who listens.
+    /// The process that connected, or that listens.
     pub(crate) fn of(connection: BorrowedFd<'_>) -> io::Result<Peer> {
-        // SAFETY: any bytes are a `ucred`: it is made of integers.
+        // SAFETY: any bytes are a valid `ucred`: its fields are integers.
         let ucred { pid, uid, gid } = unsafe { option::<ucred>(connection, libc::SO_PEERCRED) }?;
         let (pidfd, ended) = match process(connection, pid) {
             Ok(pidfd) => (Some(Arc::new(pidfd)), false),
@@ -50,25 +50,25 @@ impl Peer {
         Ok(Peer { pid, uid, gid, groups, pidfd, ended })
     }
 
-    /// The same process by a descriptor of its own: an epoll instance watches each only once.
+    /// The same process with another pidfd: an epoll instance can watch each descriptor only once.
     pub(crate) fn try_clone(&self) -> io::Result<Peer> {
         let pidfd = self.pidfd.as_ref().map(|pidfd| pidfd.try_clone()).transpose()?;
         Ok(Peer { pidfd: pidfd.map(Arc::new), ..self.clone() })
     }
 
-    /// Whether the process is known to have ended, whoever else may have its sockets.
+    /// Whether the process is known to have ended. Its sockets may still be open in a child of it.
     pub(crate) fn has_ended(&self) -> bool {
         self.ended || self.pidfd.as_ref().is_some_and(|pidfd| is_readable(pidfd))
     }
 
-    /// The name of the program, where it can be seen.
+    /// The name of the program; `unknown` if it cannot be read.
     pub(crate) fn program(&self) -> String {
         program(self.pid)
     }
 }
 
-/// The name of the program of a process, read from a file: not for those who hold a lock that others need
-/// to send.
+/// The name of the program of a process; `unknown` if it cannot be read. This reads a file: do not call it under a lock
+/// that sending needs.
 pub(crate) fn program(pid: i32) -> String {
     std::fs::read_to_string(format!("/proc/{pid}/comm")).map_or_else(
         |_| "unknown".to_owned(),
@@ -76,10 +76,10 @@ pub(crate) fn program(pid: i32) -> String {
     )
 }
 
-/// How much of what we sent the other end has not read yet, in bytes of kernel memory.
+/// How much of what this process sent the peer has not read yet, in bytes of kernel memory.
 pub(crate) fn unread(connection: BorrowedFd<'_>) -> io::Result<usize> {
     let mut bytes: c_int = 0;
-    // SAFETY: this request writes one `c_int` (unix(7) calls it SIOCOUTQ, of the same value).
+    // SAFETY: this ioctl writes one `c_int` (unix(7) calls it SIOCOUTQ, which has the same value).
     let result = unsafe { libc::ioctl(connection.as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) };
     if result != 0 {
         return Err(io::Error::last_os_error());
@@ -87,7 +87,7 @@ pub(crate) fn unread(connection: BorrowedFd<'_>) -> io::Result<usize> {
     usize::try_from(bytes).map_err(io::Error::other)
 }
 
-/// The supplementary groups of whoever connected (SO_PEERGROUPS); none if there are too many.
+/// The supplementary groups of the peer (SO_PEERGROUPS); empty if there are more than 256.
 fn groups(connection: BorrowedFd<'_>) -> Vec<u32> {
     let mut groups = vec![0_u32; 256];
     let mut bytes = socklen_t::try_from(size_of_val(groups.as_slice())).unwrap_or(0);
@@ -110,8 +110,8 @@ fn is_readable(pidfd: &OwnedFd) -> bool {
     crate::sys::socket::seqpacket::wait_readable(pidfd, Duration::ZERO).unwrap_or(false)
 }
 
-/// A pidfd of the process at the other end. Its number may be somebody else's by now, so that is
-/// asked for only where the kernel knows nothing better.
+/// A pidfd of the peer. The kernel may have given the pid to another process since, so the pid is used only if the
+/// kernel lacks SO_PEERPIDFD.
 fn process(connection: BorrowedFd<'_>, pid: i32) -> io::Result<OwnedFd> {
     match peer_pidfd(connection) {
         Err(error) if error.raw_os_error() == Some(libc::ENOPROTOOPT) => {
@@ -123,9 +123,9 @@ fn process(connection: BorrowedFd<'_>, pid: i32) -> io::Result<OwnedFd> {
 }
 
 fn peer_pidfd(connection: BorrowedFd<'_>) -> io::Result<OwnedFd> {
-    // SAFETY: any bytes are a `c_int`.
+    // SAFETY: any bytes are a valid `c_int`.
     let fd = unsafe { option::<c_int>(connection, SO_PEERPIDFD) }?;
-    // SAFETY: the kernel made a descriptor for us (close-on-exec), and nobody else knows of it.
+    // SAFETY: the kernel made a new descriptor (close-on-exec), and only this code has its number.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
@@ -142,7 +142,7 @@ unsafe fn option<T: Copy>(socket: BorrowedFd<'_>, name: c_int) -> io::Result<T> 
     };
     match result {
         0 if written == size => {
-            // SAFETY: all bytes are initialised, and the caller promised that any will do.
+            // SAFETY: all bytes are initialised, and the caller promised that any bytes are valid.
             Ok(unsafe { value.assume_init() })
         }
         0 => Err(io::ErrorKind::InvalidData.into()),

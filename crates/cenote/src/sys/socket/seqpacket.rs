@@ -1,7 +1,7 @@
-//! Unix sockets that keep message boundaries (SOCK_SEQPACKET), bound in a directory that is open.
+//! Unix sockets that keep message boundaries (SOCK_SEQPACKET), in a directory that is open.
 //!
-//! A socket's path has at most 108 bytes, so paths go through `/proc/self/fd/`. Names to listen at
-//! must be short all the same.
+//! The path of a socket has at most 108 bytes, so paths go through `/proc/self/fd/`. The name of a listening socket
+//! counts, so it must still be short.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
@@ -15,7 +15,7 @@ use rustix::net::{self, AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use crate::intervals::LONGEST_POLL;
 use crate::sys::fork::GuardedSocket;
 
-/// How many connections may wait to be accepted.
+/// How many connections the kernel queues until they are accepted.
 const BACKLOG: i32 = 128;
 
 fn socket() -> io::Result<GuardedSocket> {
@@ -25,8 +25,7 @@ fn socket() -> io::Result<GuardedSocket> {
     })
 }
 
-/// Two sockets that are connected to each other. Whoever has one of them takes this process for the
-/// other end.
+/// Two sockets that are connected to each other. For a process that gets one of them, this process is the peer.
 pub(crate) fn pair() -> io::Result<(GuardedSocket, GuardedSocket)> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let make = || net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None);
@@ -37,22 +36,21 @@ fn address(dir: BorrowedFd<'_>, name: &str) -> io::Result<SocketAddrUnix> {
     Ok(SocketAddrUnix::new(format!("/proc/self/fd/{}/{name}", dir.as_raw_fd()))?)
 }
 
-/// A socket at `name` in `dir`, which must be free. Nobody can connect before it listens.
+/// Creates a socket at `name` in `dir`. Fails if the name exists. No process can connect before [`listen`].
 pub(crate) fn bind(dir: BorrowedFd<'_>, name: &str) -> io::Result<GuardedSocket> {
     let listener = socket()?;
     net::bind(&listener, &address(dir, name)?)?;
     Ok(listener)
 }
 
-/// From here on others can connect.
+/// Lets processes connect.
 pub(crate) fn listen(listener: &GuardedSocket) -> io::Result<()> {
     Ok(net::listen(listener, BACKLOG)?)
 }
 
-/// Connects to the socket at `name` in `dir`, without waiting: a listener with too many waiting
-/// connections gives `WouldBlock`.
+/// Connects to the socket at `name` in `dir`. Returns `WouldBlock` if the queue of the listener is full.
 pub(crate) fn connect(dir: BorrowedFd<'_>, name: &str) -> io::Result<GuardedSocket> {
-    // The name may be longer than an address: this way the address is only a number.
+    // The name may be too long for an address. A path with the number of an open file is short.
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let file = rustix::fs::openat(dir, name, flags, Mode::empty())?;
     let address = SocketAddrUnix::new(format!("/proc/self/fd/{}", file.as_raw_fd()))?;
@@ -61,7 +59,7 @@ pub(crate) fn connect(dir: BorrowedFd<'_>, name: &str) -> io::Result<GuardedSock
     Ok(connection)
 }
 
-/// The next connection that is waiting, if any.
+/// Accepts the next connection; `None` if none is queued.
 pub(crate) fn accept(listener: &GuardedSocket) -> io::Result<Option<GuardedSocket>> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     match GuardedSocket::open(|| Ok(net::accept_with(listener, flags)?)) {
@@ -70,19 +68,18 @@ pub(crate) fn accept(listener: &GuardedSocket) -> io::Result<Option<GuardedSocke
     }
 }
 
-/// Nobody waits, or whoever did is gone, or a signal came.
+/// Whether no connection is queued, or it was closed meanwhile, or a signal came.
 fn is_none(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionAborted, Interrupted, WouldBlock};
     matches!(error.kind(), WouldBlock | ConnectionAborted | Interrupted)
 }
 
-/// Waits until something can be read, or the other end is gone; `false` if time ran out.
+/// Waits until the file is readable or the peer has closed it. Returns false if the time ran out or a signal came.
 pub(crate) fn wait_readable(fd: impl AsFd, timeout: Duration) -> io::Result<bool> {
     wait_any(&mut [PollFd::new(&fd, PollFlags::IN)], Some(timeout))
 }
 
-/// Waits until something can be read from one of them, or its other end is gone; `false` if time ran out, or a
-/// signal came.
+/// Waits until one of the files is ready or closed by its peer. Returns false if the time ran out or a signal came.
 pub(crate) fn wait_any(fds: &mut [PollFd<'_>], timeout: Option<Duration>) -> io::Result<bool> {
     let timeout = timeout.map(|timeout| timeout.min(LONGEST_POLL));
     let timeout = timeout.map(Timespec::try_from).transpose().map_err(io::Error::other)?;

@@ -15,7 +15,7 @@ use crate::sync::{AtomicU64, Ordering, StaticU64};
 #[cfg(target_os = "linux")]
 use crate::sys::dmabuf::DmaBuf;
 #[cfg(all(target_os = "linux", feature = "gl"))]
-use crate::sys::drop_callbacks::Ends;
+use crate::sys::drop_callbacks::DropCallbacks;
 #[cfg(target_os = "linux")]
 use crate::sys::fork::Creator;
 #[cfg(target_os = "linux")]
@@ -233,7 +233,7 @@ impl Buffer {
         let dma = self.dmabuf(wanted)?;
         self.check_not_inherited()?;
         self.set_published()?;
-        dma.give_away();
+        dma.set_exported();
         Ok(dma)
     }
 
@@ -250,7 +250,7 @@ impl Buffer {
     #[inline]
     fn is_given_away(&self) -> bool {
         #[cfg(target_os = "linux")]
-        return self.storage.dma.as_ref().is_some_and(DmaBuf::is_given_away);
+        return self.storage.dma.as_ref().is_some_and(DmaBuf::is_exported);
         #[cfg(not(target_os = "linux"))]
         false
     }
@@ -342,7 +342,7 @@ pub struct BufferIdentity {
     token: OnceLock<Arc<()>>,
     /// What is to be done when the last tensor of the buffer is gone.
     #[cfg(all(target_os = "linux", feature = "gl"))]
-    ends: OnceLock<Ends>,
+    drop_callbacks: OnceLock<DropCallbacks>,
 }
 
 impl BufferIdentity {
@@ -351,14 +351,14 @@ impl BufferIdentity {
             id: AtomicU64::new(0),
             token: OnceLock::new(),
             #[cfg(all(target_os = "linux", feature = "gl"))]
-            ends: OnceLock::new(),
+            drop_callbacks: OnceLock::new(),
         }
     }
 
-    /// Has `end` called when the last tensor of the buffer is gone: see [`Ends::add`].
+    /// Has `end` called when the last tensor of the buffer is gone: see [`DropCallbacks::add`].
     #[cfg(all(target_os = "linux", feature = "gl"))]
-    pub(crate) fn at_end(&self, key: u64, end: impl FnOnce() + Send + 'static) -> bool {
-        self.ends.get_or_init(Ends::default).add(key, end)
+    pub(crate) fn on_drop(&self, key: u64, end: impl FnOnce() + Send + 'static) -> bool {
+        self.drop_callbacks.get_or_init(DropCallbacks::default).add(key, end)
     }
 
     /// Whether anybody watches it.
@@ -366,7 +366,7 @@ impl BufferIdentity {
     #[inline]
     fn is_watched(&self) -> bool {
         #[cfg(feature = "gl")]
-        if self.ends.get().is_some() {
+        if self.drop_callbacks.get().is_some() {
             return true;
         }
         self.token.get().is_some()
@@ -377,7 +377,7 @@ impl BufferIdentity {
     fn end(&mut self) {
         self.token.take();
         #[cfg(feature = "gl")]
-        self.ends.take();
+        self.drop_callbacks.take();
     }
 
     /// A number that no other buffer of this process has, or ever had. Numbers go up in the

@@ -24,10 +24,8 @@ use std::time::{Duration, Instant};
 use super::amount::Amount;
 use super::free_cache::{FreeCache, SHARDS};
 use super::settings::Settings;
+use crate::intervals::IDLE_SEARCH;
 use crate::sync::{Lock, LockGuard};
-
-/// A cache is not searched more often than this.
-const SHORTEST: Duration = Duration::from_millis(1);
 
 /// The stack of the decay thread, which only unmaps memory.
 const STACK: usize = 256 << 10;
@@ -107,7 +105,7 @@ impl Registry {
 
 impl Registered {
     fn schedule(&mut self, now: Instant) {
-        let idle = self.idle.map(|idle| idle.max(SHORTEST));
+        let idle = self.idle.map(|idle| idle.max(IDLE_SEARCH));
         // A time that this machine does not reach has no instant, and needs no search.
         self.due = self.due.or_else(|| idle.and_then(|idle| now.checked_add(idle)));
     }

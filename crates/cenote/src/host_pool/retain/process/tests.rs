@@ -159,7 +159,7 @@ fn a_search_is_due_after_the_idle_time_and_once() {
     assert!(matches!(registry.next(now), Next::Park));
     registry.caches[0].idle = Some(Duration::ZERO);
     registry.schedule(cache, now);
-    assert!(matches!(registry.next(now), Next::Sleep(time) if time == SHORTEST));
+    assert!(matches!(registry.next(now), Next::Sleep(time) if time == IDLE_SEARCH));
 }
 
 #[test]

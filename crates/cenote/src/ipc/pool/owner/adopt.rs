@@ -28,10 +28,10 @@ pub(crate) fn shareable(buffer: &Buffer) -> Result<Option<(Arc<OwnedFd>, Arc<Map
         return Ok(None);
     };
     let map = match &storage.dma {
-        Some(dma) if !by_convention => map.known_as(dma.clone()),
+        Some(dma) if !by_convention => map.with_dmabuf(dma.clone()),
         _ => map,
     };
-    Ok(Some((Arc::new(fd), Arc::new(map.holding(storage.kept.clone())))))
+    Ok(Some((Arc::new(fd), Arc::new(map.keeping(storage.kept.clone())))))
 }
 
 impl Owner {

@@ -66,7 +66,7 @@ fn sealed(map: Map, fd: OwnedFd) -> Result<(Map, Arc<OwnedFd>)> {
     memfd::forbid_writing(&fd).map_err(|source| Error::os("sealing memory", source))?;
     let fd = Arc::new(fd);
     // A buffer on its way out may have the map when the segment is freed.
-    Ok((map.keeping(fd.clone()), fd))
+    Ok((map.keeping_open(fd.clone()), fd))
 }
 
 impl Segment {

@@ -306,7 +306,7 @@ impl OwnerState {
     pub(crate) fn has_returnable_leased(&self) -> bool {
         let segment = |slot: u32| self.segments.get(&self.adopted.segment(slot)?);
         let mut adopted = self.adopted.in_use().filter_map(segment);
-        self.rows.len() > 1 && adopted.any(|segment| segment.map.is_to_be_given_back())
+        self.rows.len() > 1 && adopted.any(|segment| segment.map.keeps_value())
     }
 
     /// Segments that were forgotten, to be dropped without the lock.
