@@ -103,11 +103,11 @@ pub use ipc::pool::stats::PoolStats;
 #[cfg(target_os = "linux")]
 pub use ipc::pool::tensor_pool::{PoolName, TensorPool};
 #[cfg(target_os = "linux")]
-pub use ipc::topic::Topic;
-#[cfg(target_os = "linux")]
 pub use ipc::topic::config::{Policy, TopicConfig};
 #[cfg(target_os = "linux")]
-pub use ipc::topic::inspect::listing::{PublisherInfo, SubscriberInfo, TopicInfo, topics};
+pub use ipc::topic::inspect::info::{PublisherInfo, SubscriberInfo, TopicInfo};
+#[cfg(target_os = "linux")]
+pub use ipc::topic::inspect::listing::topics;
 #[cfg(target_os = "linux")]
 pub use ipc::topic::inspect::observer::{Content, Observer, Sighting};
 #[cfg(target_os = "linux")]
@@ -121,6 +121,8 @@ pub use ipc::topic::plain::StructLayout;
 pub use ipc::topic::stats::{StagedBecause, StagedCopies, TopicStats};
 #[cfg(target_os = "linux")]
 pub use ipc::topic::subscriber::wait_set::WaitSet;
+#[cfg(target_os = "linux")]
+pub use ipc::topic::topic::Topic;
 pub use memory::choose::FORCE_MEM_ENV;
 #[cfg(target_os = "linux")]
 pub use memory::dma_heaps::DMA_HEAP_ENV;

@@ -1,4 +1,4 @@
-//! What can be sent: how a value becomes the words of a ring entry, and comes back.
+//! What can be sent: how a value becomes the words of a ring entry, and how a subscriber makes it from them.
 
 use crate::domain::Domain;
 use crate::domain::image::Image;
@@ -50,52 +50,52 @@ pub trait Message: Carry {}
 
 impl<T: Carry> Message for T {}
 
-/// How a message travels. Unnameable elsewhere, so that only this file implements it.
+/// How a message is encoded and decoded. Users cannot name this trait, so only this file implements it.
 pub trait Carry: Sized + Send + 'static {
-    /// The type, in words that can be compared with a peer's.
+    /// The type, in a form that two processes can compare.
     fn signature() -> Signature;
 
     /// The most words that a message takes in a ring.
     fn max_words() -> usize;
 
-    /// The tensor that the message stands for.
+    /// The tensor that the message carries, if it is not plain data.
     fn carried(&self) -> Option<&Tensor>;
 
-    /// Writes the message to `words`, which has room for it, and tells how many it took. `shared`
-    /// takes the place of the tensor that it carries; `own` is the pool of the publisher. From here on
-    /// nobody can write that tensor.
-    fn write(&self, shared: Option<&Tensor>, own: u64, words: &mut [u64]) -> Result<usize>;
+    /// Encodes the message into `words`, which has room for it; returns how many words it used. `shared` is sent in place
+    /// of the tensor that it carries; `own` is the uid of the publisher's pool. Publishes the tensor: from here on no process can
+    /// write it.
+    fn encode(&self, shared: Option<&Tensor>, own: u64, words: &mut [u64]) -> Result<usize>;
 
-    /// What a message is made of as the last thing, when nothing can go wrong any more: messages are too
-    /// large to be handed from one function to the next.
-    type Taken;
+    /// A message after [`decode`](Carry::decode), from which [`make`](Carry::make) builds it. It is small; the message
+    /// is too large to be moved from one function to the next.
+    type Decoded;
 
-    /// Reads a message; its tensor is to be had from `tensors`, and the `layouts` is that of its publisher.
-    /// The words are input.
-    fn read(
+    /// Decodes and checks a message, and resolves the buffer of its tensor. `layouts` is the cache of its publisher. The
+    /// words are input from another process.
+    fn decode(
         words: &[u64],
         layouts: &mut LayoutCache,
-        tensors: &mut impl Tensors,
-    ) -> Result<Self::Taken, Unread>;
+        buffers: &mut impl ResolveBuffer,
+    ) -> Result<Self::Decoded, Unread>;
 
-    /// Makes the message that was read last with this `layouts`.
-    fn make(taken: Self::Taken, layouts: &LayoutCache) -> Self;
+    /// Makes the message that was decoded last with these `layouts`. It cannot fail.
+    fn make(decoded: Self::Decoded, layouts: &LayoutCache) -> Self;
 }
 
-/// Where the tensor of a message comes from.
-pub trait Tensors {
-    /// The buffer that it lies in.
-    fn buffer(&mut self, packed: &TensorEntry<'_>) -> Result<Handle, Unread>;
+/// Finds the buffer of a message's tensor.
+pub trait ResolveBuffer {
+    /// Leases the slot that the entry names, and returns its buffer.
+    fn resolve(&mut self, tensor: &TensorEntry<'_>) -> Result<Handle, Unread>;
 }
 
-/// Why a message was not read.
+/// Why a message was not received.
 #[derive(Debug)]
 pub enum Unread {
-    /// Its pool is not attached to yet. It stays in the queue.
-    Later,
+    /// Its slot cannot be leased yet. The message stays in the queue.
+    NotYet,
     /// It was overwritten meanwhile.
-    Passed,
-    /// It never can be.
+    Overwritten,
+    /// It can never be received.
     Lost(Box<Error>),
 }
 
@@ -130,20 +130,20 @@ impl<T: Plain> Carry for T {
         None
     }
 
-    fn write(&self, _: Option<&Tensor>, _: u64, to: &mut [u64]) -> Result<usize> {
+    fn encode(&self, _: Option<&Tensor>, _: u64, to: &mut [u64]) -> Result<usize> {
         let len = words(size_of::<T>());
         let from = bytemuck::bytes_of(self);
         if let Some(last) = to[..len].last_mut() {
-            *last = 0; // the bytes beyond the value
+            *last = 0; // the bytes after the value
         }
         bytemuck::cast_slice_mut(&mut to[..len])[..from.len()].copy_from_slice(from);
         Ok(len)
     }
 
-    type Taken = T;
+    type Decoded = T;
 
     #[inline]
-    fn read(from: &[u64], _: &mut LayoutCache, _: &mut impl Tensors) -> Result<T, Unread> {
+    fn decode(from: &[u64], _: &mut LayoutCache, _: &mut impl ResolveBuffer) -> Result<T, Unread> {
         let bytes: &[u8] = bytemuck::cast_slice(from);
         let short = || Error::BadMessage { what: "it is shorter than its type" };
         let bytes = bytes.get(..size_of::<T>()).ok_or_else(short)?;
@@ -151,12 +151,12 @@ impl<T: Plain> Carry for T {
     }
 
     #[inline]
-    fn make(taken: T, _: &LayoutCache) -> T {
-        taken
+    fn make(decoded: T, _: &LayoutCache) -> T {
+        decoded
     }
 }
 
-/// What types over a tensor have in common.
+/// The methods that all types over a tensor share.
 macro_rules! over_tensor {
     () => {
         fn signature() -> Signature {
@@ -174,53 +174,53 @@ macro_rules! over_tensor {
     };
 }
 
-/// And those with metadata.
+/// The methods of types with metadata.
 macro_rules! with_meta {
     () => {
         over_tensor!();
 
         #[inline]
-        fn write(&self, shared: Option<&Tensor>, own: u64, words: &mut [u64]) -> Result<usize> {
+        fn encode(&self, shared: Option<&Tensor>, own: u64, words: &mut [u64]) -> Result<usize> {
             let tensor = shared.unwrap_or(self.tensor());
             codec::encode(tensor, own, Self::KIND, |room| self.write_meta(room), words)
         }
     };
 }
 
-/// An error for a message of another kind than `T`.
+/// Fails if the message is of another kind than `T`.
 #[inline]
-fn check_kind<T: Domain>(packed: &TensorEntry<'_>) -> Result<()> {
-    match packed.kind == T::KIND {
+fn check_kind<T: Domain>(entry: &TensorEntry<'_>) -> Result<()> {
+    match entry.kind == T::KIND {
         true => Ok(()),
         false => Err(Error::BadMessage { what: "a message of another kind" }),
     }
 }
 
-/// What is sent most: it is made in place.
+/// An image is built in place, because images are sent most.
 impl Carry for Image {
     with_meta!();
 
-    /// Its buffer, what that shows, and where and when it was recorded.
-    type Taken = (Handle, (PixelFormat, (usize, usize)), Header);
+    /// The buffer, format and size, and the header.
+    type Decoded = (Handle, (PixelFormat, (usize, usize)), Header);
 
     #[inline(always)]
-    fn read(
+    fn decode(
         words: &[u64],
         layouts: &mut LayoutCache,
-        tensors: &mut impl Tensors,
-    ) -> Result<Self::Taken, Unread> {
-        let packed = layouts.decode(words)?;
-        check_kind::<Image>(&packed)?;
-        let header = Header::read_all(Words::of(packed.meta))?;
-        let buffer = tensors.buffer(&packed)?;
+        buffers: &mut impl ResolveBuffer,
+    ) -> Result<Self::Decoded, Unread> {
+        let entry = layouts.decode(words)?;
+        check_kind::<Image>(&entry)?;
+        let header = Header::read_all(Words::of(entry.meta))?;
+        let buffer = buffers.resolve(&entry)?;
         layouts.check_fits(&buffer)?;
         let none = || Error::BadMessage { what: "an image without a format" };
         Ok((buffer, layouts.image_info().ok_or_else(none)?, header))
     }
 
     #[inline(always)]
-    fn make((buffer, picture, header): Self::Taken, layouts: &LayoutCache) -> Image {
-        Image::of(layouts.make_tensor(buffer), picture, header)
+    fn make((buffer, format_and_size, header): Self::Decoded, layouts: &LayoutCache) -> Image {
+        Image::of(layouts.make_tensor(buffer), format_and_size, header)
     }
 }
 
@@ -229,24 +229,24 @@ macro_rules! made_of_parts {
         impl Carry for $type {
             with_meta!();
 
-            type Taken = Self;
+            type Decoded = Self;
 
             #[inline]
-            fn read(
+            fn decode(
                 words: &[u64],
                 layouts: &mut LayoutCache,
-                tensors: &mut impl Tensors,
+                buffers: &mut impl ResolveBuffer,
             ) -> Result<Self, Unread> {
-                let packed = layouts.decode(words)?;
-                check_kind::<Self>(&packed)?;
-                let buffer = tensors.buffer(&packed)?;
+                let entry = layouts.decode(words)?;
+                check_kind::<Self>(&entry)?;
+                let buffer = buffers.resolve(&entry)?;
                 layouts.check_fits(&buffer)?;
-                Ok(Self::from_parts(layouts.make_tensor(buffer), Words::of(packed.meta))?)
+                Ok(Self::from_parts(layouts.make_tensor(buffer), Words::of(entry.meta))?)
             }
 
             #[inline]
-            fn make(taken: Self, _: &LayoutCache) -> Self {
-                taken
+            fn make(decoded: Self, _: &LayoutCache) -> Self {
+                decoded
             }
         }
     )*};
@@ -254,25 +254,25 @@ macro_rules! made_of_parts {
 
 made_of_parts!(crate::domain::cloud::PointCloud, crate::domain::depth::DepthImage);
 
-/// Without metadata, or in spite of it: an image is a tensor, too.
+/// A tensor. It ignores metadata, so that a subscriber of tensors can also receive images.
 impl Carry for Tensor {
     over_tensor!();
 
     #[inline]
-    fn write(&self, shared: Option<&Tensor>, own: u64, words: &mut [u64]) -> Result<usize> {
+    fn encode(&self, shared: Option<&Tensor>, own: u64, words: &mut [u64]) -> Result<usize> {
         codec::encode(shared.unwrap_or(self), own, Self::KIND, |_| {}, words)
     }
 
-    type Taken = Handle;
+    type Decoded = Handle;
 
     #[inline(always)]
-    fn read(
+    fn decode(
         words: &[u64],
         layouts: &mut LayoutCache,
-        tensors: &mut impl Tensors,
+        buffers: &mut impl ResolveBuffer,
     ) -> Result<Handle, Unread> {
-        let packed = layouts.decode(words)?;
-        let buffer = tensors.buffer(&packed)?;
+        let entry = layouts.decode(words)?;
+        let buffer = buffers.resolve(&entry)?;
         layouts.check_fits(&buffer)?;
         Ok(buffer)
     }

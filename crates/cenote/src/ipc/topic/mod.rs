@@ -17,12 +17,11 @@ pub(crate) mod handshake;
 pub(crate) mod inspect;
 pub(crate) mod message;
 pub(crate) mod name;
+pub(crate) mod notify;
 pub(crate) mod plain;
 pub(crate) mod publisher;
+pub(crate) mod report;
 pub(crate) mod signature;
 pub(crate) mod stats;
 pub(crate) mod subscriber;
 pub(crate) mod topic;
-
-pub(crate) use topic::Parts;
-pub use topic::Topic;

@@ -65,9 +65,9 @@ pub struct TopicStats {
 
 /// The counters behind [`TopicStats::copies`].
 #[derive(Debug, Default)]
-pub(crate) struct Staged([(AtomicU64, AtomicU64); REASONS.len()]);
+pub(crate) struct StagedCounters([(AtomicU64, AtomicU64); REASONS.len()]);
 
-impl Staged {
+impl StagedCounters {
     pub(crate) fn count(&self, reason: StagedBecause, bytes: usize) {
         let (count, total) = &self.0[reason as usize];
         count.fetch_add(1, Ordering::Relaxed);

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!   publisher                                     subscriber
-//!   publisher.rs  ring, pool, held tensors   ←──  arrivals.rs    finds and greets publishers
+//!   publisher.rs  ring, pool, held tensors   ←──  discovery.rs    finds and greets publishers
 //!   ring.rs       entries           ── read-only ──→  source.rs  one publisher's ring, a cursor
 //!   row.rs        rows              ←── writes ──                its own row: armed, taken
 //!   stage.rs      what must be copied             subscriber.rs  takes turns, sleeps, leases
@@ -24,14 +24,14 @@ use crate::ipc::discovery::socket_dir::{Endpoint, SocketDir};
 use crate::ipc::pool::owner::server::create;
 use crate::ipc::pool::tensor_pool::TensorPool;
 use crate::ipc::topic::config::{Policy, TopicConfig};
-use crate::ipc::topic::inspect::listing;
+use crate::ipc::topic::inspect::type_check;
 use crate::ipc::topic::message::Message;
 use crate::ipc::topic::name::TopicName;
-use crate::ipc::topic::publisher::Publisher;
+use crate::ipc::topic::notify::SubscriberNotify;
+use crate::ipc::topic::publisher::publisher::Publisher;
 use crate::ipc::topic::stats::TopicStats;
-use crate::ipc::topic::subscriber::Subscriber;
-use crate::ipc::topic::subscriber::discovery::Arrivals;
-use crate::ipc::topic::subscriber::wakeup::News;
+use crate::ipc::topic::subscriber::discovery::PublisherDiscovery;
+use crate::ipc::topic::subscriber::subscriber::Subscriber;
 use crate::sys::fork::Creator;
 use crate::tensor::Tensor;
 use crate::types::dtype::DType;
@@ -61,11 +61,11 @@ use crate::types::pixel_format::PixelFormat;
 ///
 /// What was sent is for good: nobody can write it any more, and `make_mut` copies.
 pub struct Topic<T> {
-    pub(crate) parts: Arc<Parts>,
+    pub(crate) parts: Arc<TopicParts>,
     messages: PhantomData<fn(T) -> T>,
 }
 
-pub(crate) struct Parts {
+pub(crate) struct TopicParts {
     pub(crate) name: TopicName,
     config: TopicConfig,
     /// Of the publisher, once there is one.
@@ -80,14 +80,14 @@ pub(crate) struct Parts {
     trouble: Mutex<Option<Error>>,
 }
 
-impl Drop for Parts {
+impl Drop for TopicParts {
     fn drop(&mut self) {
         let (publisher, subscriber) = (self.publisher.get(), self.subscriber.get());
         if self.creator.is_inherited() || (publisher.is_none() && subscriber.is_none()) {
             return;
         }
         let published = publisher.and_then(|publisher| publisher.close());
-        let watched = subscriber.and_then(Subscriber::leave);
+        let watched = subscriber.and_then(Subscriber::close);
         let held = [published, watched].into_iter().flatten().find(|place| !place.is_removed());
         // What is held may have been removed, and made again by somebody else.
         let find = || SocketDir::find(&self.name.directory()).ok().flatten().map(Arc::new);
@@ -112,7 +112,7 @@ impl<T> fmt::Debug for Topic<T> {
     }
 }
 
-impl Parts {
+impl TopicParts {
     pub(crate) fn check_process(&self) -> Result<()> {
         match !self.creator.is_inherited() {
             true => Ok(()),
@@ -131,7 +131,7 @@ impl<T: Message> Topic<T> {
     pub fn with_config(name: &str, config: TopicConfig) -> Result<Topic<T>> {
         let name = TopicName::new(name)?;
         config.ring(T::max_words(), T::signature().is_tensor())?;
-        let parts = Parts {
+        let parts = TopicParts {
             name,
             config,
             uid: create::random_uid()?,
@@ -196,7 +196,7 @@ impl<T: Message> Topic<T> {
         mut error: Error,
     ) -> Result<()> {
         // They may be what stands in the way: then not the next time.
-        publisher.drop_dead_adoptions();
+        publisher.stage.drop_dead();
         while matches!(error, Error::Lent) {
             match publisher.send(message, policy) {
                 Ok(()) => return Ok(()),
@@ -353,7 +353,7 @@ impl<T: Message> Topic<T> {
 
     /// What this object has done so far.
     pub fn stats(&self) -> TopicStats {
-        let Parts { publisher, subscriber, .. } = &*self.parts;
+        let TopicParts { publisher, subscriber, .. } = &*self.parts;
         let (publisher, subscriber) = (self.here(publisher), self.here(subscriber));
         TopicStats {
             sent: publisher.map_or(0, |publisher| publisher.sent()),
@@ -361,7 +361,7 @@ impl<T: Message> Topic<T> {
             missed: self.missed(),
             publishers: subscriber.map_or(0, Subscriber::publishers),
             subscribers: publisher.map_or(0, |publisher| publisher.subscribers()),
-            copies: publisher.map_or_else(Vec::new, |publisher| publisher.staged.all()),
+            copies: publisher.map_or_else(Vec::new, |publisher| publisher.stage.copies.all()),
         }
     }
 
@@ -391,7 +391,7 @@ impl<T: Message> Topic<T> {
 
     #[cold]
     fn start_publisher(&self) -> Result<&Arc<Publisher>> {
-        let Parts { name, config, uid, publisher, subscriber, starting, .. } = &*self.parts;
+        let TopicParts { name, config, uid, publisher, subscriber, starting, .. } = &*self.parts;
         self.check_process()?;
         let _starting = starting.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(publisher) = publisher.get() {
@@ -400,7 +400,7 @@ impl<T: Message> Topic<T> {
         let place = SocketDir::open(&name.directory(), config.pool.access)?;
         let names = place.file_names()?;
         let publishers = place.endpoints_among(&names);
-        listing::check_type(&place, &publishers, name.as_str(), &T::signature())?;
+        type_check::check_type(&place, &publishers, name.as_str(), &T::signature())?;
         let entry = Endpoint { name: name.as_str().to_owned(), uid: *uid };
         let made = TensorPool::for_topic((place, &names), entry, config.pool.clone(), |pool| {
             Publisher::new::<T>(name, pool, config)
@@ -408,7 +408,7 @@ impl<T: Message> Topic<T> {
         let place = SocketDir::open(&name.directory(), config.pool.access)?;
         let checked = place.endpoints().and_then(|mut newcomers| {
             newcomers.retain(|entry| entry.uid != *uid && !publishers.contains(entry));
-            listing::check_newcomers(&place, newcomers, *uid, name.as_str(), &T::signature())
+            type_check::check_newcomers(&place, newcomers, *uid, name.as_str(), &T::signature())
         });
         if let Err(error) = checked {
             drop(made);
@@ -430,18 +430,25 @@ impl<T: Message> Topic<T> {
 
     #[cold]
     fn start_subscriber(&self) -> Result<&Subscriber> {
-        let Parts { name, config, uid, publisher, subscriber, starting, .. } = &*self.parts;
+        let TopicParts { name, config, uid, publisher, subscriber, starting, .. } = &*self.parts;
         self.check_process()?;
         let _starting = starting.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(subscriber) = subscriber.get() {
             return Ok(subscriber);
         }
-        let place = (SocketDir::open(&name.directory(), config.pool.access)?, config.pool.access);
-        let news = Arc::new(News::new().map_err(|source| Error::os("eventfd", source))?);
-        let arrivals =
-            Arrivals::new(name.as_str(), place, T::signature(), config.history, *uid, &news);
-        let made = Subscriber::new(name.as_str(), arrivals.clone())?;
-        arrivals.start()?;
+        let dir = (SocketDir::open(&name.directory(), config.pool.access)?, config.pool.access);
+        let notify = SubscriberNotify::new().map_err(|source| Error::os("eventfd", source))?;
+        let notify = Arc::new(notify);
+        let discovery = PublisherDiscovery::new(
+            name.as_str(),
+            dir,
+            T::signature(),
+            config.history,
+            *uid,
+            &notify,
+        );
+        let made = Subscriber::new(name.as_str(), discovery.clone())?;
+        discovery.start()?;
         if let Some(publisher) = publisher.get().filter(|_| !config.ignore_own) {
             made.add_own(publisher.clone());
         }
@@ -456,13 +463,13 @@ impl<T: Message> Topic<T> {
     pub fn alloc_tensor(&self, shape: &[usize], dtype: DType) -> Result<Tensor> {
         let publisher = self.publisher()?;
         publisher.check_process()?;
-        publisher.pool.alloc_with(shape, dtype, || publisher.push_out_oldest())
+        publisher.pool.alloc_with(shape, dtype, || publisher.drop_oldest())
     }
 
     /// Allocates an image.
     pub fn image(&self, width: usize, height: usize, format: PixelFormat) -> Result<Image> {
         let publisher = self.publisher()?;
         publisher.check_process()?;
-        Image::new_with(&publisher.pool, (width, height), format, || publisher.push_out_oldest())
+        Image::new_with(&publisher.pool, (width, height), format, || publisher.drop_oldest())
     }
 }

@@ -1,9 +1,8 @@
-//! Looking at a topic without taking part.
+//! Observing a topic without taking part in it.
 //!
-//! A publisher that is asked who subscribes also shows its ring (`listing.rs`). An observer maps it
-//! read-only, and that is all: it has no row, so nobody waits for it, wakes it or counts it. It sees what
-//! the ring says of a message without leasing it. Only [`Observer::content`] attaches to the pool and takes
-//! a lease, as anybody who has a descriptor may.
+//! The report of a publisher (`ipc/topic/report.rs`) comes with its ring. An observer maps the ring read-only and has
+//! no row, so no publisher waits for it, wakes it or counts it. It reads what the ring says about a message without a lease. Only
+//! [`Observer::content`] attaches to the pool and leases the slot, as any process with a descriptor may.
 
 use std::fmt;
 use std::sync::Arc;
@@ -28,9 +27,10 @@ use crate::ipc::ring::layout_cache::LayoutCache;
 use crate::ipc::ring::orderings::Shipped;
 use crate::ipc::ring::ring::{Found, RingShape};
 use crate::ipc::shared::fd_checks;
-use crate::ipc::topic::inspect::listing;
-use crate::ipc::topic::inspect::listing::{Asked, Told};
+use crate::ipc::topic::inspect::publisher_query;
+use crate::ipc::topic::inspect::publisher_query::PublisherQuery;
 use crate::ipc::topic::name::TopicName;
+use crate::ipc::topic::report::PublisherReport;
 use crate::ipc::topic::signature::Signature;
 use crate::memory::kind::TensorMemory;
 use crate::sys::socket::peer::Peer;
@@ -41,8 +41,8 @@ use crate::types::metadata::Words;
 use crate::types::metadata::header::Header;
 use crate::types::pixel_format::PixelFormat;
 
-/// Looks at what is sent under a name, and is not seen: no publisher waits for it or sends it anything,
-/// whatever its policy.
+/// Observes the messages of a topic. Publishers do not count it as a subscriber: whatever their policy, they neither wait for it
+/// nor wake it.
 ///
 /// ```
 /// # let dir = std::env::temp_dir().join(format!("cenote-observer-doc-{}", std::process::id()));
@@ -62,59 +62,59 @@ use crate::types::pixel_format::PixelFormat;
 #[derive(Debug)]
 pub struct Observer {
     topic: TopicName,
-    watched: Vec<Watched>,
-    /// Whose turn it is.
+    observed: Vec<ObservedPublisher>,
+    /// The publisher to look at first.
     turn: usize,
-    /// Those who were asked and have not answered, and whether they were there from the first.
-    asked: Vec<(Asked, bool)>,
-    /// Those whose answer made no sense, and when they gave it. They may make sense later: one that is
-    /// short of descriptors hangs up.
-    strangers: Vec<(u64, Instant)>,
-    /// When the directory was last looked at.
-    looked: Option<Instant>,
+    /// Publishers that have not answered, and whether they were there when the observer was made.
+    queries: Vec<(PublisherQuery, bool)>,
+    /// Publishers whose answer made no sense, and when it came. A later answer may make sense: a publisher that is short of
+    /// descriptors closes the connection.
+    ignored: Vec<(u64, Instant)>,
+    /// When the directory was read last.
+    scanned: Option<Instant>,
     missed: u64,
 }
 
-/// One publisher.
+/// A publisher that is observed.
 #[derive(Debug)]
-struct Watched {
+struct ObservedPublisher {
     uid: u64,
     peer: Peer,
     signature: Signature,
     cursor: Cursor,
 }
 
-/// What the ring says of a message. Its tensor may be gone by now.
+/// What the ring says about a message. Its slot may be reused by now.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Sighting {
-    /// The publisher, by the number that it and its pool are known by.
+    /// The uid of the publisher and of its pool.
     pub publisher: u64,
-    /// The publisher's process id; 0 if it cannot be seen from here.
+    /// The publisher's process id. 0 if this process cannot see it.
     pub pid: i32,
     /// How many messages the publisher had sent before.
     pub sequence: u64,
     /// The type of the message.
     pub carries: String,
-    /// The bytes of the tensor, or of the plain data; of a cloud, those of its points.
+    /// The number of bytes of the tensor, or of the plain data. Of a point cloud, only its points count.
     pub nbytes: usize,
-    /// What the elements of the tensor are.
+    /// The element type of the tensor. `None` for plain data.
     pub dtype: Option<DType>,
-    /// The shape of the tensor; of plain data, empty. A cloud has as many rows as points, though its tensor
-    /// may have room for more.
+    /// The shape of the tensor; empty for plain data. A point cloud has as many rows as points, even if its tensor has room
+    /// for more.
     pub shape: Vec<usize>,
     /// The pixel format of the tensor.
     pub format: Option<PixelFormat>,
-    /// Where and when it was recorded, if the message says so.
+    /// The header, if the message has one.
     pub header: Option<Header>,
-    /// The message as it is in the ring.
+    /// The words of the message in the ring.
     words: Vec<u64>,
 }
 
-/// A message that an [`Observer`] took a lease on, for as long as this is there.
+/// A message that an [`Observer`] has leased. The lease ends when this is dropped.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
-#[allow(clippy::large_enum_variant, reason = "one at a time, for a person to look at")]
+#[allow(clippy::large_enum_variant, reason = "there is one at a time")]
 pub enum Content {
     /// Plain data, as bytes.
     Plain(Vec<u8>),
@@ -129,42 +129,42 @@ pub enum Content {
 }
 
 impl Observer {
-    /// Begins to look at a topic, of which there need not be anything yet.
+    /// Begins to observe a topic. It need not have a publisher yet.
     pub fn new(topic: &str) -> Result<Observer> {
         let mut observer = Observer {
             topic: TopicName::new(topic)?,
-            watched: Vec::new(),
+            observed: Vec::new(),
             turn: 0,
-            asked: Vec::new(),
-            strangers: Vec::new(),
-            looked: None,
+            queries: Vec::new(),
+            ignored: Vec::new(),
+            scanned: None,
             missed: 0,
         };
         observer.find_publishers()?;
         Ok(observer)
     }
 
-    /// How many publishers are looked at.
+    /// How many publishers are observed.
     pub fn publishers(&self) -> usize {
-        self.watched.len()
+        self.observed.len()
     }
 
-    /// How many messages were gone before they were looked at.
+    /// How many messages were overwritten before they were observed.
     pub fn missed(&self) -> u64 {
         self.missed
     }
 
-    /// The next message, if there is one: of those that were sent since the observer was made, and of
-    /// publishers that came later all that are there. Publishers take turns. Never waits for messages.
+    /// The next message, if there is one. Of publishers that were there when the observer was made, only later messages count;
+    /// of others, all that are in the ring. Publishers take turns. Never waits for messages.
     ///
-    /// One that makes no sense is an [`Error::BadMessage`], and is passed.
+    /// Returns [`Error::BadMessage`] for a message that makes no sense, and skips it.
     pub fn look(&mut self) -> Result<Option<Sighting>> {
-        if self.looked.is_none_or(|looked| looked.elapsed() >= OBSERVER_POLL) {
+        if self.scanned.is_none_or(|scanned| scanned.elapsed() >= OBSERVER_POLL) {
             self.find_publishers()?;
         }
-        for _ in 0..self.watched.len() {
+        for _ in 0..self.observed.len() {
             let at = self.next_turn();
-            let found = self.watched[at].next(&mut self.missed);
+            let found = self.observed[at].next(&mut self.missed);
             if !matches!(found, Ok(None)) {
                 return found;
             }
@@ -172,24 +172,24 @@ impl Observer {
         Ok(None)
     }
 
-    /// The newest message of some publisher, whether or not it was seen before. Publishers take turns. What
-    /// that publisher sent earlier is passed over: [`look`](Observer::look) goes on behind it.
+    /// The newest message of one publisher, even if it was observed before. Publishers take turns. Skips earlier messages of that
+    /// publisher: [`look`](Observer::look) continues after this one.
     pub fn newest(&mut self) -> Result<Option<Sighting>> {
         self.find_publishers()?;
         let mut wrong = Ok(None);
-        for _ in 0..self.watched.len() {
+        for _ in 0..self.observed.len() {
             let at = self.next_turn();
-            match self.watched[at].newest() {
+            match self.observed[at].newest() {
                 Ok(None) => {}
                 Ok(found) => return Ok(found),
-                // Others may make sense.
+                // Messages of other publishers may make sense.
                 Err(error) => wrong = Err(error),
             }
         }
         wrong
     }
 
-    /// What was seen, with its bytes: takes a lease. `None` if it is gone.
+    /// Leases the message, and returns it with its bytes. `None` if it was overwritten.
     pub fn content(&self, seen: &Sighting) -> Result<Option<Content>> {
         if seen.dtype.is_none() {
             let bytes: &[u8] = bytemuck::cast_slice(&seen.words);
@@ -197,80 +197,82 @@ impl Observer {
             return Ok(Some(Content::Plain(bytes.to_vec())));
         }
         let mut layouts = LayoutCache::new(seen.publisher);
-        let packed = layouts.decode(&seen.words)?;
-        let buffer = match lease(&packed) {
+        let entry = layouts.decode(&seen.words)?;
+        let buffer = match lease(&entry) {
             Err(Error::Stale { .. } | Error::NoSuchPool { .. }) => return Ok(None),
             leased => leased?,
         };
         layouts.check_fits(&buffer)?;
-        Content::of(layouts.make_tensor(buffer), &packed).map(Some)
+        Content::of(layouts.make_tensor(buffer), &entry).map(Some)
     }
 
-    /// Looks who came, and forgets who went without leaving anything unseen.
+    /// Reads the directory, queries publishers that are new, and forgets those that have ended and whose messages are all observed.
     fn find_publishers(&mut self) -> Result<()> {
-        let first_look = self.looked.replace(Instant::now()).is_none();
-        self.watched.retain(|watched| !watched.has_ended());
-        self.asked.retain(|(asked, _)| !asked.peer().has_ended());
-        let Some(place) = SocketDir::find(&self.topic.directory())? else { return Ok(()) };
-        let entries = place.endpoints()?;
-        self.strangers.retain(|(_, met)| met.elapsed() < OBSERVER_IGNORES);
+        let is_first = self.scanned.replace(Instant::now()).is_none();
+        self.observed.retain(|publisher| !publisher.has_ended());
+        self.queries.retain(|(query, _)| !query.peer().has_ended());
+        let Some(dir) = SocketDir::find(&self.topic.directory())? else { return Ok(()) };
+        let entries = dir.endpoints()?;
+        self.ignored.retain(|(_, since)| since.elapsed() < OBSERVER_IGNORES);
         let new = entries.iter().filter(|entry| !self.knows(entry.uid));
-        let new =
-            new.filter_map(|entry| listing::ask(&place, entry).map(|it| it.ok()?).transpose());
-        // However many there are that do not answer, they take so many descriptors and no more.
-        let new = new.take(query::AT_ONCE.saturating_sub(self.asked.len()));
-        let new = new.map(|asked| Ok((asked?, first_look))).collect::<Result<Vec<_>>>()?;
-        let patience = if first_look { QUERY_TIMEOUT } else { OBSERVER_CONNECT_TIMEOUT };
-        listing::await_replies(new.iter().map(|(asked, _)| asked), patience);
-        self.asked.extend(new);
-        self.hear();
+        let query = |entry| PublisherQuery::send(&dir, entry).map(|it| it.ok()?).transpose();
+        // Limited, so that publishers which never answer do not use up the descriptors.
+        let new = new.filter_map(query).take(query::AT_ONCE.saturating_sub(self.queries.len()));
+        let new = new.map(|query| Ok((query?, is_first))).collect::<Result<Vec<_>>>()?;
+        let timeout = if is_first { QUERY_TIMEOUT } else { OBSERVER_CONNECT_TIMEOUT };
+        publisher_query::await_reports(new.iter().map(|(query, _)| query), timeout);
+        self.queries.extend(new);
+        self.read_reports();
         Ok(())
     }
 
-    /// Whose turn it is, of at least one.
+    /// The index of the publisher whose turn it is. There must be one.
     fn next_turn(&mut self) -> usize {
-        let at = self.turn % self.watched.len();
+        let at = self.turn % self.observed.len();
         self.turn = at + 1;
         at
     }
 
     fn knows(&self, uid: u64) -> bool {
-        self.watched.iter().any(|watched| watched.uid == uid)
-            || self.asked.iter().any(|(asked, _)| asked.uid == uid)
-            || self.strangers.iter().any(|(stranger, _)| *stranger == uid)
+        self.observed.iter().any(|publisher| publisher.uid == uid)
+            || self.queries.iter().any(|(query, _)| query.uid == uid)
+            || self.ignored.iter().any(|(ignored, _)| *ignored == uid)
     }
 
-    /// Takes in those who have answered. Whoever is stopped was asked once, and costs nothing more.
-    fn hear(&mut self) {
-        for (asked, from_now_on) in std::mem::take(&mut self.asked) {
-            match asked.told() {
-                None => self.asked.push((asked, from_now_on)),
-                Some(told) => {
-                    match told.and_then(|told| Watched::meet(&asked, told, from_now_on)) {
-                        Some(watched) => self.watched.push(watched),
-                        None => self.strangers.push((asked.uid, Instant::now())),
-                    }
-                }
+    /// Adds publishers that have answered. One that is stopped was queried once, and costs nothing more.
+    fn read_reports(&mut self) {
+        for (query, from_now_on) in std::mem::take(&mut self.queries) {
+            let Some(report) = query.report() else {
+                self.queries.push((query, from_now_on));
+                continue;
+            };
+            match report.and_then(|report| ObservedPublisher::new(&query, report, from_now_on)) {
+                Some(publisher) => self.observed.push(publisher),
+                None => self.ignored.push((query.uid, Instant::now())),
             }
         }
     }
 }
 
-impl Watched {
-    /// Maps the ring of a publisher. What it says is checked; one that says nonsense is not there.
-    fn meet(asked: &Asked, told: Told, from_now_on: bool) -> Option<Watched> {
+impl ObservedPublisher {
+    /// Checks a report, and maps the ring of the publisher. `None` if the report makes no sense.
+    fn new(
+        query: &PublisherQuery,
+        report: PublisherReport,
+        from_now_on: bool,
+    ) -> Option<ObservedPublisher> {
         let size = |size| usize::try_from(size).unwrap_or(usize::MAX);
-        let shape = RingShape::new(size(told.head.depth), size(told.head.payload))?;
-        let words = fd_checks::open_header(&told.ring?, shape.words()).ok()?;
-        let ring = MappedRing { words, shape, first: told.head.first };
+        let shape = RingShape::new(size(report.head.depth), size(report.head.payload))?;
+        let words = fd_checks::open_header(&report.ring?, shape.words()).ok()?;
+        let ring = MappedRing { words, shape, first: report.head.first };
         let reader = ring.reader();
         let next = if from_now_on { reader.head() } else { reader.oldest(ring.first) };
         let cursor = Cursor::new(Arc::new(ring), next);
-        let (uid, peer) = (asked.uid, asked.peer().clone());
-        Some(Watched { uid, peer, signature: told.head.signature, cursor })
+        let (uid, peer) = (query.uid, query.peer().clone());
+        Some(ObservedPublisher { uid, peer, signature: report.head.signature, cursor })
     }
 
-    /// The newest message, if it is there; those before it are passed over.
+    /// The newest message, if it is there. Skips those before it.
     fn newest(&mut self) -> Result<Option<Sighting>> {
         let ring = &self.cursor.ring;
         let head = ring.reader().head();
@@ -284,7 +286,7 @@ impl Watched {
         Ok(found)
     }
 
-    /// The next message. A publisher that is quicker than this does not keep it for ever.
+    /// The next message. Gives up after some attempts, because a fast publisher could keep it going.
     fn next(&mut self, missed: &mut u64) -> Result<Option<Sighting>> {
         for _ in 0..SKIPPED_MESSAGES {
             if self.cursor.entry().peek() == Found::NotYet {
@@ -314,10 +316,10 @@ impl Watched {
             return Ok(None);
         };
         words.truncate(len);
-        self.sight(sequence.wrapping_sub(ring.first), words).map(Some)
+        self.describe(sequence.wrapping_sub(ring.first), words).map(Some)
     }
 
-    fn sight(&self, sequence: u64, words: Vec<u64>) -> Result<Sighting> {
+    fn describe(&self, sequence: u64, words: Vec<u64>) -> Result<Sighting> {
         let mut seen = Sighting {
             publisher: self.uid,
             pid: self.peer.pid,
@@ -331,14 +333,14 @@ impl Watched {
             words,
         };
         if self.signature.is_tensor() {
-            seen.unpack()?;
+            seen.decode_tensor()?;
         } else if let Ok(size) = usize::try_from(self.signature.size()) {
             seen.nbytes = seen.nbytes.min(size);
         }
         Ok(seen)
     }
 
-    /// Whether nothing will come that is not there yet.
+    /// Whether all messages are observed and no more will come.
     fn has_ended(&self) -> bool {
         let ended = self.peer.has_ended() || self.cursor.ring.reader().is_closed();
         ended && self.cursor.entry().peek() == Found::NotYet
@@ -346,25 +348,25 @@ impl Watched {
 }
 
 impl Sighting {
-    /// Reads what the words say of a tensor.
-    fn unpack(&mut self) -> Result<()> {
+    /// Decodes what the words say about a tensor.
+    fn decode_tensor(&mut self) -> Result<()> {
         let mut layouts = LayoutCache::new(self.publisher);
-        let packed = layouts.decode(&self.words).map_err(nonsense)?;
+        let entry = layouts.decode(&self.words).map_err(nonsense)?;
         let (dtype, layout, format) = layouts.tensor_info();
         (self.dtype, self.format) = (Some(dtype), format);
         (self.nbytes, self.shape) = (layout.nbytes(), layout.shape().to_vec());
-        if packed.kind != Tensor::KIND {
-            let mut words = Words::of(packed.meta);
+        if entry.kind != Tensor::KIND {
+            let mut words = Words::of(entry.meta);
             self.header = Some(Header::read(&mut words).map_err(nonsense)?);
-            if packed.kind == PointCloud::KIND {
-                self.leave_room_out(words.next().map_err(nonsense)?)?;
+            if entry.kind == PointCloud::KIND {
+                self.count_points_only(words.next().map_err(nonsense)?)?;
             }
         }
         Ok(())
     }
 
-    /// A cloud may have room for more points than there are, with anything in it.
-    fn leave_room_out(&mut self, points: u64) -> Result<()> {
+    /// A point cloud may have room for more points than it has.
+    fn count_points_only(&mut self, points: u64) -> Result<()> {
         let too_many = Error::BadMessage { what: "too many points" };
         let (Some(rows), Ok(points)) = (self.shape.first_mut(), usize::try_from(points)) else {
             return Err(too_many);
@@ -379,9 +381,9 @@ impl Sighting {
 }
 
 impl Content {
-    fn of(tensor: Tensor, packed: &TensorEntry<'_>) -> Result<Content> {
-        let words = Words::of(packed.meta);
-        Ok(match packed.kind {
+    fn of(tensor: Tensor, entry: &TensorEntry<'_>) -> Result<Content> {
+        let words = Words::of(entry.meta);
+        Ok(match entry.kind {
             Image::KIND => Content::Image(Image::from_parts(tensor, words)?),
             PointCloud::KIND => Content::Cloud(PointCloud::from_parts(tensor, words)?),
             DepthImage::KIND => Content::Depth(DepthImage::from_parts(tensor, words)?),
@@ -389,7 +391,7 @@ impl Content {
         })
     }
 
-    /// The same on this process's own heap: the lease ends, and whoever sent it can have the memory back.
+    /// Copies the message to the heap of this process and ends the lease, so that the publisher can reuse the slot.
     /// [`copies`](crate::copies) counts it.
     pub fn copied_out(self) -> Result<Content> {
         Ok(match self {
@@ -401,7 +403,7 @@ impl Content {
         })
     }
 
-    /// The tensor that has the bytes, if it is not plain data.
+    /// The tensor of the message. `None` for plain data.
     pub fn tensor(&self) -> Option<&Tensor> {
         match self {
             Content::Plain(_) => None,
@@ -423,7 +425,7 @@ impl fmt::Display for Sighting {
     }
 }
 
-/// Whatever is wrong with a message, nobody here did it.
+/// Makes any error about a message a `BadMessage`: the publisher is at fault, and not the caller.
 fn nonsense(error: Error) -> Error {
     match error {
         Error::BadMessage { .. } => error,
@@ -435,14 +437,14 @@ fn copied_out<T: Domain>(what: &T) -> Result<T> {
     what.over(what.tensor().to_memory(TensorMemory::Mem)?)
 }
 
-/// A lease by serial, whoever owns the pool. A segment may still be on its way.
-fn lease(packed: &TensorEntry<'_>) -> Result<Handle> {
-    let known = registry::find_or_attach(packed.pool)?;
+/// Leases a slot by its serial. Waits a moment for a segment that is on its way.
+fn lease(entry: &TensorEntry<'_>) -> Result<Handle> {
+    let known = registry::find_or_attach(entry.pool)?;
     let start = Instant::now();
     loop {
-        // Asked first: what its owner sent last may come in while this looks for it.
+        // Read first: the last segments of the owner may arrive while this looks for them.
         let alive = known.is_alive();
-        match registry::lease(&known, packed.slot, packed.serial, false, || true) {
+        match registry::lease(&known, entry.slot, entry.serial, false, || true) {
             Err(Error::NoSuchSegment { .. })
                 if start.elapsed() < OBSERVER_SEGMENT_TIMEOUT && alive =>
             {

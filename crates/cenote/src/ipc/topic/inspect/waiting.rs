@@ -1,56 +1,61 @@
-//! Who waits for a publisher to come.
+//! Which processes wait for a publisher.
 //!
-//! Subscribers say so to publishers, and where there is none, to nobody. But they have their topic's directory
-//! watched (`ipc/topic/subscriber/discovery.rs`), and the kernel tells of every process that this user may look into what it has
-//! watched (proc_pid_fdinfo(5)). So nothing is written anywhere, and nothing is left behind.
+//! A subscriber tells publishers that it is there; without a publisher it tells no process. But it watches the topic's
+//! directory (`ipc/topic/subscriber/discovery.rs`), and the kernel shows which directories a process watches
+//! (proc_pid_fdinfo(5)). So a subscriber writes nothing, and leaves nothing behind when it is killed.
 //!
-//! It has its limits. Whoever else has the directory watched, such as a file manager, is taken for one who
-//! waits. And where the kernel's numbers of a directory are not those that stat(2) gives, as on btrfs and
-//! overlayfs, nobody is found; on tmpfs, which directories are on unless CENOTE_DIR says otherwise, they are.
+//! # Why no lock file
+//! A lock on the directory itself is taken: discovery needs it exclusively. A locked file in the directory would keep the directory
+//! from being removed when it is empty, would remain after a kill, and must be readable by other users.
+//!
+//! # Limits
+//! - Another program that watches the directory, such as a file manager, is taken for a subscriber.
+//! - The numbers that the kernel shows must be those of stat(2). On btrfs and overlayfs they are not, and no process is
+//!   found. On tmpfs, the default, they are.
 
 use std::fs;
 use std::path::Path;
 
 use crate::ipc::discovery::socket_dir::SocketDir;
-use crate::ipc::topic::inspect::listing::SubscriberInfo;
+use crate::ipc::topic::inspect::info::SubscriberInfo;
 use crate::sys::socket::peer;
 
-/// A directory, as the kernel tells that it is watched.
+/// A directory, as the kernel identifies it in the list of a process's watches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Mark {
+pub(crate) struct WatchedDir {
     ino: u64,
     dev: u64,
 }
 
-impl Mark {
-    pub(crate) fn of(place: &SocketDir) -> Option<Mark> {
-        let stat = place.stat().ok()?;
+impl WatchedDir {
+    pub(crate) fn of(dir: &SocketDir) -> Option<WatchedDir> {
+        let stat = dir.stat().ok()?;
         let (major, minor) = (rustix::fs::major(stat.st_dev), rustix::fs::minor(stat.st_dev));
-        // The kernel's own way to put them together.
-        Some(Mark { ino: stat.st_ino, dev: u64::from(major) << 20 | u64::from(minor) })
+        // The kernel's internal encoding of a device number.
+        Some(WatchedDir { ino: stat.st_ino, dev: u64::from(major) << 20 | u64::from(minor) })
     }
 
-    /// `inotify wd:1 ino:2a sdev:1b mask:3c0 …`, in hexadecimal.
-    fn parse(line: &str) -> Option<Mark> {
+    /// Parses a line such as `inotify wd:1 ino:2a sdev:1b mask:3c0 …`, whose numbers are hexadecimal.
+    fn parse(line: &str) -> Option<WatchedDir> {
         let mut words = line.strip_prefix("inotify ")?.split(' ');
         let mut word = |name: &str| {
             let word = words.find_map(|word| word.strip_prefix(name))?;
             u64::from_str_radix(word, 16).ok()
         };
-        Some(Mark { ino: word("ino:")?, dev: word("sdev:")? })
+        Some(WatchedDir { ino: word("ino:")?, dev: word("sdev:")? })
     }
 }
 
-/// Everybody who has one of these directories watched, and which.
-pub(crate) fn find(wanted: &[(usize, Mark)]) -> Vec<(usize, SubscriberInfo)> {
+/// The processes that watch one of these directories, each with the number of the directory.
+pub(crate) fn find(wanted: &[(usize, WatchedDir)]) -> Vec<(usize, SubscriberInfo)> {
     if wanted.is_empty() {
         return Vec::new();
     }
     let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
     let pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
     pids.flat_map(|pid| {
-        let marks = watched(pid);
-        let here = wanted.iter().filter(move |(_, mark)| marks.contains(mark));
+        let watched = watched_by(pid);
+        let here = wanted.iter().filter(move |(_, dir)| watched.contains(dir));
         here.map(move |(at, _)| (*at, subscriber(pid)))
     })
     .collect()
@@ -60,16 +65,16 @@ fn subscriber(pid: i32) -> SubscriberInfo {
     SubscriberInfo { pid, program: peer::program(pid), behind: 0 }
 }
 
-/// What a process has watched; nothing if that is not for us to see.
-fn watched(pid: i32) -> Vec<Mark> {
+/// The directories that a process watches. Empty if this user may not read its `/proc` entry.
+fn watched_by(pid: i32) -> Vec<WatchedDir> {
     let process = Path::new("/proc").join(pid.to_string());
     let fds = fs::read_dir(process.join("fd")).into_iter().flatten().flatten();
     let inotify = fds.filter(|fd| {
         fs::read_link(fd.path()).is_ok_and(|target| target == Path::new("anon_inode:inotify"))
     });
-    let told = inotify
+    let infos = inotify
         .filter_map(|fd| fs::read_to_string(process.join("fdinfo").join(fd.file_name())).ok());
-    told.flat_map(|text| text.lines().filter_map(Mark::parse).collect::<Vec<_>>()).collect()
+    infos.flat_map(|text| text.lines().filter_map(WatchedDir::parse).collect::<Vec<_>>()).collect()
 }
 
 #[cfg(test)]
@@ -77,11 +82,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_kernel_tells_is_read() {
+    fn lines_of_the_kernel_are_parsed() {
         let line = "inotify wd:1 ino:9e7e sdev:800013 mask:3c0 ignored_mask:0 fhandle-bytes:8";
-        assert_eq!(Mark::parse(line), Some(Mark { ino: 0x9e7e, dev: 0x80_0013 }));
+        assert_eq!(WatchedDir::parse(line), Some(WatchedDir { ino: 0x9e7e, dev: 0x80_0013 }));
         for line in ["", "pos:\t0", "inotify", "inotify wd:1", "inotify wd:1 ino:x sdev:1"] {
-            assert_eq!(Mark::parse(line), None, "{line}");
+            assert_eq!(WatchedDir::parse(line), None, "{line}");
         }
     }
 }

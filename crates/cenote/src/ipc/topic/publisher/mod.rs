@@ -1,7 +1,6 @@
-//! The part of a topic that sends.
+//! The sending side of a topic.
 
+pub(crate) mod change_signal;
 pub(crate) mod publisher;
-pub(crate) mod signal;
 pub(crate) mod stage;
-
-pub(crate) use publisher::Publisher;
+pub(crate) mod state;

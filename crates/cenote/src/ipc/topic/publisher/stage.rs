@@ -1,30 +1,47 @@
-//! What happens to a tensor before it can be sent.
+//! May this tensor be sent as it is? If not, what is sent in its place?
+//!
+//! | tensor | what is sent |
+//! |---|---|
+//! | allocated from the publisher's pool | itself |
+//! | in another pool whose owner lives | itself; the pool is introduced to the subscribers |
+//! | in shared memory of no pool | itself: the publisher's pool adopts the memory, once |
+//! | anything else | a copy in the publisher's pool, counted by reason |
+//!
+//! A tensor with a live loan is always copied: the holder of the loan may write it.
 
-use std::sync::Weak;
+use std::sync::{Mutex, MutexGuard, PoisonError, Weak};
 
 use crate::error::Result;
-use crate::ipc::topic::config::Policy;
-use crate::ipc::topic::publisher::Publisher;
-use crate::ipc::topic::stats::StagedBecause;
+use crate::ipc::pool::tensor_pool::TensorPool;
+use crate::ipc::topic::stats::{StagedBecause, StagedCounters};
 use crate::memory::kind::TensorMemory;
-use crate::sync::Ordering;
+use crate::sync::{AtomicBool, Ordering};
 use crate::tensor::Tensor;
 
-/// Memory that was adopted, for as long as the tensor lives that brought it: it may be sent again.
+/// The publisher's record of tensors that could not be sent as they were.
 #[derive(Debug, Default)]
-pub(crate) struct AdoptedTensors(Vec<Adoption>);
+pub(crate) struct Stage {
+    pub(crate) copies: StagedCounters,
+    adopted: Mutex<AdoptedTensors>,
+    /// Whether `adopted` has any. Every send reads it. It is written under the lock, and outside it is only a hint.
+    has_adopted: AtomicBool,
+}
+
+/// Adopted memory, for as long as the tensor lives that it came from: it may be sent again.
+#[derive(Debug, Default)]
+struct AdoptedTensors(Vec<AdoptedTensor>);
 
 #[derive(Debug)]
-struct Adoption {
-    /// Of the buffer that was adopted.
+struct AdoptedTensor {
+    /// The identity of the buffer that was adopted.
     identity: u64,
     alive: Weak<()>,
     adopted: Tensor,
 }
 
 impl AdoptedTensors {
-    /// Takes out what will not be sent again, to be dropped elsewhere.
-    fn take_dead(&mut self) -> Vec<Adoption> {
+    /// Removes those whose tensors are dropped. The caller drops them without the lock.
+    fn take_dead(&mut self) -> Vec<AdoptedTensor> {
         self.0.extract_if(.., |adoption| adoption.alive.strong_count() == 0).collect()
     }
 
@@ -33,57 +50,64 @@ impl AdoptedTensors {
     }
 }
 
-impl Publisher {
-    /// Whether other processes can see a tensor as it is. If so, subscribers can attach to its pool.
-    #[inline]
-    pub(crate) fn can_share(&self, tensor: &Tensor) -> bool {
-        if tensor.has_far_planes() || tensor.is_lent() {
-            return false;
-        }
-        self.pool.has_allocated(tensor.buffer()) || self.can_share_other(tensor)
+/// Whether a publisher with this pool can send a tensor as it is. If so, subscribers can attach to the tensor's pool.
+#[inline]
+pub(crate) fn can_share(pool: &TensorPool, tensor: &Tensor) -> bool {
+    if tensor.has_far_planes() || tensor.is_lent() {
+        return false;
     }
+    pool.has_allocated(tensor.buffer()) || can_share_from_elsewhere(pool, tensor)
+}
 
-    /// The same of any but what the publisher's own pool has allocated.
-    fn can_share_other(&self, tensor: &Tensor) -> bool {
-        let shared = tensor.is_attachable() == Some(true);
-        if shared {
-            self.pool.introduce_pool_of(tensor);
-        }
-        shared
+/// [`can_share`] for a tensor that this pool has not allocated.
+fn can_share_from_elsewhere(pool: &TensorPool, tensor: &Tensor) -> bool {
+    let shared = tensor.is_attachable() == Some(true);
+    if shared {
+        pool.introduce_pool_of(tensor);
     }
+    shared
+}
 
-    /// The tensor that takes the place of one that other processes cannot see. Nothing is copied before
-    /// there is room for it, as `policy` has it.
+impl Stage {
+    /// The tensor to send in place of one that other processes cannot see. Before it copies, it calls `wait` to apply the
+    /// policy, so that nothing is copied in vain. If the pool is full, it calls `drop_oldest`.
     #[cold]
-    pub(crate) fn stage(&self, tensor: &Tensor, policy: Policy) -> Result<Tensor> {
+    pub(crate) fn stage(
+        &self,
+        pool: &TensorPool,
+        tensor: &Tensor,
+        wait: impl FnOnce() -> Result<()>,
+        drop_oldest: impl FnMut() -> bool,
+    ) -> Result<Tensor> {
         let why = match tensor.memory() {
             _ if tensor.has_far_planes() => StagedBecause::FarPlanes,
-            // It may have been given back since it was found to be.
+            // The loan may have ended since `can_share` found it.
             _ if tensor.is_lent() || tensor.is_attachable() == Some(true) => StagedBecause::Lent,
             _ if tensor.is_attachable() == Some(false) => StagedBecause::OwnerGone,
-            TensorMemory::Shm | TensorMemory::Dma => match self.adopt(tensor)? {
+            TensorMemory::Shm | TensorMemory::Dma => match self.adopt(pool, tensor)? {
                 Some(adopted) => return Ok(adopted),
                 None => StagedBecause::NotAdopted,
             },
             TensorMemory::Pbo => StagedBecause::Pbo,
             _ => StagedBecause::Heap,
         };
-        drop(self.make_room(self.state(), policy)?);
-        let staged = self.pool.stage_with(tensor, || self.push_out_oldest())?;
-        self.staged.count(why, staged.nbytes());
+        wait()?;
+        let staged = pool.stage_with(tensor, drop_oldest)?;
+        self.copies.count(why, staged.nbytes());
         Ok(staged)
     }
 
-    /// Lets go of adopted memory whose tensors are gone, so that it need not wait for the next adoption.
+    /// Drops adopted memory whose tensors are dropped. Every send does so, because the next adoption may never
+    /// come.
     #[inline]
-    pub(crate) fn drop_dead_adoptions(&self) {
+    pub(crate) fn drop_dead(&self) {
         if self.has_adopted.load(Ordering::Relaxed) {
-            self.look_for_dead_adoptions();
+            self.find_and_drop_dead();
         }
     }
 
     #[cold]
-    fn look_for_dead_adoptions(&self) {
+    fn find_and_drop_dead(&self) {
         let mut adopted = self.adopted();
         let dead = adopted.take_dead();
         self.has_adopted.store(!adopted.0.is_empty(), Ordering::Relaxed);
@@ -91,22 +115,26 @@ impl Publisher {
         drop(dead);
     }
 
-    /// Makes shared memory part of the publisher's pool, once.
-    fn adopt(&self, tensor: &Tensor) -> Result<Option<Tensor>> {
-        // In this order, so that they are dropped after the lock.
+    /// Makes the shared memory of a tensor part of the publisher's pool, once. `None` if that is not possible.
+    fn adopt(&self, pool: &TensorPool, tensor: &Tensor) -> Result<Option<Tensor>> {
+        // Declared before the guard, so that they are dropped after the lock is released.
         let _dead = self.adopted().take_dead();
         let mut adopted = self.adopted();
         let identity = tensor.buffer_identity();
         if let Some(found) = adopted.find(identity.id()) {
             return Ok(Some(tensor.over_buffer_of(found)));
         }
-        let made = self.pool.adopt(tensor)?;
+        let made = pool.adopt(tensor)?;
         if let Some(made) = &made {
             let (identity, alive) = (identity.id(), identity.weak());
-            adopted.0.push(Adoption { identity, alive, adopted: made.clone() });
-            // Under the lock, as where it is taken back.
+            adopted.0.push(AdoptedTensor { identity, alive, adopted: made.clone() });
             self.has_adopted.store(true, Ordering::Relaxed);
         }
         Ok(made)
+    }
+
+    fn adopted(&self) -> MutexGuard<'_, AdoptedTensors> {
+        // Insertions and removals are whole, even after a panic.
+        self.adopted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

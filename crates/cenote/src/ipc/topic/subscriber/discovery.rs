@@ -1,6 +1,12 @@
-//! How a subscriber finds publishers: it looks into the topic's directory, greets everybody who is new,
-//! and passes on those who answer. All of it on the service thread, but for the first look: whoever makes
-//! that waits a moment for answers, and takes them itself, which spares it being woken by another thread.
+//! How a subscriber finds publishers.
+//!
+//! 1. It reads the topic's directory: each socket file in it is a publisher.
+//! 2. It attaches to the pool of each new publisher, if messages have tensors.
+//! 3. It subscribes on a second connection (`ipc/topic/handshake.rs`).
+//! 4. The publisher's answer becomes a [`PublisherLink`], which the subscriber takes over when it receives.
+//!
+//! The service thread does this whenever the directory changes. Only the first time, the calling thread does: it waits
+//! a moment for answers and reads them itself, so that no other thread has to wake it.
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
@@ -25,360 +31,378 @@ use crate::ipc::pool::registry::RegisteredPool;
 use crate::ipc::service_thread::{Served, Waker};
 use crate::ipc::shared::wire::{Kind, Packet, Refusal};
 use crate::ipc::topic::handshake::{Mismatch, Subscribe, Subscribed, read};
+use crate::ipc::topic::notify::SubscriberNotify;
 use crate::ipc::topic::signature::Signature;
-use crate::ipc::topic::subscriber::publisher_link::{Gone, Source};
-use crate::ipc::topic::subscriber::wakeup::News;
+use crate::ipc::topic::subscriber::disconnect::DisconnectFlag;
+use crate::ipc::topic::subscriber::publisher_link::PublisherLink;
 use crate::sys::fork::Creator;
 
-/// The most publishers of something else that are kept until somebody asks.
+/// The most publishers of another type that are kept until the caller receives the error.
 const MAX_MISMATCHES: usize = 64;
 
-/// What there is to do: something changed in the directory, or somebody is to be greeted again.
-const LOOK: u64 = 0;
+/// The token of the only event: read the directory again.
+const SCAN: u64 = 0;
 
-/// Whoever there is: no publisher has this uid.
-const ANYBODY: u64 = 0;
+/// Stands for the directory itself where a failure has the uid of a publisher. No publisher has this uid.
+const DIRECTORY: u64 = 0;
 
-/// Publishers that have come.
+/// Finds the publishers of a topic, and connects to them.
 #[derive(Debug)]
-pub(crate) struct Arrivals {
+pub(crate) struct PublisherDiscovery {
     topic: String,
-    /// `None` when nobody receives any more.
-    place: Mutex<Option<Arc<SocketDir>>>,
-    /// For whom the directory is made, should it be removed.
+    /// The topic's directory. `None` after [`stop`](PublisherDiscovery::stop).
+    dir: Mutex<Option<Arc<SocketDir>>>,
+    /// Who may access the directory, if it must be created again.
     access: PoolAccess,
     signature: Signature,
     history: u64,
-    /// The uid of the same object's publisher, which is not greeted.
+    /// The uid of the publisher of the same object. It needs no connection.
     own: u64,
     creator: Creator,
-    pub(crate) news: Arc<News>,
-    state: Mutex<State>,
+    pub(crate) notify: Arc<SubscriberNotify>,
+    state: Mutex<DiscoveryState>,
+    /// A publisher answered, or could not be connected.
     answered: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct State {
-    /// Everybody who was seen in the directory, and what became of it.
-    met: HashMap<u64, Met>,
-    /// Conversations so far.
-    steps: u64,
-    /// The first look is over.
-    looked: bool,
-    /// Who hears the answers to what it says itself.
+struct DiscoveryState {
+    /// All publishers that were seen in the directory.
+    contacts: HashMap<u64, Contact>,
+    /// How many handshakes were begun.
+    handshakes: u64,
+    /// The directory was read once.
+    scanned: bool,
+    /// The thread that reads the answers to the handshakes that it begins. Otherwise the service thread does.
     listener: Option<ThreadId>,
-    ready: Vec<Source>,
-    /// Publishers that send something else, and of whom nobody was told yet.
+    /// Publishers that the subscriber has not taken over yet.
+    links: Vec<PublisherLink>,
+    /// Publishers of another type, which the caller was not told of yet.
     mismatches: VecDeque<Error>,
-    /// Who could not be met last, and why, until somebody is told, or it is met.
+    /// The last publisher that could not be connected, and why. Cleared when the caller has received the error, or the publisher is
+    /// connected.
     failure: Option<(u64, Error)>,
-    directory: Option<(DirectoryWatch, DirectoryWatch)>,
-    /// Has it looked at again.
+    watches: Option<(DirectoryWatch, DirectoryWatch)>,
+    /// Has the service thread read the directory later.
     waker: Option<Waker>,
 }
 
-/// What became of somebody who was seen.
+/// The progress with one publisher.
 #[derive(Debug)]
-enum Met {
-    /// A conversation is under way: the first, about its pool, or the second. Their numbers differ,
-    /// for the second may begin before whoever began the first has noted it.
-    Greeted { step: u64, wish: Wish, greeting: Option<Arc<Handshake>> },
-    /// Too many wait at its door, or it hung up on one of them: to be tried again.
-    Crowd(Wish),
-    /// It has answered. Dead if it sends something else, or is not received from any more: the source
-    /// keeps it.
-    Answered(Weak<Gone>),
+enum Contact {
+    /// A handshake is under way: with its pool, or to subscribe. They have different numbers, because the second may begin
+    /// before the thread that began the first has stored it.
+    Handshake { number: u64, request: Request, greeting: Option<Arc<Handshake>> },
+    /// Its queue of connections was full, or it closed the connection without an answer: try again.
+    Retry(Request),
+    /// It has answered. The weak pointer is dead if it sends another type, or its link was dropped.
+    Answered(Weak<DisconnectFlag>),
 }
 
-/// What is asked of a publisher, however often it takes.
+/// What the subscriber requests from a publisher, however many attempts that takes.
 #[derive(Debug, Clone, Copy)]
-struct Wish {
-    /// How many messages from before we came.
+struct Request {
+    /// How many messages from before it subscribed.
     history: u64,
-    /// How often it hung up without an answer.
-    hung_up: u32,
+    /// How often the publisher closed the connection without an answer.
+    closed: u32,
 }
 
-impl Met {
-    /// Whether there is a connection, wherever its entry in the directory went: a publisher that has
-    /// just closed may have answered, and one that makes its entry anew is the same publisher.
+impl Contact {
+    /// Whether there is a connection, even if the socket file is gone: a publisher that has just closed may still answer, and
+    /// one that creates its socket file again is the same publisher.
     fn is_connected(&self) -> bool {
         match self {
-            Met::Greeted { .. } => true,
-            Met::Crowd { .. } => false,
-            Met::Answered(gone) => gone.upgrade().is_some_and(|gone| !gone.is_true()),
+            Contact::Handshake { .. } => true,
+            Contact::Retry { .. } => false,
+            Contact::Answered(flag) => flag.upgrade().is_some_and(|flag| !flag.is_set()),
         }
     }
 }
 
-impl State {
-    /// Notes that a conversation begins.
-    fn next_step(&mut self, uid: u64, wish: Wish) -> u64 {
-        self.steps += 1;
-        self.met.insert(uid, Met::Greeted { step: self.steps, wish, greeting: None });
-        self.steps
+impl DiscoveryState {
+    /// Stores that a handshake begins; returns its number.
+    fn begin_handshake(&mut self, uid: u64, request: Request) -> u64 {
+        self.handshakes += 1;
+        let number = self.handshakes;
+        self.contacts.insert(uid, Contact::Handshake { number, request, greeting: None });
+        number
     }
 
-    /// Those whose answers nobody hears yet, by uid.
+    /// The handshakes whose answers no thread reads yet, by uid.
     fn unheard(&self) -> Vec<(u64, Arc<Handshake>)> {
-        let greeting = |(uid, met): (&u64, &Met)| match met {
-            Met::Greeted { greeting: Some(one), .. } => Some((*uid, one.clone())),
+        let greeting = |(uid, contact): (&u64, &Contact)| match contact {
+            Contact::Handshake { greeting: Some(one), .. } => Some((*uid, one.clone())),
             _ => None,
         };
-        self.met.iter().filter_map(greeting).filter(|(_, one)| one.is_unwatched()).collect()
+        let greetings = self.contacts.iter().filter_map(greeting);
+        greetings.filter(|(_, one)| one.is_unwatched()).collect()
     }
 
-    /// What was wrong with somebody is not any more.
-    fn forget_failure(&mut self, uid: u64) {
+    /// Clears the failure if it is about this publisher.
+    fn clear_failure(&mut self, uid: u64) {
         let _ = self.failure.take_if(|(failed, _)| *failed == uid);
     }
 
-    /// A publisher hung up; whether it is to be tried again.
-    fn note_hang_up(&mut self, uid: u64) -> bool {
-        let Some(Met::Greeted { wish, .. }) = self.met.get(&uid) else { return false };
-        let wish = Wish { hung_up: wish.hung_up + 1, ..*wish };
-        let again = wish.hung_up < SUBSCRIBE_ATTEMPTS;
+    /// A publisher closed the connection without an answer. Returns whether to try again.
+    fn note_closed(&mut self, uid: u64) -> bool {
+        let Some(Contact::Handshake { request, .. }) = self.contacts.get(&uid) else {
+            return false;
+        };
+        let request = Request { closed: request.closed + 1, ..*request };
+        let again = request.closed < SUBSCRIBE_ATTEMPTS;
         if again {
-            self.met.insert(uid, Met::Crowd(wish));
+            self.contacts.insert(uid, Contact::Retry(request));
         }
         again
     }
 }
 
-impl Arrivals {
+impl PublisherDiscovery {
     pub(crate) fn new(
         topic: &str,
-        (place, access): (SocketDir, PoolAccess),
+        (dir, access): (SocketDir, PoolAccess),
         signature: Signature,
         history: usize,
         own: u64,
-        news: &Arc<News>,
-    ) -> Arc<Arrivals> {
-        Arc::new(Arrivals {
+        notify: &Arc<SubscriberNotify>,
+    ) -> Arc<PublisherDiscovery> {
+        Arc::new(PublisherDiscovery {
             topic: topic.to_owned(),
-            place: Mutex::new(Some(Arc::new(place))),
+            dir: Mutex::new(Some(Arc::new(dir))),
             access,
             signature,
             history: history as u64,
             own,
             creator: Creator::this_process(),
-            news: news.clone(),
+            notify: notify.clone(),
             state: Mutex::default(),
             answered: Condvar::new(),
         })
     }
 
-    /// Begins to look, and waits a moment for those who are there already.
+    /// Begins to look for publishers, and waits a moment for those that are there already.
     pub(crate) fn start(self: &Arc<Self>) -> Result<()> {
         let until = Instant::now() + FIRST_CONNECT_TIMEOUT;
-        // Now, for when there is a shortage.
-        let waker = Waker::new(self.served(), LOOK);
+        // Created now, because a later shortage of descriptors is when it is needed.
+        let waker = Waker::new(self.served(), SCAN);
         self.state().waker = Some(waker.map_err(|source| Error::os("starting a thread", source))?);
-        self.place().inspect(|place| self.watch(place));
+        self.dir().inspect(|dir| self.watch(dir));
         self.state().listener = Some(thread::current().id());
-        self.look()?;
-        self.look_again_if_blind();
-        self.state().looked = true;
+        self.scan()?;
+        self.poll_if_unwatched();
+        self.state().scanned = true;
         self.listen(until);
-        self.watch_by_service();
-        // Those whom the service thread has to do with.
-        let open =
-            |state: &mut State| state.met.values().any(|met| !matches!(met, Met::Answered(_)));
+        self.leave_to_service();
+        // For those that the service thread deals with.
+        let open = |state: &mut DiscoveryState| {
+            state.contacts.values().any(|contact| !matches!(contact, Contact::Answered(_)))
+        };
         let left = until.saturating_duration_since(Instant::now());
         drop(self.answered.wait_timeout_while(self.state(), left, open));
         Ok(())
     }
 
-    /// Hears those whom this thread has greeted. Those of this very process need not wake up for it.
+    /// Reads the answers to the handshakes that this thread began. Publishers of this very process answer at once, without
+    /// the service thread.
     fn listen(&self, until: Instant) {
         while let Some(left) = until.checked_duration_since(Instant::now()) {
-            let silent = self.state().unheard();
-            if silent.is_empty() {
+            let unheard = self.state().unheard();
+            if unheard.is_empty() {
                 return;
             }
-            silent.iter().for_each(|(uid, _)| registry::accept_now(*uid));
-            handshake::await_some(&silent, left).iter().for_each(|greeting| greeting.receive());
+            unheard.iter().for_each(|(uid, _)| registry::accept_now(*uid));
+            handshake::await_some(&unheard, left).iter().for_each(|greeting| greeting.receive());
         }
     }
 
-    /// Has the service thread hear those who have not answered yet, and all whom this thread greets.
-    fn watch_by_service(self: &Arc<Self>) {
+    /// From here on the service thread reads the answers, also those that are still missing.
+    fn leave_to_service(self: &Arc<Self>) {
         let mut state = self.state();
         state.listener = None;
         let unheard = state.unheard().into_iter();
         let failed: Vec<_> = unheard.filter(|(_, one)| one.watch_by_service().is_err()).collect();
-        failed.iter().for_each(|(uid, _)| drop(state.met.remove(uid)));
+        failed.iter().for_each(|(uid, _)| drop(state.contacts.remove(uid)));
         drop(state);
         if !failed.is_empty() {
-            self.look_after(DISCOVERY_POLL);
+            self.scan_after(DISCOVERY_POLL);
         }
     }
 
-    /// Whether this thread hears the answers to what it says.
+    /// Whether this thread reads the answers to the handshakes that it begins.
     fn is_listener(&self) -> bool {
         self.state().listener == Some(thread::current().id())
     }
 
-    fn place(&self) -> Option<Arc<SocketDir>> {
-        self.held_place().clone()
+    fn dir(&self) -> Option<Arc<SocketDir>> {
+        self.locked_dir().clone()
     }
 
-    fn held_place(&self) -> MutexGuard<'_, Option<Arc<SocketDir>>> {
-        // It is replaced whole.
-        self.place.lock().unwrap_or_else(PoisonError::into_inner)
+    fn locked_dir(&self) -> MutexGuard<'_, Option<Arc<SocketDir>>> {
+        // It is replaced whole, so a panic leaves it consistent.
+        self.dir.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Has changes of a directory told, and its end: that, only the directory it is in tells of.
-    fn watch(self: &Arc<Self>, place: &SocketDir) {
-        // A user may have but few of them.
-        let watch = |path: PathBuf| watch::watch(&path, self.served(), LOOK).ok();
-        let watches = watch(place.held_path()).zip(watch(place.held_parent()));
-        let old = std::mem::replace(&mut self.state().directory, watches);
+    /// Watches a directory, and the one above it: only that one reports the removal of the first.
+    fn watch(self: &Arc<Self>, dir: &SocketDir) {
+        // It fails if the user has too many watches.
+        let watch = |path: PathBuf| watch::watch(&path, self.served(), SCAN).ok();
+        let watches = watch(dir.held_path()).zip(watch(dir.held_parent()));
+        let old = std::mem::replace(&mut self.state().watches, watches);
         drop(old);
     }
 
-    /// Makes the directory anew if it was removed, so that whoever comes next is found. Where that is not
-    /// ours to do, somebody else may, and it is looked for by the clock.
+    /// Creates the directory again if it was removed, so that later publishers are found. If this user may not, another
+    /// process may: then the directory is polled.
     fn follow(self: &Arc<Self>) {
-        // Looked at again once it is watched: it may have been removed before that.
+        // Tested again after it is watched: it may have been removed before that.
         for _ in 0..DIR_ATTEMPTS {
-            // Held all the while: after `leave` nothing is made.
-            let mut place = self.held_place();
-            let Some(held) = place.as_ref().filter(|place| place.is_removed()) else { return };
-            let Ok(again) = held.reopen(self.access) else { break };
+            // Locked all the while: after `stop` no directory is created.
+            let mut dir = self.locked_dir();
+            let Some(removed) = dir.as_ref().filter(|dir| dir.is_removed()) else { return };
+            let Ok(again) = removed.reopen(self.access) else { break };
             self.watch(&again);
-            *place = Some(Arc::new(again));
+            *dir = Some(Arc::new(again));
         }
-        let old = self.state().directory.take();
+        let old = self.state().watches.take();
         drop(old);
-        self.look_again_if_blind();
+        self.poll_if_unwatched();
     }
 
-    /// Nobody looks any more. Gives the directory.
-    pub(crate) fn leave(&self) -> Option<Arc<SocketDir>> {
-        let place = self.held_place().take();
-        let watches = self.state().directory.take();
+    /// Stops looking for publishers. Returns the directory.
+    pub(crate) fn stop(&self) -> Option<Arc<SocketDir>> {
+        let dir = self.locked_dir().take();
+        let watches = self.state().watches.take();
         drop(watches);
-        place
+        dir
     }
 
     fn served(self: &Arc<Self>) -> Weak<dyn Served> {
         Arc::downgrade(&(self.clone() as Arc<dyn Served>))
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, DiscoveryState> {
         // No code under this lock panics between two halves of a change.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn take(&self) -> Vec<Source> {
+    /// The publishers that were connected since the last call.
+    pub(crate) fn take_links(&self) -> Vec<PublisherLink> {
         let mut state = self.state();
-        self.news.clear();
-        std::mem::take(&mut state.ready)
+        self.notify.clear_changed();
+        std::mem::take(&mut state.links)
     }
 
-    /// A publisher that was found to send something else. Each is told of once.
+    /// A publisher that sends another type. Each is returned once.
     pub(crate) fn take_mismatch(&self) -> Option<Error> {
         self.state().mismatches.pop_front()
     }
 
-    /// Why a publisher could not be met, if that was not for want of one. Told once.
+    /// Why a publisher could not be connected: it refused, or a resource was short. Returned once.
     pub(crate) fn take_failure(&self) -> Option<Error> {
         self.state().failure.take().map(|(_, error)| error)
     }
 
-    /// Greets everybody who is new. Those who came after us are asked for all they sent.
-    fn look(self: &Arc<Self>) -> Result<()> {
+    /// Reads the directory, and connects to all publishers that are new. Those that came after this subscriber send all their
+    /// messages.
+    fn scan(self: &Arc<Self>) -> Result<()> {
         self.follow();
-        let Some(place) = self.place() else { return Ok(()) };
-        // Under the lock: with an older list, somebody who was just greeted would be forgotten.
+        let Some(dir) = self.dir() else { return Ok(()) };
+        // Read under the lock: with an older list, a publisher that another thread has just found would be forgotten.
         let mut state = self.state();
-        let entries = place.endpoints()?;
-        let history = if state.looked { u64::MAX } else { self.history };
-        let here = |uid: &u64| entries.iter().any(|entry| entry.uid == *uid);
-        state.met.retain(|uid, met| here(uid) || met.is_connected());
-        let mut new: Vec<(Endpoint, Wish, u64)> = Vec::new();
+        let entries = dir.endpoints()?;
+        let history = if state.scanned { u64::MAX } else { self.history };
+        let is_here = |uid: &u64| entries.iter().any(|entry| entry.uid == *uid);
+        state.contacts.retain(|uid, contact| is_here(uid) || contact.is_connected());
+        let mut new: Vec<(Endpoint, Request, u64)> = Vec::new();
         for entry in entries.into_iter().filter(|entry| entry.uid != self.own) {
-            let wish = match state.met.get(&entry.uid) {
-                Some(Met::Greeted { .. } | Met::Answered(_)) => continue,
-                Some(Met::Crowd(wish)) => *wish,
-                None => Wish { history, hung_up: 0 },
+            let request = match state.contacts.get(&entry.uid) {
+                Some(Contact::Handshake { .. } | Contact::Answered(_)) => continue,
+                Some(Contact::Retry(request)) => *request,
+                None => Request { history, closed: 0 },
             };
-            // Noted at once: somebody else may look at the same time.
-            let step = state.next_step(entry.uid, wish);
-            new.push((entry, wish, step));
+            // Stored at once, because another thread may scan at the same time.
+            let number = state.begin_handshake(entry.uid, request);
+            new.push((entry, request, number));
         }
         drop(state);
-        new.iter().for_each(|(entry, wish, step)| self.greet(entry, *wish, *step));
+        new.iter().for_each(|(entry, request, number)| self.connect(entry, *request, *number));
         Ok(())
     }
 
-    /// Greets a publisher: its pool first, if there will be tensors, so that whatever it sends to a
-    /// subscriber can be had even if it exits right afterwards.
-    fn greet(self: &Arc<Self>, entry: &Endpoint, wish: Wish, step: u64) {
+    /// Connects to a publisher. If messages have tensors, it attaches to the pool first: then every message that the
+    /// publisher sends to this subscriber can be leased, even if the publisher exits right afterwards.
+    fn connect(self: &Arc<Self>, entry: &Endpoint, request: Request, number: u64) {
         if !self.signature.is_tensor() {
-            return self.subscribe(entry, None, wish, step);
+            return self.subscribe(entry, None, request, number);
         }
         if let Some(known) = registry::find(entry.uid) {
-            return self.subscribe(entry, Some(known), wish, step);
+            return self.subscribe(entry, Some(known), request, number);
         }
-        let (weak, ours) = (Arc::downgrade(self), entry.clone());
+        let (weak, publisher) = (Arc::downgrade(self), entry.clone());
         let then = move |attached: Result<Arc<Attachment>>| {
-            let Some(us): Option<Arc<Self>> = weak.upgrade() else { return };
+            let Some(this): Option<Arc<Self>> = weak.upgrade() else { return };
             match attached {
                 Ok(attachment) => {
                     registry::register(&attachment);
-                    let step = us.state().next_step(ours.uid, wish);
-                    us.subscribe(&ours, Some(RegisteredPool::Attached(attachment)), wish, step);
+                    let number = this.state().begin_handshake(publisher.uid, request);
+                    let pool = Some(RegisteredPool::Attached(attachment));
+                    this.subscribe(&publisher, pool, request, number);
                 }
-                Err(error) => us.hear(ours.uid, None, Err(error)),
+                Err(error) => this.receive_answer(publisher.uid, None, Err(error)),
             }
         };
-        let Some(place) = self.place() else { return };
-        let begun = attachment::begin_at(&place, entry, then);
-        self.note(entry.uid, wish, step, begun);
+        let Some(dir) = self.dir() else { return };
+        let begun = attachment::begin_at(&dir, entry, then);
+        self.store_handshake(entry.uid, request, number, begun);
     }
 
     fn subscribe(
         self: &Arc<Self>,
         entry: &Endpoint,
         pool: Option<RegisteredPool>,
-        wish: Wish,
-        step: u64,
+        request: Request,
+        number: u64,
     ) {
-        let hello = Subscribe::new(self.signature, wish.history);
+        let hello = Subscribe::new(self.signature, request.history);
         let room = size_of::<Subscribed>().max(size_of::<Mismatch>());
         let (weak, uid) = (Arc::downgrade(self), entry.uid);
         let then = move |answer| {
-            let us: Option<Arc<Self>> = weak.upgrade();
-            us.inspect(|us| us.hear(uid, pool, answer));
+            let this: Option<Arc<Self>> = weak.upgrade();
+            this.inspect(|this| this.receive_answer(uid, pool, answer));
         };
-        let Some(place) = self.place() else { return };
-        let begun = handshake::begin(&place, entry, bytemuck::bytes_of(&hello), room, then);
-        self.note(uid, wish, step, begun);
+        let Some(dir) = self.dir() else { return };
+        let begun = handshake::begin(&dir, entry, bytemuck::bytes_of(&hello), room, then);
+        self.store_handshake(uid, request, number, begun);
     }
 
-    /// Keeps a conversation going that has begun, unless it is over by now.
-    fn note(self: &Arc<Self>, uid: u64, wish: Wish, step: u64, begun: Result<Connecting>) {
+    /// Stores a handshake that has begun, unless it is over by now.
+    fn store_handshake(
+        self: &Arc<Self>,
+        uid: u64,
+        request: Request,
+        number: u64,
+        begun: Result<Connecting>,
+    ) {
         let begun = match self.is_listener() {
             true => begun,
             false => begun.and_then(Connecting::watched_by_service),
         };
         let mut state = self.state();
-        let current = |met: &&mut Met| matches!(met, Met::Greeted { step: s, .. } if *s == step);
-        let Some(met) = state.met.get_mut(&uid).filter(current) else { return };
+        let is_current = |contact: &&mut Contact| matches!(contact, Contact::Handshake { number: current, .. } if *current == number);
+        let Some(contact) = state.contacts.get_mut(&uid).filter(is_current) else { return };
         match begun {
             Ok(Connecting::Started(greeting)) => {
-                *met = Met::Greeted { step, wish, greeting: Some(greeting) };
+                *contact = Contact::Handshake { number, request, greeting: Some(greeting) };
             }
             Ok(Connecting::Busy) => {
-                *met = Met::Crowd(wish);
+                *contact = Contact::Retry(request);
                 drop(state);
-                self.look_after(SUBSCRIBE_RETRY);
+                self.scan_after(SUBSCRIBE_RETRY);
             }
             failed @ (Ok(Connecting::Closed) | Err(_)) => {
-                state.met.remove(&uid);
-                state.forget_failure(uid);
+                state.contacts.remove(&uid);
+                state.clear_failure(uid);
                 drop(state);
                 self.note_failure(uid, failed.err());
                 self.answered.notify_all();
@@ -386,50 +410,56 @@ impl Arrivals {
         }
     }
 
-    /// A publisher has answered.
-    fn hear(self: &Arc<Self>, uid: u64, pool: Option<RegisteredPool>, answer: Result<Answer>) {
-        let source = answer.and_then(|answer| self.understand(uid, pool, answer));
-        // Whoever never receives takes none of them in. In this order, so that they are dropped after the
-        // lock.
-        let _over: Vec<Source>;
+    /// A publisher has answered, or its pool has refused.
+    fn receive_answer(
+        self: &Arc<Self>,
+        uid: u64,
+        pool: Option<RegisteredPool>,
+        answer: Result<Answer>,
+    ) {
+        let link = answer.and_then(|answer| self.make_link(uid, pool, answer));
+        // Links that have ended, if the caller never receives. Declared before the guard, so that they are dropped after
+        // the lock is released.
+        let _ended: Vec<PublisherLink>;
         let mut state = self.state();
-        _over = state.ready.extract_if(.., |source| source.is_over()).collect();
-        // Pushed out by a crowd of others, perhaps.
-        if matches!(source, Err(Error::Disconnected { .. })) && state.note_hang_up(uid) {
+        _ended = state.links.extract_if(.., |link| link.has_ended()).collect();
+        // Its queue of handshakes may have been too long.
+        if matches!(link, Err(Error::Disconnected { .. })) && state.note_closed(uid) {
             drop(state);
-            return self.look_after(SUBSCRIBE_RETRY);
+            return self.scan_after(SUBSCRIBE_RETRY);
         }
-        let gone = source.as_ref().ok().and_then(Source::gone);
-        state.met.insert(uid, Met::Answered(gone.as_ref().map_or_else(Weak::new, Arc::downgrade)));
+        let publisher = link.as_ref().ok().and_then(PublisherLink::connected_publisher);
+        let flag = publisher.map(|publisher| Arc::downgrade(&publisher.disconnected));
+        state.contacts.insert(uid, Contact::Answered(flag.unwrap_or_default()));
         let mut failed = None;
-        state.forget_failure(uid);
-        match source {
-            Ok(source) => state.ready.push(source),
+        state.clear_failure(uid);
+        match link {
+            Ok(link) => state.links.push(link),
             Err(error @ Error::TypeMismatch { .. }) => {
                 if state.mismatches.len() < MAX_MISMATCHES {
                     state.mismatches.push_back(error);
                 }
             }
-            // If it is still there, the next look finds it.
+            // If the publisher is still there, the next scan finds it.
             Err(error) => {
-                state.met.remove(&uid);
+                state.contacts.remove(&uid);
                 failed = Some(error);
             }
         }
-        // Before anybody who waits for the answer looks.
-        self.news.set();
+        // Before a thread that waits for the answer looks.
+        self.notify.set_changed();
         drop(state);
         self.note_failure(uid, failed);
         self.answered.notify_all();
-        self.news.tell();
+        self.notify.notify_change();
     }
 
-    fn understand(
+    fn make_link(
         self: &Arc<Self>,
         uid: u64,
         pool: Option<RegisteredPool>,
         answer: Answer,
-    ) -> Result<Source> {
+    ) -> Result<PublisherLink> {
         match Packet::parse(&answer.bytes)? {
             (Kind::Subscribed, _) => {}
             (Kind::Refused, head) => {
@@ -442,40 +472,39 @@ impl Arrivals {
             }
             _ => return Err(Error::BadMessage { what: "a publisher's answer is none" }),
         }
-        Source::other(uid, pool, answer, &self.news)
+        PublisherLink::connected(uid, pool, answer, &self.notify)
     }
 
-    /// Looks by the clock where nobody tells of changes.
-    fn look_again_if_blind(self: &Arc<Self>) {
-        if self.place().is_some() && self.state().directory.is_none() {
-            self.look_after(DISCOVERY_POLL);
+    /// Polls the directory if it is not watched.
+    fn poll_if_unwatched(self: &Arc<Self>) {
+        if self.dir().is_some() && self.state().watches.is_none() {
+            self.scan_after(DISCOVERY_POLL);
         }
     }
 
-    /// Somebody could not be met. Looks again if that may be different in a moment; keeps why, unless it is that somebody
-    /// has just gone, or makes no sense.
+    /// A publisher could not be connected. Keeps the error if it is a shortage or a refusal; other errors mean that the
+    /// publisher has just ended, or makes no sense. Scans again after a shortage, which may pass.
     fn note_failure(&self, uid: u64, failed: Option<Error>) {
         let Some(error) = failed else { return };
         let shortage = is_shortage(&error);
         let mut state = self.state();
-        // What passes does not hide what lasts.
+        // A shortage does not replace a refusal, which lasts.
         let lasting = state.failure.as_ref().is_some_and(|(_, error)| !is_shortage(error));
         if (shortage || is_refusal(&error)) && !(shortage && lasting) {
             state.failure = Some((uid, error));
         }
         drop(state);
         if shortage {
-            self.look_after(DISCOVERY_POLL);
+            self.scan_after(DISCOVERY_POLL);
         }
     }
 
-    fn look_after(&self, time: Duration) {
+    fn scan_after(&self, time: Duration) {
         self.state().waker.iter().for_each(|waker| waker.wake_after(time));
     }
 }
 
-/// Whether somebody lacked memory, descriptors or the like, here or there. Whoever is not let in, or makes
-/// no sense, will not be or do so later.
+/// Whether this process or the publisher lacked memory, descriptors or the like. That may pass, unlike a refusal.
 fn is_shortage(error: &Error) -> bool {
     let shortages = [Refusal::TooMany, Refusal::Memory, Refusal::Descriptors];
     match error {
@@ -483,38 +512,39 @@ fn is_shortage(error: &Error) -> bool {
         Error::OutOfMemory { .. } => return true,
         _ => {}
     }
-    // That there is no room is said of watches.
-    let lacks = |cause: &io::Error| {
+    // The kernel reports ENOSPC if the user has too many watches.
+    let is_short = |cause: &io::Error| {
         socket_dir::is_shortage(cause) || cause.kind() == io::ErrorKind::StorageFull
     };
-    of_system(error).is_some_and(lacks)
+    os_error(error).is_some_and(is_short)
 }
 
-/// Whether somebody does not let this process in.
+/// Whether the publisher, or the permissions of its socket, refuse this process.
 fn is_refusal(error: &Error) -> bool {
     let denied = |cause: &io::Error| cause.kind() == io::ErrorKind::PermissionDenied;
-    matches!(error, Error::AttachRefused { .. }) || of_system(error).is_some_and(denied)
+    matches!(error, Error::AttachRefused { .. }) || os_error(error).is_some_and(denied)
 }
 
-/// What the system said, if that is the cause.
-fn of_system(error: &Error) -> Option<&io::Error> {
+/// The error of the system call, if that is the cause.
+fn os_error(error: &Error) -> Option<&io::Error> {
     std::error::Error::source(error)?.downcast_ref()
 }
 
-impl Served for Arrivals {
+/// The service thread calls this when the directory changes, or when a scan is due.
+impl Served for PublisherDiscovery {
     fn ready(self: Arc<Self>, _token: u64) {
         if self.creator.is_inherited() {
             return;
         }
-        match self.look() {
+        match self.scan() {
             Ok(()) => {
-                self.state().forget_failure(ANYBODY);
-                self.look_again_if_blind();
+                self.state().clear_failure(DIRECTORY);
+                self.poll_if_unwatched();
             }
-            // It cannot be read: no descriptor was left, perhaps.
+            // The directory cannot be read, perhaps for want of a descriptor.
             Err(error) => {
-                self.note_failure(ANYBODY, Some(error));
-                self.look_after(DISCOVERY_POLL);
+                self.note_failure(DIRECTORY, Some(error));
+                self.scan_after(DISCOVERY_POLL);
             }
         }
     }

@@ -1,13 +1,11 @@
-//! The part of a topic that receives.
+//! The receiving side of a topic.
 
+pub(crate) mod disconnect;
 pub(crate) mod discovery;
-pub(crate) mod pools;
 pub(crate) mod publisher_link;
+pub(crate) mod receive_state;
 #[cfg(feature = "tokio")]
 pub(crate) mod recv_async;
 pub(crate) mod resolve;
 pub(crate) mod subscriber;
 pub(crate) mod wait_set;
-pub(crate) mod wakeup;
-
-pub(crate) use subscriber::Subscriber;

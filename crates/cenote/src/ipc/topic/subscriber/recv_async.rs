@@ -8,8 +8,8 @@ use tokio::io::unix::AsyncFd;
 use tokio::runtime::Handle;
 
 use crate::error::{Error, Result};
-use crate::ipc::topic::Topic;
 use crate::ipc::topic::message::Message;
+use crate::ipc::topic::topic::Topic;
 
 impl<T: Message> Topic<T> {
     /// The next message, however long it takes. Needs a tokio runtime with I/O, and the feature

@@ -1,84 +1,160 @@
-//! Where a subscriber has the tensors of messages from: the pool of their publisher, or another, or its own process.
+//! Finds the pool of a message's tensor, and leases its slot.
+//!
+//! | the tensor is in | how the slot is leased |
+//! |---|---|
+//! | the pool of the publisher, in a slot that was leased before | [`ResolveCached`]: without any lookup |
+//! | the pool of the publisher | [`ResolveAny`]: by the ring entry, or by serial |
+//! | another pool | [`ResolveAny`]: by serial, once the pool is introduced or attached |
+//! | a pool of the same [`Topic`](crate::Topic) object | [`ResolveAny`]: the publisher has a handle |
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::error::Error;
+use crate::ipc::pool::reader::background::{BackgroundAttach, Progress};
 use crate::ipc::pool::registry;
+use crate::ipc::pool::registry::RegisteredPool;
 use crate::ipc::ring::codec::TensorEntry;
 use crate::ipc::ring::cursor::Cursor;
 use crate::ipc::ring::ring::RingEntry;
-use crate::ipc::topic::message::{Tensors, Unread};
-use crate::ipc::topic::subscriber::pools::Pools;
-use crate::ipc::topic::subscriber::publisher_link::{From, Other};
-use crate::ipc::topic::subscriber::wakeup::News;
+use crate::ipc::topic::message::{ResolveBuffer, Unread};
+use crate::ipc::topic::notify::SubscriberNotify;
+use crate::ipc::topic::subscriber::publisher_link::{ConnectedPublisher, Origin};
 use crate::tensor::buffer::handle::Handle;
 
-/// Leases the tensors of a message that lie where earlier ones did.
-pub(crate) struct Again<'a> {
-    pub(crate) other: &'a Other,
+/// Leases a slot of the publisher's pool that was leased before. Any other is [`Unread::NotYet`].
+pub(crate) struct ResolveCached<'a> {
+    pub(crate) publisher: &'a ConnectedPublisher,
     pub(crate) entry: RingEntry<'a>,
 }
 
-impl Tensors for Again<'_> {
+impl ResolveBuffer for ResolveCached<'_> {
     #[inline(always)]
-    fn buffer(&mut self, packed: &TensorEntry<'_>) -> Result<Handle, Unread> {
-        let leased = match &self.other.own_pool {
-            Some(pool) if packed.pool == self.other.uid => {
-                registry::lease_again(pool, packed.slot, packed.serial, || {
+    fn resolve(&mut self, tensor: &TensorEntry<'_>) -> Result<Handle, Unread> {
+        let leased = match &self.publisher.own_pool {
+            Some(pool) if tensor.pool == self.publisher.uid => {
+                registry::lease_again(pool, tensor.slot, tensor.serial, || {
                     self.entry.is_unchanged()
                 })
             }
             _ => None,
         };
-        leased.ok_or_else(|| Unread::Later)
+        leased.ok_or_else(|| Unread::NotYet)
     }
 }
 
-/// Leases the tensors of a message.
-pub(crate) struct Lender<'a> {
-    pub(crate) from: &'a From,
+/// Leases any slot.
+pub(crate) struct ResolveAny<'a> {
+    pub(crate) origin: &'a Origin,
     pub(crate) cursor: &'a Cursor,
-    pub(crate) pools: &'a mut Pools,
-    pub(crate) news: &'a Arc<News>,
+    pub(crate) pools: &'a mut PoolTable,
+    pub(crate) notify: &'a Arc<SubscriberNotify>,
 }
 
-impl Tensors for Lender<'_> {
-    fn buffer(&mut self, packed: &TensorEntry<'_>) -> Result<Handle, Unread> {
-        let other = match self.from {
-            // Its publisher has a handle.
-            From::Own(publisher) => {
-                return publisher.held(self.cursor.next).ok_or(Unread::Passed);
+impl ResolveBuffer for ResolveAny<'_> {
+    fn resolve(&mut self, tensor: &TensorEntry<'_>) -> Result<Handle, Unread> {
+        let publisher = match self.origin {
+            Origin::Own(publisher) => {
+                return publisher.held(self.cursor.next).ok_or(Unread::Overwritten);
             }
-            From::Other(other) => other,
+            Origin::Connected(publisher) => publisher,
         };
-        let pool = match &other.pool {
-            Some(pool) if packed.pool == other.uid => pool,
-            _ => self.pools.get(packed.pool, other, self.news)?,
+        let pool = match &publisher.pool {
+            Some(pool) if tensor.pool == publisher.uid => pool,
+            _ => self.pools.get(tensor.pool, publisher, self.notify)?,
         };
-        // What it sent before it died can be had as soon as it is dead.
+        // What the owner sent before it died can be leased as soon as its death is certain.
         if !pool.is_usable() && pool.may_be_dying() {
-            return Err(Unread::Later);
+            return Err(Unread::NotYet);
         }
-        // Asked first: what its owner sent last may come in while this looks for it.
+        // Read first: the last segments of the owner may arrive while this looks for them.
         let alive = pool.is_alive();
-        let own = pool.attached_of(&other.peer).is_some() && packed.pool == other.uid;
+        let by_entry = pool.attached_of(&publisher.peer).is_some() && tensor.pool == publisher.uid;
         let entry = self.cursor.entry();
-        match registry::lease(pool, packed.slot, packed.serial, own, || entry.is_unchanged()) {
-            Ok(leased) => Ok(leased),
-            Err(error) => Err(self.unread(error, alive)),
+        registry::lease(pool, tensor.slot, tensor.serial, by_entry, || entry.is_unchanged())
+            .map_err(|error| self.unread(error, alive))
+    }
+}
+
+impl ResolveAny<'_> {
+    /// Why a message is unread whose slot could not be leased.
+    #[cold]
+    fn unread(&self, error: Error, alive: bool) -> Unread {
+        match error {
+            Error::Stale { .. } if !self.cursor.entry().is_unchanged() => Unread::Overwritten,
+            // The segment is on its way.
+            Error::NoSuchSegment { .. } if alive => Unread::NotYet,
+            error => error.into(),
         }
     }
 }
 
-impl Lender<'_> {
-    /// Why a message was not read whose tensor could not be leased.
+/// The pools of messages, beside those of the publishers themselves.
+#[derive(Debug, Default)]
+pub(crate) struct PoolTable {
+    /// By the uids of publisher and pool: a pool that one publisher introduced is not used for messages of another.
+    found: HashMap<(u64, u64), RegisteredPool>,
+    attaching: HashMap<u64, BackgroundAttach>,
+}
+
+impl PoolTable {
+    /// The pool with this uid. If this process has not attached to it yet, it begins to, and `notify` is notified when that is
+    /// done; until then the message is [`Unread::NotYet`].
+    #[inline]
+    fn get(
+        &mut self,
+        uid: u64,
+        publisher: &ConnectedPublisher,
+        notify: &Arc<SubscriberNotify>,
+    ) -> Result<&RegisteredPool, Unread> {
+        let key = (publisher.uid, uid);
+        if !self.found.get(&key).is_some_and(RegisteredPool::may_lease) {
+            let known = self.find(uid, publisher, notify)?;
+            self.found.retain(|_, known| known.may_lease());
+            self.found.insert(key, known);
+        }
+        self.found.get(&key).ok_or(Unread::NotYet)
+    }
+
+    /// Forgets the pools of messages from a publisher that has ended.
     #[cold]
-    fn unread(&mut self, error: Error, alive: bool) -> Unread {
-        match error {
-            Error::Stale { .. } if !self.cursor.entry().is_unchanged() => Unread::Passed,
-            // On its way.
-            Error::NoSuchSegment { .. } if alive => Unread::Later,
-            error => error.into(),
+    pub(crate) fn forget(&mut self, publisher: &ConnectedPublisher) {
+        self.found.retain(|(from, _), _| *from != publisher.uid);
+    }
+
+    #[cold]
+    fn find(
+        &mut self,
+        uid: u64,
+        publisher: &ConnectedPublisher,
+        notify: &Arc<SubscriberNotify>,
+    ) -> Result<RegisteredPool, Unread> {
+        let introduced = || publisher.pool.as_ref()?.introduced(uid);
+        let begun = self.attaching.contains_key(&uid);
+        let usable = || if begun { None } else { introduced().filter(RegisteredPool::is_usable) };
+        if let Some(known) = registry::find(uid).or_else(usable) {
+            self.attaching.remove(&uid);
+            return Ok(known);
+        }
+        let begin = || {
+            let notify = notify.clone();
+            BackgroundAttach::begin(uid, move || notify.fd.notify())
+        };
+        let attaching = self.attaching.entry(uid).or_insert_with(begin);
+        if attaching.is_idle() {
+            attaching.restart(begin());
+        }
+        match attaching.progress() {
+            Progress::Waiting => Err(Unread::NotYet),
+            Progress::Attached(known) => {
+                self.attaching.remove(&uid);
+                Ok(known)
+            }
+            Progress::Failed(error) => {
+                self.attaching.remove(&uid);
+                // If the owner is dying, no process can attach; what it introduced before is enough.
+                introduced().or_else(|| registry::find_dying(uid)).ok_or_else(|| error.into())
+            }
         }
     }
 }

@@ -1,86 +1,63 @@
-//! The part of a topic that receives: every publisher there is, one after another.
+//! The receiving side of a topic: all publishers, one after another.
 //!
-//! Taking a message needs no syscall: it is in mapped memory. Publishers come as [`Arrivals`], most of
-//! them by way of the service thread; so does a pool that a message made necessary. Whoever
-//! sleeps does so over all connections and a bell for the rest.
+//! Taking a message needs no system call, because it is in mapped memory. [`PublisherDiscovery`] finds and connects
+//! publishers, most of them on the service thread. A thread that waits for a message sleeps in epoll: over all
+//! connections, and an eventfd for events of this process (`ipc/topic/notify.rs`).
 
 use std::mem;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 
 use crate::error::{Error, Result};
-use crate::intervals::{SKIPPED_MESSAGES, UNRESOLVED_POLL};
+use crate::intervals::UNRESOLVED_POLL;
 use crate::ipc::discovery::socket_dir::SocketDir;
-use crate::ipc::ring::orderings::Shipped;
-use crate::ipc::ring::ring::Found;
-use crate::ipc::ring::subscriber_row;
-use crate::ipc::service_thread::{Served, Waker};
-use crate::ipc::topic::message::{Message, Unread};
-use crate::ipc::topic::publisher::Publisher;
-use crate::ipc::topic::subscriber::discovery::Arrivals;
-use crate::ipc::topic::subscriber::pools::Pools;
-use crate::ipc::topic::subscriber::publisher_link;
-use crate::ipc::topic::subscriber::publisher_link::{From, Next, Other, Source};
-use crate::ipc::topic::subscriber::resolve::{Again, Lender};
-use crate::ipc::topic::subscriber::wakeup::{Bell, News};
+use crate::ipc::topic::message::Message;
+use crate::ipc::topic::notify::SubscriberNotify;
+use crate::ipc::topic::publisher::publisher::Publisher;
+use crate::ipc::topic::subscriber::discovery::PublisherDiscovery;
+use crate::ipc::topic::subscriber::publisher_link::{ConnectedPublisher, PublisherLink};
+use crate::ipc::topic::subscriber::receive_state::{DecodedMessage, ReceiveState};
 use crate::sync::{Biased, BiasedGuard};
 use crate::sys;
 use crate::sys::fork::Creator;
 
-/// What receives.
+/// The epoll data of the eventfd. That of a connection is the uid of its publisher, which is never 0.
+const NOTIFY: u64 = 0;
+
+/// The receiving side of a topic.
 #[derive(Debug)]
 pub(crate) struct Subscriber {
     topic: String,
     creator: Creator,
-    /// Over all connections, and the bell.
+    /// All connections, and the eventfd of `notify`.
     epoll: OwnedFd,
-    news: Arc<News>,
-    arrivals: Arc<Arrivals>,
-    receiving: Biased<Receiving>,
-}
-
-#[derive(Debug, Default)]
-struct Receiving {
-    sources: Vec<Source>,
-    /// Where to look first: each publisher has its turn.
-    turn: usize,
-    words: Vec<u64>,
-    pools: Pools,
-    /// Messages that were overwritten, or could not be had.
-    missed: u64,
-    received: u64,
-    /// Why the last one could not be had.
-    last_loss: Option<Error>,
-    /// Threads that sleep.
-    waiters: usize,
-    /// The descriptor was asked for: somebody else may sleep.
-    watched: bool,
-    /// Goes up with every arming; 0 stands for none.
-    armed: u64,
-    /// Rings for whoever sleeps while a message is stuck.
-    waker: Option<Waker>,
+    notify: Arc<SubscriberNotify>,
+    discovery: Arc<PublisherDiscovery>,
+    state: Biased<ReceiveState>,
 }
 
 impl Subscriber {
-    /// Makes it, without any publisher yet.
-    pub(crate) fn new(topic: &str, arrivals: Arc<Arrivals>) -> Result<Subscriber> {
+    /// A subscriber without publishers.
+    pub(crate) fn new(topic: &str, discovery: Arc<PublisherDiscovery>) -> Result<Subscriber> {
         let error = |source| Error::os("making an epoll instance", source);
         let epoll = epoll::create(CreateFlags::CLOEXEC).map_err(error)?;
-        let news = arrivals.news.clone();
-        epoll::add(&epoll, &news.bell, EventData::new_u64(BELL), EventFlags::IN).map_err(error)?;
+        let notify = discovery.notify.clone();
+        let data = EventData::new_u64(NOTIFY);
+        epoll::add(&epoll, &notify.fd, data, EventFlags::IN).map_err(error)?;
         Ok(Subscriber {
             topic: topic.to_owned(),
             creator: Creator::this_process(),
             epoll,
-            news,
-            arrivals,
-            receiving: Biased::new(Receiving::default()),
+            notify,
+            discovery,
+            state: Biased::new(ReceiveState::default()),
         })
     }
 
+    /// Fails in a forked child: the parent's threads may have held the locks.
     pub(crate) fn check_process(&self) -> Result<()> {
         match self.is_inherited() {
             false => Ok(()),
@@ -88,9 +65,9 @@ impl Subscriber {
         }
     }
 
-    /// Nothing is received any more. Gives the directory that was looked into.
-    pub(crate) fn leave(&self) -> Option<Arc<SocketDir>> {
-        self.arrivals.leave()
+    /// Stops looking for publishers. Returns the topic's directory.
+    pub(crate) fn close(&self) -> Option<Arc<SocketDir>> {
+        self.discovery.stop()
     }
 
     #[inline]
@@ -99,84 +76,76 @@ impl Subscriber {
     }
 
     #[inline]
-    fn receiving(&self) -> BiasedGuard<'_, Receiving> {
-        self.receiving.lock()
+    fn state(&self) -> BiasedGuard<'_, ReceiveState> {
+        self.state.lock()
     }
 
-    /// Also receives what the same object sends.
+    /// Also receives what the same [`Topic`](crate::Topic) object sends.
     pub(crate) fn add_own(&self, publisher: Arc<Publisher>) {
-        publisher.ring_at(&self.news);
+        publisher.notify_own_subscriber(&self.notify);
         if publisher.waits() {
-            publisher.set_own_taken(0); // from here on it waits for us, too
+            publisher.set_own_taken(0); // from here on it waits for this subscriber, too
         }
-        self.add(&mut self.receiving(), Source::own(publisher));
+        self.state().add(PublisherLink::own(publisher));
     }
 
-    fn add(&self, receiving: &mut Receiving, source: Source) {
-        let payload = receiving.words.len().max(source.payload());
-        receiving.words.resize(payload, 0);
-        receiving.sources.push(source);
-    }
-
-    /// The next message, if there is one. It is made where the caller wants to have it.
+    /// The next message, if there is one.
     #[inline(always)]
     pub(crate) fn recv<T: Message>(&self) -> Option<T> {
-        self.take().map(Unmade::make)
+        self.take().map(DecodedMessage::make)
     }
 
-    /// Takes the next message, under the lock, which whoever makes it gives back. A function of its own, so that
-    /// finding nothing stays short.
+    /// Takes the next message. Not inlined, so that a caller that finds nothing has little code.
     #[inline(never)]
-    fn take<T: Message>(&self) -> Option<Unmade<'_, T>> {
+    fn take<T: Message>(&self) -> Option<DecodedMessage<'_, T>> {
         if self.is_inherited() {
             return None;
         }
-        let mut receiving = self.receiving();
-        if self.news.any() {
-            self.take_in(&mut receiving);
+        let mut state = self.state();
+        if self.notify.is_changed() {
+            self.add_discovered(&mut state);
         }
-        if let Some((at, taken)) = receiving.take_again::<T>() {
-            return Some(Unmade { receiving, at, taken });
+        if let Some((from, decoded)) = state.take_cached::<T>() {
+            return Some(DecodedMessage { state, from, decoded });
         }
-        match receiving.take::<T>(&self.news) {
-            Some((at, taken)) => Some(Unmade { receiving, at, taken }),
-            None if receiving.watched => self.rearm(receiving),
+        match state.take::<T>(&self.notify) {
+            Some((from, decoded)) => Some(DecodedMessage { state, from, decoded }),
+            None if state.watched => self.rearm(state),
             None => None,
         }
     }
 
-    /// The newest message of whichever publisher has one; older ones of the same publisher are
-    /// skipped.
+    /// The newest message of one of the publishers that have one. Older ones are skipped.
     pub(crate) fn latest<T: Message>(&self) -> Option<T> {
         if self.is_inherited() {
             return None;
         }
-        let mut receiving = self.receiving();
-        if self.news.any() {
-            self.take_in(&mut receiving);
+        let mut state = self.state();
+        if self.notify.is_changed() {
+            self.add_discovered(&mut state);
         }
-        for source in &mut receiving.sources {
-            source.skip_to_newest();
+        for link in &mut state.links {
+            link.skip_to_newest();
         }
         let mut newest = None;
-        // One of each: a publisher that is quicker than this does not keep it going.
-        for _ in 0..receiving.sources.len() {
-            newest = receiving.next(&self.news).or(newest);
+        // One message of each publisher: otherwise a fast publisher would keep this going.
+        for _ in 0..state.links.len() {
+            newest = state.next(&self.notify).or(newest);
         }
-        if !receiving.watched {
+        if !state.watched {
             return newest;
         }
-        self.rearm(receiving).map(Unmade::make).or(newest)
+        self.rearm(state).map(DecodedMessage::make).or(newest)
     }
 
-    /// Waits for a message until the deadline; without one, for ever.
+    /// Waits for a message until the deadline, or without limit. Returns [`TypeMismatch`](Error::TypeMismatch) if no message
+    /// arrived and a publisher of this topic sends another type.
     pub(crate) fn recv_until<T: Message>(&self, deadline: Option<Instant>) -> Result<Option<T>> {
         loop {
             self.check_process()?;
             if let Some(message) = self.recv() {
                 return Ok(Some(message));
             }
-            // Nothing, but somebody who sends something else: it may be in vain to wait.
             if let Some(mismatch) = self.take_mismatch() {
                 return Err(mismatch);
             }
@@ -191,317 +160,153 @@ impl Subscriber {
         }
     }
 
-    /// Announces that this thread is about to sleep; false if there is something to take first.
+    /// S1 to S3 of a thread that is about to sleep. Returns false if it has something to do first.
     fn arm(&self) -> bool {
-        let mut receiving = self.receiving();
-        receiving.waiters += 1;
-        receiving.arm(&self.news.bell);
-        !self.news.any() && !receiving.is_ready()
+        let mut state = self.state();
+        state.waiters += 1;
+        state.arm(&self.notify.fd);
+        !self.notify.is_changed() && !state.is_ready()
     }
 
-    /// Undoes [`Subscriber::arm`]. Those that still sleep, on the descriptor, too, are armed anew, for the byte
-    /// that woke this thread was theirs, too; and one of them looks if there is something, which may be more than
-    /// this thread takes. Not otherwise: they would wake each other for ever.
+    /// Undoes [`arm`](Subscriber::arm). If other threads still sleep, the byte that woke this thread was meant for them, too:
+    /// they are armed again, and one of them is notified if there is more to take. It is not notified otherwise, because the
+    /// threads would wake each other for ever.
     fn disarm(&self) {
-        let mut receiving = self.receiving();
-        receiving.waiters -= 1;
-        if receiving.waiters == 0 && !receiving.watched {
-            return receiving.disarm(&self.news.bell);
+        let mut state = self.state();
+        state.waiters -= 1;
+        if state.waiters == 0 && !state.watched {
+            return state.disarm(&self.notify.fd);
         }
-        receiving.arm(&self.news.bell);
-        if self.news.any() || receiving.is_ready() {
-            self.news.bell.ring_anyway();
-        } else if receiving.is_stuck() {
-            receiving.ring_soon(&self.news);
+        state.arm(&self.notify.fd);
+        if self.notify.is_changed() || state.is_ready() {
+            self.notify.fd.notify();
+        } else if state.is_pending() {
+            state.notify_soon(&self.notify);
         }
     }
 
     fn sleep(&self, left: Option<Duration>) -> Result<()> {
-        let receiving = self.receiving();
-        self.ignore_gone(&receiving);
-        let left = if receiving.is_stuck() {
+        let state = self.state();
+        self.remove_disconnected(&state);
+        let left = if state.is_pending() {
             Some(left.map_or(UNRESOLVED_POLL, |left| left.min(UNRESOLVED_POLL)))
         } else {
             left
         };
-        drop(receiving);
+        drop(state);
         let mut events = Vec::with_capacity(16);
         sys::epoll::wait(&self.epoll, &mut events, left)
             .map_err(|source| Error::os("waiting for a message", source))?;
-        self.hush(&events);
+        self.drain(&events);
         Ok(())
     }
 
-    /// A connection that has ended would wake whoever sleeps without a pause, for as long as a message of that
-    /// publisher is stuck. That it has ended is known.
-    fn ignore_gone(&self, receiving: &Receiving) {
-        for other in receiving.others().filter(|other| other.gone.is_true()) {
+    /// Removes connections that have ended from epoll. They would wake a thread again and again while a message of that
+    /// publisher is pending, and their end is already noted.
+    fn remove_disconnected(&self, state: &ReceiveState) {
+        for publisher in state.connected().filter(|publisher| publisher.disconnected.is_set()) {
             // It fails if that was done before.
-            let _ = epoll::delete(&self.epoll, &*other.connection);
+            let _ = epoll::delete(&self.epoll, &*publisher.connection);
         }
     }
 
-    /// Reads what woke this thread. If there is more, it wakes again.
-    fn hush(&self, events: &[epoll::Event]) {
-        let receiving = self.receiving();
+    /// Reads one packet of each descriptor that woke this thread. If one has more, epoll returns again.
+    fn drain(&self, events: &[epoll::Event]) {
+        let state = self.state();
         for event in events {
             let uid = { event.data }.u64();
-            if uid == BELL {
-                self.news.bell.hush();
-            } else if let Some(other) = receiving.others().find(|other| other.uid == uid) {
-                publisher_link::hush(&other.connection);
+            if uid == NOTIFY {
+                self.notify.fd.drain();
+            } else if let Some(publisher) = state.connected().find(|one| one.uid == uid) {
+                publisher.drain_one();
             }
         }
     }
 
-    /// Before saying "nothing" to somebody who then sleeps on the descriptor: quiet, arm, look again.
+    /// Prepares for a caller that sleeps on the descriptor after this returns nothing: makes the descriptor not
+    /// readable, arms, and looks once more.
     #[cold]
     fn rearm<'a, T: Message>(
         &'a self,
-        mut receiving: BiasedGuard<'a, Receiving>,
-    ) -> Option<Unmade<'a, T>> {
-        self.news.bell.hush();
-        self.ignore_gone(&receiving);
-        receiving.others().for_each(Other::hush_all);
-        receiving.arm(&self.news.bell);
-        if self.news.any() {
-            self.take_in(&mut receiving);
+        mut state: BiasedGuard<'a, ReceiveState>,
+    ) -> Option<DecodedMessage<'a, T>> {
+        self.notify.fd.drain();
+        self.remove_disconnected(&state);
+        state.connected().for_each(ConnectedPublisher::drain);
+        state.arm(&self.notify.fd);
+        if self.notify.is_changed() {
+            self.add_discovered(&mut state);
         }
-        let found = receiving.take::<T>(&self.news);
-        if found.is_some() || receiving.is_ready() {
-            // There may be more, and nobody would be told.
-            self.news.bell.ring_anyway();
-        } else if receiving.is_stuck() {
-            receiving.ring_soon(&self.news);
+        let found = state.take::<T>(&self.notify);
+        if found.is_some() || state.is_ready() {
+            // There may be more messages, for which no byte comes.
+            self.notify.fd.notify();
+        } else if state.is_pending() {
+            state.notify_soon(&self.notify);
         }
-        found.map(|(at, taken)| Unmade { receiving, at, taken })
+        found.map(|(from, decoded)| DecodedMessage { state, from, decoded })
     }
 
-    /// The descriptor to wait for: readable when there may be something to receive.
+    /// A descriptor that is readable when there may be something to receive.
     pub(crate) fn fd(&self) -> Result<BorrowedFd<'_>> {
         self.check_process()?;
-        let mut receiving = self.receiving();
-        if !mem::replace(&mut receiving.watched, true) {
-            receiving.arm(&self.news.bell);
-            self.news.bell.ring_anyway(); // for what is there already
+        let mut state = self.state();
+        if !mem::replace(&mut state.watched, true) {
+            state.arm(&self.notify.fd);
+            self.notify.fd.notify(); // for messages that are there already
         }
         Ok(self.epoll.as_fd())
     }
 
-    /// Takes in publishers that have come.
+    /// Adds publishers that discovery has connected.
     #[cold]
-    fn take_in(&self, receiving: &mut Receiving) {
-        for source in self.arrivals.take() {
-            if let From::Other(other) = &source.from {
-                let data = EventData::new_u64(other.uid);
-                // Without it there is no waking; polling still works.
-                let _ = epoll::add(&self.epoll, &*other.connection, data, EventFlags::IN);
+    fn add_discovered(&self, state: &mut ReceiveState) {
+        for link in self.discovery.take_links() {
+            if let Some(publisher) = link.connected_publisher() {
+                let data = EventData::new_u64(publisher.uid);
+                // If it fails, this publisher cannot wake the subscriber, but polling still works.
+                let _ = epoll::add(&self.epoll, &*publisher.connection, data, EventFlags::IN);
             }
-            self.add(receiving, source);
+            state.add(link);
         }
-        if receiving.waiters > 0 || receiving.watched {
-            receiving.arm(&self.news.bell);
+        if state.waiters > 0 || state.watched {
+            state.arm(&self.notify.fd);
         }
     }
 
-    /// Why a publisher could not be met.
+    /// Why a publisher could not be connected. Each failure is returned once.
     pub(crate) fn take_failure(&self) -> Option<Error> {
-        self.arrivals.take_failure()
+        self.discovery.take_failure()
     }
 
-    /// A publisher that was found to send something else.
+    /// A publisher that sends another type. Each is returned once.
     pub(crate) fn take_mismatch(&self) -> Option<Error> {
-        self.arrivals.take_mismatch()
+        self.discovery.take_mismatch()
     }
 
     pub(crate) fn missed(&self) -> u64 {
-        self.receiving().missed
+        self.state().missed
     }
 
     pub(crate) fn received(&self) -> u64 {
-        self.receiving().received
+        self.state().received
     }
 
-    /// Why the last message that was lost could not be had, if it was not just overwritten.
+    /// Why the last lost message could not be received, unless it was overwritten. Returned once.
     pub(crate) fn take_last_loss(&self) -> Option<Error> {
-        self.receiving().last_loss.take()
+        self.state().last_loss.take()
     }
 
-    /// How many publishers there are, this object's own not counted. One that is gone counts while
-    /// something that it sent is left to take.
+    /// How many publishers there are, without that of the same object. One that has ended counts while it has messages
+    /// to take.
     pub(crate) fn publishers(&self) -> usize {
         if self.is_inherited() {
             return 0;
         }
-        let mut receiving = self.receiving();
-        if self.news.any() {
-            self.take_in(&mut receiving);
+        let mut state = self.state();
+        if self.notify.is_changed() {
+            self.add_discovered(&mut state);
         }
-        receiving.sources.iter().filter(|source| !source.is_own() && !source.is_over()).count()
+        state.links.iter().filter(|link| !link.is_own() && !link.has_ended()).count()
     }
-}
-
-const BELL: u64 = 0; // no publisher has this uid
-
-impl Receiving {
-    fn others(&self) -> impl Iterator<Item = &Other> {
-        self.sources.iter().filter_map(|source| match &source.from {
-            From::Other(other) => Some(other),
-            From::Own(_) => None,
-        })
-    }
-
-    /// Has everybody wake us. Look afterwards, before sleeping.
-    fn arm(&mut self, bell: &Bell) {
-        self.armed = self.armed.wrapping_add(1).max(1);
-        bell.arm(true);
-        subscriber_row::arm::<Shipped>(self.others().map(Other::row), self.armed);
-    }
-
-    fn disarm(&mut self, bell: &Bell) {
-        bell.arm(false);
-        self.others().for_each(|other| other.row().disarm());
-    }
-
-    /// Whether there is something to take, or to be told.
-    fn is_ready(&self) -> bool {
-        self.sources.iter().any(Source::is_ready)
-    }
-
-    /// Whether a message is there that could not be had yet, which nobody rings for once it can.
-    fn is_stuck(&self) -> bool {
-        self.sources.iter().any(|source| source.stuck)
-    }
-
-    /// Has whoever sleeps on the descriptor look again in a moment: not at once, for it would do nothing
-    /// else until the message can be had, which may be never.
-    fn ring_soon(&mut self, news: &Arc<News>) {
-        if self.waker.is_none() {
-            let served: Weak<dyn Served> = Arc::downgrade(&(news.clone() as Arc<dyn Served>));
-            self.waker = Waker::new(served, 0).ok();
-        }
-        match &self.waker {
-            Some(waker) => waker.wake_after(UNRESOLVED_POLL),
-            None => news.bell.ring_anyway(),
-        }
-    }
-
-    /// The next message, if there is one.
-    fn next<T: Message>(&mut self, news: &Arc<News>) -> Option<T> {
-        let (at, taken) = self.take::<T>(news)?;
-        Some(T::make(taken, &self.sources[at].layouts))
-    }
-
-    /// Takes the next message of the publisher whose turn it is, if that is all there is to do, as it is most of
-    /// the time: its tensor lies where an earlier one did.
-    #[inline(always)]
-    fn take_again<T: Message>(&mut self) -> Option<(usize, T::Taken)> {
-        let at = if self.turn < self.sources.len() { self.turn } else { 0 };
-        let source = self.sources.get_mut(at)?;
-        let From::Other(other) = &source.from else { return None };
-        let elsewhere = other.pool.is_some() && other.own_pool.is_none();
-        if elsewhere || other.gone.is_true() {
-            return None; // there is more to do: its end is to be noticed, too
-        }
-        let entry = source.cursor.entry();
-        let Found::Message(len) = entry.read::<Shipped>(&mut self.words) else { return None };
-        let mut tensors = Again { other, entry };
-        let taken = T::read(&self.words[..len], &mut source.layouts, &mut tensors).ok()?;
-        source.stuck = false;
-        source.advance(1);
-        self.turn = at + 1;
-        self.received += 1;
-        Some((at, taken))
-    }
-
-    /// Takes the next message of the publisher whose turn it is, or of one after it; tells of which.
-    #[inline(never)]
-    fn take<T: Message>(&mut self, news: &Arc<News>) -> Option<(usize, T::Taken)> {
-        let mut looked = 0;
-        while looked < self.sources.len() {
-            if self.turn >= self.sources.len() {
-                self.turn = 0;
-            }
-            let at = self.turn;
-            match self.take_from::<T>(at, news) {
-                Took::Message(taken) => {
-                    self.turn += 1;
-                    self.received += 1;
-                    if self.sources[at].is_gone() {
-                        news.set(); // its end is to be noticed
-                    }
-                    return Some((at, taken));
-                }
-                Took::Nothing => {
-                    self.turn += 1;
-                    looked += 1;
-                }
-                Took::End => {
-                    let ended = self.sources.swap_remove(at);
-                    self.pools.forget(&ended);
-                }
-            }
-        }
-        None
-    }
-
-    fn take_from<T: Message>(&mut self, at: usize, news: &Arc<News>) -> Took<T::Taken> {
-        let Receiving { sources, words, pools, missed, last_loss, .. } = self;
-        let source = &mut sources[at];
-        source.stuck = false;
-        for _ in 0..SKIPPED_MESSAGES {
-            let len = match source.next(words) {
-                Next::Message(len) => len,
-                Next::Nothing => return Took::Nothing,
-                Next::End => return Took::End,
-                Next::Missed(count) => {
-                    // A publisher can say what it likes.
-                    *missed = missed.saturating_add(count);
-                    continue;
-                }
-            };
-            let Source { layouts, from, cursor, .. } = &mut *source;
-            let mut tensors = Lender { from, cursor, pools, news };
-            match T::read(&words[..len], layouts, &mut tensors) {
-                Ok(taken) => {
-                    source.advance(1);
-                    return Took::Message(taken);
-                }
-                Err(Unread::Later) => {
-                    source.stuck = true;
-                    return Took::Nothing;
-                }
-                Err(Unread::Passed) => {}
-                Err(Unread::Lost(error)) => {
-                    *missed = missed.saturating_add(1);
-                    *last_loss = Some(*error);
-                    source.advance(1);
-                }
-            }
-        }
-        Took::Nothing
-    }
-}
-
-/// A message that was taken, and is still to be made: under the lock, for its layouts is that of the next one, too.
-struct Unmade<'a, T: Message> {
-    receiving: BiasedGuard<'a, Receiving>,
-    /// Which source it came from.
-    at: usize,
-    taken: T::Taken,
-}
-
-impl<T: Message> Unmade<'_, T> {
-    #[inline(always)]
-    fn make(self) -> T {
-        T::make(self.taken, &self.receiving.sources[self.at].layouts)
-    }
-}
-
-/// What was taken.
-enum Took<M> {
-    Message(M),
-    Nothing,
-    /// Nothing, and nothing more will come.
-    End,
 }

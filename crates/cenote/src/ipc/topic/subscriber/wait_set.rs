@@ -9,7 +9,7 @@ use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 
 use crate::error::{Error, Result};
 use crate::ipc::topic::message::Message;
-use crate::ipc::topic::{Parts, Topic};
+use crate::ipc::topic::topic::{Topic, TopicParts};
 use crate::sys;
 
 /// Waits for several [`Topic`]s at once, whatever they carry.
@@ -38,14 +38,14 @@ pub struct WaitSet {
 
 /// A topic in a set.
 struct Member {
-    parts: Weak<Parts>,
+    parts: Weak<TopicParts>,
     /// Its descriptor, to be taken out of the set by when it is dropped: a forked child may have it as well, and
     /// so closing it would not do.
     fd: OwnedFd,
 }
 
 impl Member {
-    fn is(&self, parts: &Arc<Parts>) -> bool {
+    fn is(&self, parts: &Arc<TopicParts>) -> bool {
         self.parts.as_ptr() == Arc::as_ptr(parts)
     }
 
