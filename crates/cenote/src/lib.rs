@@ -133,10 +133,10 @@ pub use num_complex::Complex;
 pub use tensor::Tensor;
 pub use tensor::buffer::BufferIdentity;
 pub use tensor::buffer::loan::Loan;
+#[cfg(target_os = "linux")]
+pub use tensor::image::plane_descriptor::PlaneDescriptor;
 pub use tensor::map::{TensorMap, TensorMapMut};
 pub use tensor::options::TensorOptions;
-#[cfg(target_os = "linux")]
-pub use tensor::planes::PlaneDescriptor;
 #[cfg(all(target_os = "linux", feature = "gl"))]
 pub use texture::GlTexture;
 #[cfg(all(target_os = "linux", feature = "gl"))]

@@ -12,7 +12,7 @@ use crate::sys::dmabuf::DmaBuf;
 use crate::sys::mapping::{Access, Kept, Map};
 use crate::tensor::Tensor;
 use crate::tensor::buffer::handle::Handle;
-use crate::tensor::image::{image_layout, plane_layout};
+use crate::tensor::image::geometry::{image_layout, plane_layout};
 use crate::types::dtype::DType;
 use crate::types::layout::Layout;
 use crate::types::pixel_format::PixelFormat;

@@ -22,7 +22,7 @@ use super::raw_buffer::RawBuffer;
 use super::rejected::Rejected;
 use super::retain::{Block, Extras, Fill, Fit, Store, too_large};
 use crate::error::{Error, Result};
-use crate::tensor::{Tensor, options::check_len};
+use crate::tensor::tensor::{Tensor, check_len};
 use crate::types::dtype::Element;
 use crate::types::layout::Layout;
 

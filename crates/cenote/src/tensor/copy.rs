@@ -1,4 +1,4 @@
-//! Copies: out of a tensor, and into memory of its own.
+//! Copies of a tensor: to a vector, or to another tensor.
 
 use std::io;
 
@@ -9,15 +9,16 @@ use crate::copies::CopyReason;
 use crate::error::{Error, Result};
 use crate::memory::budget::Budget;
 use crate::memory::kind::TensorMemory;
-use crate::tensor::Tensor;
-use crate::tensor::image::image_layout;
+use crate::tensor::image::geometry::image_layout;
 use crate::tensor::map::{TensorMapMut, cast, check_dtype};
 use crate::tensor::options::TensorOptions;
+use crate::tensor::tensor::Tensor;
 use crate::types::dtype::{DType, Element};
 use crate::types::layout::Layout;
 
 impl Tensor {
-    /// The elements in row-major order, copied into a vector. Works for every view.
+    /// Copies the elements into a vector, in row-major order. Works for every view. Fails if they are not of type
+    /// `T`.
     ///
     /// ```
     /// use cenote::Tensor;
@@ -28,13 +29,13 @@ impl Tensor {
     /// ```
     pub fn to_vec<T: Element>(&self) -> Result<Vec<T>> {
         check_dtype::<T>(self.dtype)?;
-        // A view can have more elements than its buffer has bytes, and a peer can send one.
+        // A view can have more elements than its buffer has bytes, and a peer can send such a view.
         let _room = Budget::reserve(self.nbytes())?;
         let mut elements = Vec::new();
         let no_room = |_| Error::os("allocation of heap memory", io::ErrorKind::OutOfMemory);
         elements.try_reserve_exact(self.len()).map_err(no_room)?;
         for run in self.map()?.runs() {
-            // A `bool` is read once and then checked: others may be writing.
+            // A `bool` is read once and then checked: another process may write the memory.
             match cast::<T>(run) {
                 Ok(run) if T::DTYPE != DType::Bool => elements.extend_from_slice(run),
                 Ok(_) | Err(Error::Misaligned { .. }) => extend_unaligned(&mut elements, run)?,
@@ -45,17 +46,17 @@ impl Tensor {
         Ok(elements)
     }
 
-    /// A copy whose elements lie side by side in row-major order, in memory of the same kind. It
-    /// always copies, and [`copies`](crate::copies) counts it.
+    /// Returns a contiguous copy in row-major order, in memory of the same kind. It always copies, and
+    /// [`copies`](crate::copies) counts that.
     ///
-    /// An image stays an image, with the smallest row stride that its format allows: rows of an
-    /// odd width are padded where samples are shared between pixels (NV12, I420, YUYV).
+    /// An image stays an image, with the smallest row stride that its format allows. Rows of an odd width are
+    /// padded if pixels share samples (NV12, I420, YUYV).
     pub fn to_contiguous(&self) -> Result<Tensor> {
         self.copied(CopyReason::ToContiguous)
     }
 
-    /// A copy whose elements lie side by side in row-major order, in memory of the kind asked for. It
-    /// always copies, and [`copies`](crate::copies) counts it. An image stays one, as with
+    /// Returns a contiguous copy in row-major order, in memory of this kind. It always copies, and
+    /// [`copies`](crate::copies) counts that. An image stays an image, as with
     /// [`to_contiguous`](Tensor::to_contiguous).
     ///
     /// ```
@@ -69,11 +70,11 @@ impl Tensor {
         self.copied_to(memory, CopyReason::CopiedOut)
     }
 
-    /// Write access: to these very bytes where [`map_mut`](Tensor::map_mut) allows it, else to a
-    /// copy that takes their place in this handle. Other handles keep the old bytes.
+    /// Returns write access: to the bytes themselves if [`map_mut`](Tensor::map_mut) allows it. Otherwise this
+    /// handle gets a copy, and other handles keep the old bytes.
     ///
-    /// The copy of an image keeps its row stride. Planes that lay apart follow each other in the
-    /// copy, which so has the [`shape`](crate::PixelFormat::shape) of the whole image.
+    /// The copy of an image keeps its row stride. Planes of several buffers follow each other in the copy, which
+    /// therefore has the [`shape`](crate::PixelFormat::shape) of the whole image.
     ///
     /// ```
     /// use cenote::{DType, Tensor};
@@ -86,7 +87,7 @@ impl Tensor {
     /// # Ok::<(), cenote::Error>(())
     /// ```
     pub fn make_mut(&mut self) -> Result<TensorMapMut<'_>> {
-        // Not `not_writable`, which without `&mut` could miss what another thread did last.
+        // Not `not_writable`: it has no `&mut`, so it could miss a write of another thread just before.
         if self.buffer.storage_mut().is_err() {
             *self = self.copied(CopyReason::MakeMut)?;
         }
@@ -113,7 +114,7 @@ impl Tensor {
         Ok(copy)
     }
 
-    /// The layout of a packed copy, and the bytes that it takes.
+    /// Returns the layout of a packed copy, and the bytes that it takes.
     pub(crate) fn copy_layout(&self) -> Result<(Layout, usize)> {
         let (Some(format), Some((width, height))) = (self.format, self.image_size()) else {
             let layout = Layout::contiguous(self.shape(), self.dtype.size())?;
@@ -126,23 +127,23 @@ impl Tensor {
         Ok((layout, format.image_bytes(width, height, stride)?))
     }
 
-    /// Makes a new tensor with room for them a copy of the elements of `source`, and of what it
-    /// is. Tells how many bytes that were.
+    /// Copies the elements, format and device of `source` into a new tensor, which is large enough. Returns how
+    /// many bytes were copied.
     pub(crate) fn filled_from(mut self, source: &Tensor) -> Result<(Tensor, usize)> {
         if let Some(format) = source.format {
             self.set_format(format)?;
         }
         self.device = source.device;
         let bytes = self.fill_from(source)?;
-        // One channel may be an axis or not. (Planes that lay apart now count as rows.)
+        // A single channel may or may not be an axis. (Far planes became rows, so their lengths differ.)
         if self.shape() != source.shape() && self.len() == source.len() {
             self.layout = self.layout.reshape(source.shape())?;
         }
         Ok((self, bytes))
     }
 
-    /// Copies the elements of `source`, which has the same shape, or the same size and format.
-    /// Tells how many bytes that were.
+    /// Copies the elements of `source`, which has the same shape, or the same size and format. Returns how many
+    /// bytes were copied.
     pub(crate) fn fill_from(&mut self, source: &Tensor) -> Result<usize> {
         let mut copied = 0;
         for plane in 0..source.plane_count() {
@@ -155,6 +156,7 @@ impl Tensor {
     }
 }
 
+/// Appends elements that may be misaligned. Fails for an invalid value.
 fn extend_unaligned<T: Element>(elements: &mut Vec<T>, run: &[u8]) -> Result<()> {
     for bytes in run.chunks_exact(size_of::<T>()) {
         let element = checked::try_pod_read_unaligned(bytes);
@@ -163,7 +165,7 @@ fn extend_unaligned<T: Element>(elements: &mut Vec<T>, run: &[u8]) -> Result<()>
     Ok(())
 }
 
-/// Copies the bytes of `from` to where `to`, a layout of as many elements, puts them.
+/// Copies the elements of `from` into `target`, at the layout `to`, which has as many elements.
 fn copy_runs(target: &mut TensorMapMut<'_>, to: &Layout, from: &Tensor) -> Result<()> {
     let map = from.map()?;
     let mut sources = map.runs();
@@ -172,7 +174,7 @@ fn copy_runs(target: &mut TensorMapMut<'_>, to: &Layout, from: &Tensor) -> Resul
         let mut target = target.at_mut(run);
         while !target.is_empty() {
             if source.is_empty() {
-                // Both have equally many bytes, so the source does not run out first.
+                // Both have the same number of bytes, so the source does not end first.
                 let Some(next) = sources.next() else { return Ok(()) };
                 source = next;
             }

@@ -1,17 +1,17 @@
-//! DMA-BUFs: giving them to devices.
+//! The DMA-BUF of a tensor, for devices.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use crate::error::{Error, Result};
-use crate::tensor::Tensor;
+use crate::tensor::tensor::Tensor;
 
 impl Tensor {
-    /// The DMA-BUF that the tensor lives in, for a device or a library that imports it. An error for
-    /// other memory.
+    /// Returns the DMA-BUF that the tensor is in, for a device or a library that imports it. Fails for other
+    /// memory.
     ///
-    /// From then on this process does not write it: whoever has it can, and nobody keeps him from it
-    /// ([`protection`](Tensor::protection)). [`dmabuf_mut`](Tensor::dmabuf_mut) is for those who know
-    /// better. Where in it the first element lies tells [`dmabuf_offset`](Tensor::dmabuf_offset).
+    /// From then on this process cannot write the tensor, because the importer can, and the kernel does not
+    /// prevent that ([`protection`](Tensor::protection)). [`dmabuf_mut`](Tensor::dmabuf_mut) keeps it writable.
+    /// [`dmabuf_offset`](Tensor::dmabuf_offset) returns the offset of the first element in it.
     ///
     /// ```
     /// use cenote::{DType, Tensor, TensorMemory};
@@ -29,19 +29,18 @@ impl Tensor {
         Ok(self.buffer.publish_dmabuf("DMA-BUF")?.as_fd())
     }
 
-    /// Like [`dmabuf`](Tensor::dmabuf), as a descriptor of its own.
+    /// Like [`dmabuf`](Tensor::dmabuf), as a new descriptor.
     pub fn dmabuf_clone(&self) -> Result<OwnedFd> {
         let fd = self.dmabuf()?.try_clone_to_owned();
         fd.map_err(|source| Error::os("duplicating a file descriptor", source))
     }
 
-    /// The DMA-BUF, of a tensor that can be written all the same: for a device that reads or fills
-    /// the buffer again and again, between one look at it and the next. An error where
-    /// [`map_mut`](Tensor::map_mut) would refuse.
+    /// Returns the DMA-BUF, and leaves the tensor writable: for a device that reads or fills the buffer repeatedly,
+    /// in turn with this process. Fails where [`map_mut`](Tensor::map_mut) would refuse.
     ///
     /// # Safety
-    /// While any guard of [`map`](Tensor::map) or [`map_mut`](Tensor::map_mut) lives, nobody writes
-    /// the memory through this descriptor, or reads it while it can be written here.
+    /// While a guard of [`map`](Tensor::map) lives, the memory is not written through this descriptor. While a
+    /// guard of [`map_mut`](Tensor::map_mut) lives, it is neither written nor read through it.
     #[allow(unsafe_code, reason = "the promises cannot be checked")]
     pub unsafe fn dmabuf_mut(&mut self) -> Result<BorrowedFd<'_>> {
         self.check_one_buffer("dmabuf_mut")?;
@@ -49,13 +48,14 @@ impl Tensor {
         Ok(self.buffer.dmabuf("DMA-BUF")?.as_fd())
     }
 
-    /// Where in its DMA-BUF the first element lies, in bytes.
+    /// Returns the offset of the first element in its DMA-BUF, in bytes. Fails for other memory.
     pub fn dmabuf_offset(&self) -> Result<usize> {
         self.buffer.dmabuf("DMA-BUF")?;
         let start = self.buffer.slot_ref().map_or(0, |slot_ref| slot_ref.slot.offset);
         Ok(start + self.layout.offset())
     }
 
+    /// Fails for an image whose planes are in several buffers.
     fn check_one_buffer(&self, op: &'static str) -> Result<()> {
         if self.has_far_planes() { Err(Error::FarPlanes { op }) } else { Ok(()) }
     }

@@ -1,10 +1,9 @@
-//! File descriptors: giving a tensor's memory away, and taking memory in.
+//! File descriptors: exporting a tensor's memory, and importing memory.
 //!
-//! Memory that leaves this process is sealed against writing first, by the kernel and for
-//! everybody, and memory that comes in is only read. So safe code never sees bytes change. Memory
-//! that was not made by cenote may lack that seal: what is required then is that it cannot shrink,
-//! because touching pages that are gone is SIGBUS. DMA-BUFs never shrink, and cannot be sealed: whoever
-//! has one leaves it alone by convention.
+//! The kernel seals memory against writing before it leaves this process, for all processes, and imported
+//! memory is only read. So safe code never sees bytes change. Memory that cenote did not allocate may lack
+//! that seal. It must at least be sealed against shrinking, because access to a page that was removed is
+//! SIGBUS. DMA-BUFs never shrink and cannot be sealed: by convention their holders do not write them.
 
 use std::os::fd::OwnedFd;
 
@@ -12,19 +11,21 @@ use crate::error::{Error, Result};
 use crate::memory::import;
 use crate::memory::request::Import;
 use crate::memory::selection::{Origin, Selection};
-use crate::tensor::Tensor;
 use crate::tensor::buffer::handle::Handle;
+use crate::tensor::tensor::Tensor;
 use crate::types::dtype::DType;
 use crate::types::layout::Layout;
 
 impl Tensor {
-    /// A new file descriptor for the memory of the whole buffer, to be sent to another process.
-    /// An error for heap memory, which has none.
+    /// Returns a new file descriptor for the memory of the whole buffer, to send to another process. Fails for
+    /// heap memory, which has none.
     ///
-    /// From then on nobody can write this memory, here or there. (Memory that came from
-    /// elsewhere is as it came: if its maker did not seal it, others can still write it. So they can a
-    /// DMA-BUF from a heap: [`protection`](Tensor::protection).) The
-    /// descriptor says nothing about shape or dtype, or which part a view shows; [`send`](Tensor::send) sends those too.
+    /// From then on no process can write this memory. (Imported memory keeps the protection that it came with:
+    /// if it was not sealed, other processes can still write it. The same is true of a DMA-BUF from a dma-heap:
+    /// see [`protection`](Tensor::protection).)
+    ///
+    /// The descriptor does not carry the shape, the dtype or the range of a view; [`send`](Tensor::send) sends
+    /// those too.
     ///
     /// ```
     /// use cenote::{DType, Tensor, TensorMemory};
@@ -42,15 +43,15 @@ impl Tensor {
         fd.try_clone_to_owned().map_err(|source| Error::os("duplicating a file descriptor", source))
     }
 
-    /// A read-only tensor over shared memory or a DMA-BUF from elsewhere, from its first byte on.
+    /// Makes a read-only tensor over imported shared memory or a DMA-BUF, from its first byte on. The tensor keeps
+    /// the descriptor.
     ///
-    /// It must be large enough, and a DMA-BUF, or a memfd that is sealed against shrinking
-    /// (`F_SEAL_SHRINK`); anything else is an error here and not later. The descriptor is kept while
-    /// the tensor lives.
+    /// Fails unless it is large enough, and a DMA-BUF or a memfd that is sealed against shrinking
+    /// (`F_SEAL_SHRINK`).
     ///
-    /// Memory that [`clone_fd`](Tensor::clone_fd) or [`send`](Tensor::send) gave out cannot change.
-    /// Memory from other makers may lack the seal against writing, and a DMA-BUF has none: take it in
-    /// only from those who leave it alone. [`protection`](Tensor::protection) tells.
+    /// Memory of [`clone_fd`](Tensor::clone_fd) or [`send`](Tensor::send) cannot change. Other memory may lack the
+    /// seal against writing, and a DMA-BUF has none: import it only from processes that do not write it any more.
+    /// [`protection`](Tensor::protection) returns which it is.
     pub fn from_fd(fd: OwnedFd, shape: &[usize], dtype: DType) -> Result<Tensor> {
         Tensor::from_fd_layout(fd, Layout::contiguous(shape, dtype.size())?, dtype)
     }
@@ -72,17 +73,18 @@ impl Tensor {
         Tensor::import(fd, layout, dtype, Import::ReadOnly)
     }
 
-    /// A writable tensor over shared memory or a DMA-BUF from elsewhere. It need not be sealed; if it is
-    /// sealed against writing, or was opened to be read, this is an error.
+    /// Makes a writable tensor over imported shared memory or a DMA-BUF, which need not be sealed. Fails if it is
+    /// sealed against writing, or was opened read-only.
     ///
     /// # Safety
-    /// While the tensor or any clone or view of it lives, nobody else writes the memory, and
-    /// nobody shrinks the file behind it.
+    /// While the tensor or any clone or view of it lives, nothing else writes the memory, and the file behind it
+    /// does not shrink.
     #[allow(unsafe_code, reason = "the promises cannot be checked")]
     pub unsafe fn from_fd_mut(fd: OwnedFd, layout: Layout, dtype: DType) -> Result<Tensor> {
         Tensor::import(fd, layout, dtype, Import::Trusted)
     }
 
+    /// Maps a descriptor, and makes a tensor over it.
     pub(crate) fn import(fd: OwnedFd, layout: Layout, dtype: DType, how: Import) -> Result<Tensor> {
         let storage = import::import(fd, layout.byte_range().end, how)?;
         let selection = Selection::given(storage.memory, Origin::Imported);

@@ -1,7 +1,7 @@
-//! CPU access to a tensor's elements: guards that give out slices.
+//! CPU access to a tensor's elements: guards that return slices.
 //!
-//! Mapping is where a memory that devices use gets its caches in order, so every access goes
-//! through a guard, whatever the memory. For heap and shared memory the guard costs nothing.
+//! Memory that devices use needs its caches synchronised around each access, so every access goes through a
+//! guard, whatever the memory. For heap and shared memory the guard costs nothing.
 
 use std::fmt;
 use std::ops::{Deref, Range};
@@ -10,7 +10,7 @@ use bytemuck::checked;
 
 use crate::error::{Error, Result};
 use crate::memory::cpu_access::CpuAccess;
-use crate::tensor::image::{no_such_plane, plane_at};
+use crate::tensor::image::geometry::{no_such_plane, plane_at};
 use crate::types::dtype::{DType, Element};
 use crate::types::layout::Layout;
 use crate::types::pixel_format::PixelFormat;
@@ -27,14 +27,14 @@ use crate::types::pixel_format::PixelFormat;
 /// ```
 pub struct TensorMap<'a> {
     pub(crate) bytes: &'a [u8],
-    /// Where in the buffer they begin.
+    /// The offset of `bytes` in the buffer.
     pub(crate) base: usize,
     pub(crate) layout: &'a Layout,
     pub(crate) dtype: DType,
-    /// Nobody can change the bytes while we look.
+    /// The bytes cannot change while they are mapped.
     pub(crate) stable: bool,
-    /// What must be told when we have done. Without it the bytes may be gone, so they leave this struct
-    /// only while that is borrowed.
+    /// Ends the access when dropped. The bytes may be unmapped then, so they are only borrowed from this
+    /// struct.
     pub(crate) _access: CpuAccess<'a>,
 }
 
@@ -50,52 +50,52 @@ pub struct TensorMap<'a> {
 /// ```
 pub struct TensorMapMut<'a> {
     pub(crate) bytes: &'a mut [u8],
-    /// Where in the buffer they begin.
+    /// The offset of `bytes` in the buffer.
     pub(crate) base: usize,
-    pub(crate) layout: Shown<'a>,
+    pub(crate) layout: MapLayout<'a>,
     pub(crate) dtype: DType,
     pub(crate) format: Option<PixelFormat>,
     /// As in [`TensorMap`].
     pub(crate) _access: CpuAccess<'a>,
 }
 
-/// The layout of what is mapped: that of the tensor, or one for a part of it. In a box, so that the guard stays
-/// small.
+/// The layout of what is mapped: that of the tensor, or one of a part of it. The part is in a box, so that the
+/// guard stays small.
 #[derive(Debug)]
-pub(crate) enum Shown<'a> {
+pub(crate) enum MapLayout<'a> {
     Whole(&'a Layout),
     Part(Box<Layout>),
 }
 
-impl Deref for Shown<'_> {
+impl Deref for MapLayout<'_> {
     type Target = Layout;
 
     #[inline]
     fn deref(&self) -> &Layout {
         match self {
-            Shown::Whole(layout) => layout,
-            Shown::Part(layout) => layout,
+            MapLayout::Whole(layout) => layout,
+            MapLayout::Part(layout) => layout,
         }
     }
 }
 
 impl TensorMap<'_> {
-    /// Bytes by their place in the buffer.
+    /// Returns bytes by their range in the buffer.
     #[inline]
     pub(crate) fn at(&self, range: Range<usize>) -> &[u8] {
         &self.bytes[range.start - self.base..range.end - self.base]
     }
 
-    /// The elements as bytes. An error if they are not contiguous.
+    /// Returns the elements as bytes. Fails if they are not contiguous.
     #[inline]
     pub fn as_bytes(&self) -> Result<&[u8]> {
         Ok(self.at(contiguous(self.layout)?))
     }
 
-    /// The elements in row-major order. An error if they are not contiguous, or not of type `T`.
+    /// Returns the elements in row-major order. Fails if they are not contiguous, or not of type `T`.
     ///
-    /// `bool` is checked byte by byte each time, and refused in memory that another process can
-    /// still write: a byte that is neither 0 nor 1 must never be seen as one.
+    /// Every call checks each byte of `bool` elements, and refuses them in memory that another process can still
+    /// write: a byte that is neither 0 nor 1 must never become a `bool`.
     #[inline]
     pub fn as_slice<T: Element>(&self) -> Result<&[T]> {
         check_dtype::<T>(self.dtype)?;
@@ -103,8 +103,8 @@ impl TensorMap<'_> {
         cast(self.as_bytes()?)
     }
 
-    /// The runs of bytes that lie side by side, in row-major order: one run if the tensor is
-    /// contiguous, one for each row of a padded image.
+    /// Iterates over the contiguous runs of bytes, in row-major order: one run if the tensor is contiguous, one
+    /// for each row of a padded image.
     ///
     /// ```
     /// use cenote::Tensor;
@@ -120,51 +120,52 @@ impl TensorMap<'_> {
         self.layout.runs().map(|run| self.at(run))
     }
 
-    /// One element, contiguous or not. For many of them a slice or an array is faster.
+    /// Returns one element. For many elements a slice or an array is faster. Fails if there is none of this
+    /// index, or it is not of type `T`.
     pub fn get<T: Element>(&self, index: &[usize]) -> Result<T> {
         check_dtype::<T>(self.dtype)?;
-        let at = locate(self.layout, index)?;
-        checked::try_pod_read_unaligned(self.at(at..at + size_of::<T>()))
+        let start = locate(self.layout, index)?;
+        checked::try_pod_read_unaligned(self.at(start..start + size_of::<T>()))
             .map_err(|_| Error::InvalidValue { dtype: T::DTYPE.name() })
     }
 }
 
 impl TensorMapMut<'_> {
-    /// Bytes by their place in the buffer.
+    /// Returns bytes by their range in the buffer.
     #[inline]
     pub(crate) fn at_mut(&mut self, range: Range<usize>) -> &mut [u8] {
         &mut self.bytes[range.start - self.base..range.end - self.base]
     }
 
-    /// All bytes that are mapped: those of the whole buffer, if it is an image.
+    /// Returns all bytes that are mapped: those of the whole buffer if it is an image.
     pub(crate) fn all_mut(&mut self) -> &mut [u8] {
         self.bytes
     }
 
-    /// Read access to the same elements.
+    /// Returns read access to the same elements.
     pub fn as_map(&self) -> TensorMap<'_> {
-        let stable = true; // nobody else can write what we can
-        let _access = CpuAccess::default(); // part of this one
+        let stable = true; // this guard has exclusive write access
+        let _access = CpuAccess::default(); // covered by that of `self`
         let (base, layout, dtype) = (self.base, &self.layout, self.dtype);
         TensorMap { bytes: self.bytes, base, layout, dtype, stable, _access }
     }
 
-    /// The elements as bytes. An error if they are not contiguous.
+    /// Returns the elements as bytes. Fails if they are not contiguous.
     #[inline]
     pub fn as_mut_bytes(&mut self) -> Result<&mut [u8]> {
         let range = contiguous(&self.layout)?;
         Ok(self.at_mut(range))
     }
 
-    /// The elements in row-major order. An error if they are not contiguous, or not of type `T`.
+    /// Returns the elements in row-major order. Fails if they are not contiguous, or not of type `T`.
     #[inline]
     pub fn as_mut_slice<T: Element>(&mut self) -> Result<&mut [T]> {
         check_dtype::<T>(self.dtype)?;
         cast_mut(self.as_mut_bytes()?)
     }
 
-    /// Calls `f` with each run of bytes that lie side by side, in row-major order: what
-    /// [`TensorMap::runs`] is for reading.
+    /// Calls `f` with each contiguous run of bytes, in row-major order, as [`TensorMap::runs`] returns them for
+    /// reading.
     pub fn for_each_run(&mut self, mut f: impl FnMut(&mut [u8])) {
         let base = self.base;
         for run in self.layout.runs() {
@@ -172,10 +173,10 @@ impl TensorMapMut<'_> {
         }
     }
 
-    /// Write access to one plane of an image, as rows of samples.
+    /// Returns write access to one plane of an image, as rows of samples. Fails if there is no such plane.
     ///
-    /// The chroma of a padded or odd-sized image does not lie where the rows of the whole image
-    /// do; this is the way to write it.
+    /// The chroma of a padded or odd-sized image is not at the rows of the whole image, so it can only be
+    /// written by this.
     ///
     /// ```
     /// use cenote::{PixelFormat, TensorOptions};
@@ -187,25 +188,25 @@ impl TensorMapMut<'_> {
     /// ```
     pub fn plane_mut(&mut self, index: usize) -> Result<TensorMapMut<'_>> {
         let layout = match self.format {
-            Some(format) => Shown::Part(Box::new(plane_at(format, &self.layout, index)?)),
-            None if index == 0 => Shown::Whole(&self.layout),
+            Some(format) => MapLayout::Part(Box::new(plane_at(format, &self.layout, index)?)),
+            None if index == 0 => MapLayout::Whole(&self.layout),
             None => return Err(no_such_plane(None, index)),
         };
         let (base, dtype) = (self.base, self.dtype);
-        let _access = CpuAccess::default(); // part of this one
+        let _access = CpuAccess::default(); // covered by that of `self`
         Ok(TensorMapMut { bytes: self.bytes, base, layout, dtype, format: None, _access })
     }
 
-    /// Sets one element.
+    /// Sets one element. Fails if there is none of this index, or it is not of type `T`.
     pub fn set<T: Element>(&mut self, index: &[usize], value: T) -> Result<()> {
         check_dtype::<T>(self.dtype)?;
-        let at = locate(&self.layout, index)?;
-        self.at_mut(at..at + size_of::<T>()).copy_from_slice(bytemuck::bytes_of(&value));
+        let start = locate(&self.layout, index)?;
+        self.at_mut(start..start + size_of::<T>()).copy_from_slice(bytemuck::bytes_of(&value));
         Ok(())
     }
 }
 
-/// Not the bytes: there may be millions.
+/// Omits the bytes: there may be millions.
 impl fmt::Debug for TensorMap<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut debug = f.debug_struct("TensorMap");
@@ -220,6 +221,7 @@ impl fmt::Debug for TensorMapMut<'_> {
     }
 }
 
+/// Fails unless `T` is the type of the elements.
 #[inline]
 pub(crate) fn check_dtype<T: Element>(found: DType) -> Result<()> {
     if T::DTYPE == found {
@@ -228,7 +230,7 @@ pub(crate) fn check_dtype<T: Element>(found: DType) -> Result<()> {
     Err(Error::WrongDType { asked: T::DTYPE.name(), found: found.name() })
 }
 
-/// Elements of which not every bit pattern is valid can be looked at only where nobody else writes.
+/// Fails for elements of which not every bit pattern is valid, in memory that can change.
 #[inline]
 pub(crate) fn check_stable<T: Element>(stable: bool) -> Result<()> {
     if stable || T::DTYPE != DType::Bool {
@@ -237,7 +239,7 @@ pub(crate) fn check_stable<T: Element>(stable: bool) -> Result<()> {
     Err(Error::Changeable { dtype: T::DTYPE.name() })
 }
 
-/// The bytes of a layout whose elements lie side by side.
+/// Returns the bytes of a layout. Fails unless its elements are contiguous.
 #[inline]
 fn contiguous(layout: &Layout) -> Result<Range<usize>> {
     match layout.packed_end() {
@@ -246,13 +248,14 @@ fn contiguous(layout: &Layout) -> Result<Range<usize>> {
     }
 }
 
+/// Returns the offset of an element. Fails if there is none of this index.
 fn locate(layout: &Layout, index: &[usize]) -> Result<usize> {
     layout
         .offset_of(index)
         .ok_or_else(|| Error::BadIndex { index: index.into(), shape: layout.shape().into() })
 }
 
-/// Looks at bytes as elements. The dtype has been checked; alignment and values have not.
+/// Casts bytes to elements. The caller has checked the dtype. Fails for misaligned bytes and invalid values.
 #[inline]
 pub(crate) fn cast<T: Element>(bytes: &[u8]) -> Result<&[T]> {
     T::cast(bytes).map_err(cast_error::<T>)

@@ -7,14 +7,14 @@ use ndarray::{
 use crate::copies;
 use crate::copies::CopyReason;
 use crate::error::{Error, Result};
-use crate::tensor::Tensor;
 use crate::tensor::map::{TensorMap, TensorMapMut, cast, cast_mut, check_dtype, check_stable};
+use crate::tensor::tensor::Tensor;
 use crate::types::dtype::Element;
 use crate::types::layout::Layout;
 
 impl Tensor {
-    /// Makes a heap tensor of an array, without copying it where the array's memory is its
-    /// elements in row-major order.
+    /// Makes a heap tensor of an array. Copies it only if its memory is not exactly its elements in row-major
+    /// order.
     ///
     /// ```
     /// use cenote::Tensor;
@@ -31,7 +31,7 @@ impl Tensor {
             return Tensor::from_vec(array.iter().copied().collect(), &shape);
         }
         let (mut data, start) = array.into_raw_vec_and_offset();
-        // An array that was sliced in place owns more than it shows.
+        // An array that was sliced in place owns more elements than it shows.
         let start = start.unwrap_or(0);
         if start > 0 {
             data.copy_within(start..start + len, 0);
@@ -41,7 +41,7 @@ impl Tensor {
         Tensor::from_vec(data, &shape)
     }
 
-    /// Allocates a tensor, chosen like [`Tensor::new`], with a copy of an array's elements.
+    /// Allocates a tensor as [`Tensor::new`] does, and copies the elements of an array into it.
     pub fn from_array_view<T, S, D>(array: &ArrayBase<S, D>) -> Result<Tensor>
     where
         T: Element,
@@ -56,7 +56,7 @@ impl Tensor {
         Ok(tensor)
     }
 
-    /// The elements, copied into an array.
+    /// Copies the elements into an array.
     pub fn to_array<T: Element>(&self) -> Result<ArrayD<T>> {
         let elements = self.to_vec::<T>()?;
         let shape = IxDyn(self.shape());
@@ -65,7 +65,8 @@ impl Tensor {
 }
 
 impl TensorMap<'_> {
-    /// The elements as an array, contiguous or not, without copying them.
+    /// Returns the elements as an array, contiguous or not, without a copy. Fails if they are not of type `T`, or
+    /// a stride is no multiple of their size.
     ///
     /// ```
     /// use cenote::Tensor;
@@ -88,7 +89,8 @@ impl TensorMap<'_> {
 }
 
 impl TensorMapMut<'_> {
-    /// The elements as a mutable array, contiguous or not.
+    /// Returns the elements as a mutable array, contiguous or not. Fails as [`TensorMap::as_array`] does, and if
+    /// elements overlap.
     pub fn as_array_mut<T: Element>(&mut self) -> Result<ArrayViewMutD<'_, T>> {
         check_dtype::<T>(self.dtype)?;
         let layout = self.layout.clone();
@@ -101,14 +103,14 @@ impl TensorMapMut<'_> {
     }
 }
 
-/// Strides in elements, as ndarray counts them. It takes no negative ones: an axis that runs
-/// backwards is laid forwards first and then inverted.
+/// Strides in elements, as ndarray counts them. It takes no negative strides: a reversed axis is made forward
+/// first, and then inverted.
 struct Steps(Vec<isize>);
 
 impl Steps {
     fn of(layout: &Layout) -> Result<Steps> {
         let item = layout.item_size().cast_signed();
-        // The stride of an axis of length 1 may be anything, and is never used.
+        // The stride of an axis of length 1 is never used, and may have any value.
         let step = |(&stride, &len): (&isize, &usize)| match len {
             1 => Some(0),
             _ => (stride % item == 0).then_some(stride / item),
@@ -124,11 +126,12 @@ impl Steps {
         IxDyn(layout.shape()).strides(IxDyn(&steps))
     }
 
+    /// The axes with negative strides.
     fn backwards(&self) -> impl Iterator<Item = Axis> + '_ {
         self.0.iter().enumerate().filter(|(_, step)| **step < 0).map(|(axis, _)| Axis(axis))
     }
 
-    /// ndarray refuses mutable views in which two elements share a place.
+    /// The error for a mutable view in which two elements share memory, which ndarray refuses.
     fn unfit(&self, layout: &Layout) -> Error {
         Error::Overlapping { shape: layout.shape().into(), strides: layout.strides().into() }
     }

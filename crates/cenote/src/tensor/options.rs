@@ -1,4 +1,4 @@
-//! How a tensor is allocated, in the manner of `std::fs::OpenOptions`.
+//! How a tensor is allocated: options in the manner of `std::fs::OpenOptions`.
 
 use crate::copies;
 use crate::copies::CopyReason;
@@ -8,14 +8,14 @@ use crate::memory::kind::TensorMemory;
 use crate::memory::request::{Advice, MAX_ALIGN, MIN_ALIGN, ROW_ALIGN, Request};
 use crate::memory::selection::Selection;
 use crate::memory::storage::{Protection, Storage};
-use crate::tensor::Tensor;
 use crate::tensor::buffer::handle::Handle;
-use crate::tensor::image::image_layout;
+use crate::tensor::image::geometry::image_layout;
+use crate::tensor::tensor::{Tensor, check_len};
 use crate::types::dtype::{DType, Element};
 use crate::types::layout::Layout;
 use crate::types::pixel_format::PixelFormat;
 
-/// The longest name: what memfd_create(2) takes.
+/// The longest name that memfd_create(2) takes.
 const MAX_NAME: usize = 249;
 
 /// Options for allocating a tensor.
@@ -38,8 +38,8 @@ pub struct TensorOptions {
     alignment: Option<usize>,
     row_alignment: Option<usize>,
     advice: Advice,
-    /// The memory is named, but not by the user.
-    unasked: bool,
+    /// `memory` was not chosen by the caller, but copied from another tensor.
+    inherited_memory: bool,
     #[cfg(all(target_os = "linux", feature = "gl"))]
     gl: Option<crate::gl::context::GlContext>,
 }
@@ -50,12 +50,12 @@ impl TensorOptions {
         Self::default()
     }
 
-    /// Asks for one kind of memory. If it cannot be had, creating the tensor is an error. (Under
-    /// `CENOTE_FORCE_MEM` every tensor is on the heap all the same, and its selection says so.)
+    /// Asks for one kind of memory. If it is not available, creating the tensor fails. (Under
+    /// `CENOTE_FORCE_MEM` every tensor is on the heap, and its selection says so.)
     ///
-    /// Whoever asks for `Dma` gets a DMA-BUF from a heap of the kernel's where there is one, and
-    /// accepts that those whom it is sent to could write it ([`Protection`]). Where nobody asks,
-    /// DMA-BUFs are made of memory that the kernel protects (udmabuf), or else it is shared memory.
+    /// A caller that asks for `Dma` gets a DMA-BUF from a dma-heap if there is one, which the processes that it is
+    /// sent to could write ([`Protection`]). Without this option, cenote uses DMA-BUFs only if the kernel
+    /// protects their memory (udmabuf), and otherwise shared memory.
     ///
     /// [`Protection`]: crate::Protection
     pub fn memory(mut self, memory: TensorMemory) -> Self {
@@ -70,39 +70,38 @@ impl TensorOptions {
         self.memory(TensorMemory::Pbo)
     }
 
-    /// The kind of memory that another tensor has, for a copy of it.
+    /// Uses the kind of memory that another tensor has, for a copy of it.
     pub(crate) fn memory_of(self, tensor: &Tensor) -> Self {
-        // A copy of what the kernel protects is protected, too.
-        let unasked = tensor.protection() == Protection::Kernel;
+        // A copy of memory that the kernel protects is protected too.
+        let inherited_memory = tensor.protection() == Protection::Kernel;
         #[cfg(all(target_os = "linux", feature = "gl"))]
         if let Some(context) = tensor.gl_context() {
             return self.gl(&context);
         }
-        TensorOptions { unasked, ..self.memory(tensor.memory()) }
+        TensorOptions { inherited_memory, ..self.memory(tensor.memory()) }
     }
 
-    /// Names the memory. The system shows the name of shared memory, as in `/proc/PID/maps`.
+    /// Names the memory. The system shows the name of shared memory, for example in `/proc/PID/maps`.
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.name = Some(name.into());
         self
     }
 
-    /// Asks for the first byte to lie at a multiple of `alignment`, a power of two. Less than 64
-    /// means 64.
+    /// Aligns the first byte to a multiple of `alignment`, a power of two. Less than 64 means 64.
     pub fn alignment(mut self, alignment: usize) -> Self {
         self.alignment = Some(alignment);
         self
     }
 
-    /// Asks for the rows of an [`image`](TensorOptions::image), those of its first plane, to start
-    /// at multiples of `alignment` bytes, a power of two, as hardware often wants. In DMA-BUFs it is 64
-    /// unless this says otherwise; in other memory rows are packed.
+    /// Aligns the rows of an [`image`](TensorOptions::image), those of its first plane, to multiples of
+    /// `alignment` bytes, a power of two, which much hardware needs. The default is 64 in DMA-BUFs; in other
+    /// memory rows are packed.
     pub fn row_alignment(mut self, alignment: usize) -> Self {
         self.row_alignment = Some(alignment);
         self
     }
 
-    /// Asks for huge pages, without insisting: see [`Selection::not_granted`].
+    /// Asks for huge pages. If there are none, [`Selection::not_granted`] says so.
     ///
     /// [`Selection::not_granted`]: crate::Selection::not_granted
     pub fn huge_pages(mut self, wanted: bool) -> Self {
@@ -110,18 +109,19 @@ impl TensorOptions {
         self
     }
 
-    /// Asks for all pages to be present before the first touch, without insisting.
+    /// Asks for all pages to be present before the first access. If they are not,
+    /// [`Selection::not_granted`](crate::Selection::not_granted) says so.
     pub fn prefault(mut self, wanted: bool) -> Self {
         self.advice.prefault = wanted;
         self
     }
 
-    /// Allocates a tensor of zeros.
+    /// Allocates a tensor of zeros. Fails as [`Tensor::new`] does, and if an option cannot be met.
     pub fn create(&self, shape: &[usize], dtype: DType) -> Result<Tensor> {
         self.create_layout(Layout::contiguous(shape, dtype.size())?, dtype)
     }
 
-    /// Allocates a tensor with the elements of `data`, in row-major order.
+    /// Allocates a tensor and copies `data` into it, in row-major order.
     pub fn create_from_slice<T: Element>(&self, data: &[T], shape: &[usize]) -> Result<Tensor> {
         let layout = Layout::contiguous(shape, T::DTYPE.size())?;
         check_len(&layout, data.len())?;
@@ -145,8 +145,8 @@ impl TensorOptions {
         self.image_with_stride((width, height), format, None)
     }
 
-    /// An image with this row stride if the format allows it, else with the smallest that is
-    /// aligned as asked.
+    /// Allocates an image with this row stride if the format allows it, else with the smallest one of the
+    /// row alignment.
     pub(crate) fn image_with_stride(
         &self,
         (width, height): (usize, usize),
@@ -155,7 +155,7 @@ impl TensorOptions {
     ) -> Result<Tensor> {
         let shape = format.shape(width, height)?;
         let fits = |stride: &usize| format.check_row_stride(width, *stride).is_ok();
-        let place = |align: usize| {
+        let lay_out = |align: usize| {
             let overflow =
                 || Error::SizeOverflow { shape: (*shape).into(), item_size: format.dtype().size() };
             let smallest = format.min_row_stride(width)?.checked_next_multiple_of(align);
@@ -166,10 +166,10 @@ impl TensorOptions {
             let layout = image_layout(format, &shape, height, stride, 0)?;
             Ok::<_, Error>((layout, format.image_bytes(width, height, stride)?))
         };
-        // Where the memory is chosen by itself there must be room for rows as either wants them.
-        let packed = place(check_alignment(self.row_alignment.unwrap_or(1))?)?;
+        // The kind of memory is not known before the allocation, so it must have room for either layout.
+        let packed = lay_out(check_alignment(self.row_alignment.unwrap_or(1))?)?;
         let aligned = match self.row_alignment {
-            None if self.may_be_dma() => place(ROW_ALIGN)?,
+            None if self.may_be_dma() => lay_out(ROW_ALIGN)?,
             _ => packed.clone(),
         };
         let (storage, mut selection) = self.request(aligned.1.max(packed.1))?;
@@ -185,6 +185,7 @@ impl TensorOptions {
         Ok(tensor)
     }
 
+    /// Returns whether the memory may be a DMA-BUF.
     fn may_be_dma(&self) -> bool {
         match self.memory {
             Some(memory) => memory == TensorMemory::Dma,
@@ -192,17 +193,19 @@ impl TensorOptions {
         }
     }
 
+    /// Allocates a tensor of zeros with this layout.
     pub(crate) fn create_layout(&self, layout: Layout, dtype: DType) -> Result<Tensor> {
         let (storage, selection) = self.request(layout.byte_range().end)?;
         Tensor::over(Handle::new(storage, selection), layout, dtype)
     }
 
+    /// Allocates `len` bytes.
     fn request(&self, len: usize) -> Result<(Storage, Selection)> {
         let request = Request {
             len,
             align: check_alignment(self.alignment.unwrap_or(MIN_ALIGN))?.max(MIN_ALIGN),
             memory: self.memory,
-            asked: self.memory.is_some() && !self.unasked,
+            asked: self.memory.is_some() && !self.inherited_memory,
             #[cfg(all(target_os = "linux", feature = "gl"))]
             gl: self.gl.as_ref(),
             name: self.name.as_deref().map(check_name).transpose()?,
@@ -212,11 +215,49 @@ impl TensorOptions {
     }
 }
 
-pub(crate) fn check_len(layout: &Layout, given: usize) -> Result<()> {
-    if layout.len() == given {
-        return Ok(());
+impl Tensor {
+    /// Allocates a tensor of zeros in the best memory that is available: a DMA-BUF, else shared memory, else
+    /// the heap. [`selection`](Tensor::selection) returns what was tried. [`TensorOptions`] ask for one kind.
+    ///
+    /// Fails for a dimension of length zero, for more than [`MAX_DIMS`](crate::MAX_DIMS) dimensions, and for a
+    /// size that overflows. An empty shape is a scalar.
+    pub fn new(shape: &[usize], dtype: DType) -> Result<Tensor> {
+        TensorOptions::new().create(shape, dtype)
     }
-    Err(Error::WrongLen { shape: layout.shape().into(), expected: layout.len(), given })
+
+    /// The same as [`TensorOptions::new`].
+    pub fn options() -> TensorOptions {
+        TensorOptions::new()
+    }
+
+    /// Allocates a black image of the shape and row stride that `format` needs.
+    ///
+    /// ```
+    /// use cenote::{PixelFormat, Tensor};
+    ///
+    /// let frame = Tensor::image(1920, 1080, PixelFormat::Nv12)?;
+    /// assert_eq!(frame.shape(), [1620, 1920]);
+    /// assert_eq!(frame.plane(1)?.shape(), [540, 960, 2]);
+    /// # Ok::<(), cenote::Error>(())
+    /// ```
+    pub fn image(width: usize, height: usize, format: PixelFormat) -> Result<Tensor> {
+        TensorOptions::new().image(width, height, format)
+    }
+
+    /// Allocates a tensor as [`Tensor::new`] does, and copies `data` into it in row-major order. Fails unless
+    /// there are as many values as elements.
+    ///
+    /// ```
+    /// use cenote::Tensor;
+    ///
+    /// let tensor = Tensor::from_slice(&[1i16, 2, 3, 4, 5, 6], &[2, 3])?;
+    /// assert_eq!(tensor.map()?.get::<i16>(&[1, 0])?, 4);
+    /// assert!(Tensor::from_slice(&[1i16, 2, 3], &[2, 3]).is_err());
+    /// # Ok::<(), cenote::Error>(())
+    /// ```
+    pub fn from_slice<T: Element>(data: &[T], shape: &[usize]) -> Result<Tensor> {
+        TensorOptions::new().create_from_slice(data, shape)
+    }
 }
 
 fn check_alignment(given: usize) -> Result<usize> {

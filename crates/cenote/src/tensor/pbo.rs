@@ -6,8 +6,8 @@ use crate::error::{Error, Result};
 use crate::gl::context::GlContext;
 use crate::memory::pbo::{Pbo, State};
 use crate::sys::dmabuf::DmaBuf;
-use crate::tensor::Tensor;
 use crate::tensor::options::TensorOptions;
+use crate::tensor::tensor::Tensor;
 use crate::types::dtype::DType;
 use crate::types::pixel_format::PixelFormat;
 
@@ -31,20 +31,21 @@ impl GlContext {
         self.options().image(width, height, format)
     }
 
-    /// Options for tensors in buffers of this context: the way to ask for row alignment, or to copy a
-    /// slice in. An alignment above 64 is an error, as the driver chooses the address.
+    /// Returns options for tensors in buffers of this context, for example to set the row alignment or to copy a
+    /// slice. An alignment above 64 fails, because the driver chooses the address.
     pub fn options(&self) -> TensorOptions {
         TensorOptions::new().gl(self)
     }
 }
 
 impl Tensor {
-    /// The OpenGL context whose buffer it is in, if it is in one.
+    /// Returns the OpenGL context whose buffer the tensor is in, if it is in one.
     pub fn gl_context(&self) -> Option<GlContext> {
         self.pbo().map(|pbo| GlContext::of(pbo.core()))
     }
 
-    /// The DMA-BUF of the buffer, for a context of this process: that keeps nobody from writing it.
+    /// Returns the DMA-BUF of the buffer, for a context of this process. The tensor stays writable. Fails for
+    /// other memory.
     pub(crate) fn dma_buf(&self) -> Result<&DmaBuf> {
         self.buffer.dmabuf("DMA-BUF")
     }
@@ -53,13 +54,13 @@ impl Tensor {
         self.buffer.storage().pbo.as_ref()
     }
 
-    /// The buffer for a context to read from; none if it is in other memory. An error if it is in a
-    /// buffer of another context.
+    /// Returns the buffer, if it is one of this context: for the context to read from.
     pub(crate) fn pbo_of(&self, context: &GlContext) -> Option<&Arc<State>> {
         self.pbo().filter(|pbo| Arc::ptr_eq(pbo.core(), context.core())).map(Pbo::state)
     }
 
-    /// The buffer for a context to write to, as [`map_mut`](Tensor::map_mut) would allow.
+    /// Returns the buffer, if it is one of this context: for the context to write to. Fails as
+    /// [`map_mut`](Tensor::map_mut) does.
     pub(crate) fn pbo_mut(&mut self, context: &GlContext) -> Result<Option<&Arc<State>>> {
         let refused = |why| Error::NotWritable { why };
         let storage = self.buffer.storage_mut().map_err(refused)?;

@@ -1,8 +1,7 @@
-//! A whole tensor in one message over a Unix socket: what it is, and the descriptors of its
-//! buffers.
+//! A tensor in one message over a Unix socket: its layout, and the descriptors of its buffers.
 //!
-//! Every word of a message is input from a stranger: it is read once into plain integers, and then
-//! checked by the same constructors that a caller's arguments go through.
+//! Every word of a message is untrusted input. It is read once into plain integers, and then checked by the
+//! same constructors as the arguments of a caller.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -15,8 +14,8 @@ use crate::memory::request::Import;
 use crate::memory::selection::{Origin, Selection};
 use crate::sys::socket::message;
 use crate::sys::socket::message::MAX_FDS;
-use crate::tensor::Tensor;
 use crate::tensor::buffer::handle::Handle;
+use crate::tensor::tensor::Tensor;
 use crate::types::dtype::DType;
 use crate::types::layout::{Layout, MAX_DIMS};
 use crate::types::pixel_format::PixelFormat;
@@ -24,27 +23,27 @@ use crate::types::pixel_format::PixelFormat;
 /// "cenote", and the version of this format.
 const MAGIC: [u8; 8] = *b"cenote\0\x01";
 
-/// The message. All integers in the byte order of the machine, which both sides share.
+/// The message. All integers are in the byte order of the machine, which both sides share.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Pod, Zeroable)]
-struct Message {
+struct TensorMessage {
     magic: [u8; 8],
     memory: u8,
     dtype: u8,
-    /// 0: none.
+    /// The code of the pixel format; 0 for none.
     format: u8,
-    /// Views in use: 1, or as many as the image has planes if they lie apart.
+    /// The number of views: 1, or as many as the image has planes if they are in several buffers.
     views: u8,
-    /// File descriptors that come along.
+    /// The number of file descriptors in the message.
     buffers: u8,
     _pad: [u8; 3],
-    view: [View; MAX_FDS],
+    view: [ViewWords; MAX_FDS],
 }
 
 /// A layout over one of the buffers.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Pod, Zeroable)]
-struct View {
+struct ViewWords {
     /// The index of the file descriptor.
     buffer: u32,
     ndim: u32,
@@ -54,12 +53,12 @@ struct View {
 }
 
 impl Tensor {
-    /// Sends the tensor over a Unix socket: its shape, dtype, format and place, and a descriptor
-    /// of its memory. No bytes are copied. Works for views.
+    /// Sends the tensor over a Unix socket: its shape, dtype, format and offset, and a descriptor of its memory. No
+    /// bytes are copied. Works for views. Fails for heap memory, which cannot be shared.
     ///
-    /// From then on nobody can write this memory, here or there, even if sending fails. (Memory
-    /// that came from elsewhere is as it came: if its maker did not seal it, others can still
-    /// write it.) The receiver of a view gets the descriptor of the whole buffer. An error for heap memory, which cannot be shared.
+    /// From then on no process can write this memory, even if sending fails. (Imported memory keeps the protection
+    /// that it came with: if it was not sealed, other processes can still write it.) The receiver of a view gets the
+    /// descriptor of the whole buffer.
     ///
     /// ```
     /// use cenote::{Tensor, TensorMemory};
@@ -87,13 +86,12 @@ impl Tensor {
             .map_err(|source| Error::os("sending a tensor", source))
     }
 
-    /// Receives a tensor that [`send`](Tensor::send) sent. It can be read, not written.
+    /// Receives a tensor that [`send`](Tensor::send) sent. It is read-only.
     ///
-    /// Waits for one, unless the socket is non-blocking. When the peer has closed the connection
-    /// the error is [`Error::Disconnected`]; what does not hold together is
-    /// [`Error::BadMessage`], and the connection should then be closed.
+    /// Waits for a message, unless the socket is non-blocking. Fails with [`Error::Disconnected`] if the peer has
+    /// closed the connection, and with [`Error::BadMessage`] for an invalid message. Close the connection then.
     pub fn recv(socket: impl AsFd) -> Result<Tensor> {
-        let mut message = Message::zeroed();
+        let mut message = TensorMessage::zeroed();
         let bytes = bytemuck::bytes_of_mut(&mut message);
         let whole = bytes.len();
         let received = message::recv(socket.as_fd(), bytes)
@@ -111,29 +109,31 @@ impl Tensor {
         message.build(received.fds)
     }
 
-    /// This tensor and its far planes.
+    /// Returns this tensor and its far planes.
     fn views(&self) -> Vec<&Tensor> {
         std::iter::once(self).chain(self.far_planes.iter().flat_map(|far| far.iter())).collect()
     }
 
-    fn describe(&self, views: &[&Tensor], buffers: &[&Handle]) -> Message {
-        let mut message = Message {
+    /// The message for these views over these buffers.
+    fn describe(&self, views: &[&Tensor], buffers: &[&Handle]) -> TensorMessage {
+        let mut message = TensorMessage {
             magic: MAGIC,
             memory: self.memory().code(),
             dtype: self.dtype.code(),
             format: self.format.map_or(0, PixelFormat::code),
             views: small(views.len()),
             buffers: small(buffers.len()),
-            ..Message::zeroed()
+            ..TensorMessage::zeroed()
         };
         for (slot, view) in message.view.iter_mut().zip(views) {
             let buffer = buffers.iter().position(|buffer| buffer.same_buffer(&view.buffer));
-            *slot = View::of(&view.layout, buffer.unwrap_or(0));
+            *slot = ViewWords::of(&view.layout, buffer.unwrap_or(0));
         }
         message
     }
 }
 
+/// The buffers of the views, each once.
 fn distinct_buffers<'a>(views: &[&'a Tensor]) -> Vec<&'a Handle> {
     let mut buffers: Vec<&Handle> = Vec::new();
     for view in views {
@@ -144,18 +144,18 @@ fn distinct_buffers<'a>(views: &[&'a Tensor]) -> Vec<&'a Handle> {
     buffers
 }
 
-/// A number of planes, which is at most 4.
+/// A number of planes or dimensions, which is small.
 fn small(count: usize) -> u8 {
     u8::try_from(count).unwrap_or(u8::MAX)
 }
 
-impl View {
-    fn of(layout: &Layout, buffer: usize) -> View {
-        let mut view = View {
+impl ViewWords {
+    fn of(layout: &Layout, buffer: usize) -> ViewWords {
+        let mut view = ViewWords {
             buffer: u32::from(small(buffer)),
             ndim: u32::from(small(layout.ndim())),
             offset: layout.offset() as u64,
-            ..View::zeroed()
+            ..ViewWords::zeroed()
         };
         for (to, &from) in view.shape.iter_mut().zip(layout.shape()) {
             *to = from as u64;
@@ -174,14 +174,14 @@ impl View {
     }
 }
 
-impl Message {
-    /// Makes the tensor that the message tells of.
+impl TensorMessage {
+    /// Makes the tensor that the message describes. Fails if anything in it is invalid.
     fn build(&self, fds: Vec<OwnedFd>) -> Result<Tensor> {
         let bad = |what| Error::BadMessage { what };
         if self.magic != MAGIC {
             return Err(bad("it does not start like one, or is of another version"));
         }
-        // What it is, the descriptors tell.
+        // Only checked: the kind of memory is taken from the descriptors.
         let shared = [TensorMemory::Shm, TensorMemory::Dma];
         if !TensorMemory::from_code(self.memory).is_some_and(|memory| shared.contains(&memory)) {
             return Err(bad("its memory cannot be shared"));
@@ -204,7 +204,8 @@ impl Message {
     }
 }
 
-fn views_over(fds: Vec<OwnedFd>, views: &[View], dtype: DType) -> Result<Vec<Tensor>> {
+/// Maps the descriptors, and makes a tensor for each view.
+fn views_over(fds: Vec<OwnedFd>, views: &[ViewWords], dtype: DType) -> Result<Vec<Tensor>> {
     let layouts = views.iter().map(|view| view.layout(dtype.size())).collect::<Result<Vec<_>>>()?;
     let needed = |index: usize| {
         let mine = views.iter().zip(&layouts).filter(|(view, _)| view.buffer as usize == index);
@@ -216,7 +217,7 @@ fn views_over(fds: Vec<OwnedFd>, views: &[View], dtype: DType) -> Result<Vec<Ten
         Ok(Handle::new(storage, selection))
     };
     let buffers = fds.into_iter().enumerate().map(over_fd).collect::<Result<Vec<_>>>()?;
-    let over = |(view, layout): (&View, &Layout)| {
+    let over = |(view, layout): (&ViewWords, &Layout)| {
         let buffer = buffers.get(view.buffer as usize);
         let buffer = buffer.ok_or(Error::BadMessage { what: "a plane is in no buffer" })?;
         Tensor::over(buffer.clone(), layout.clone(), dtype)
@@ -224,7 +225,7 @@ fn views_over(fds: Vec<OwnedFd>, views: &[View], dtype: DType) -> Result<Vec<Ten
     views.iter().zip(&layouts).map(over).collect()
 }
 
-/// One view is the tensor itself; several are the planes of an image.
+/// Makes a tensor of the views: one is the tensor itself, several are the planes of an image.
 fn assemble(mut views: Vec<Tensor>, format: Option<PixelFormat>) -> Result<Tensor> {
     match (views.len(), format) {
         (1, None) => Ok(views.swap_remove(0)),

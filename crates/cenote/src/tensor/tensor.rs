@@ -1,25 +1,21 @@
-//! The handle: a buffer, a layout over it, and what its elements are.
+//! The handle: a buffer, a layout over it, and the type of its elements.
 //!
-//! A [`Tensor`] is like an `Arc`: cloning it is cheap, and clones and views share one buffer. The
-//! rule of sharing is that of `Arc::get_mut`: bytes can be written by the sole holder of memory
-//! that never left this process, and by nobody else.
+//! A [`Tensor`] is like an `Arc`: cloning it is cheap, and clones and views share one buffer. The rule for
+//! writing is that of `Arc::get_mut`: only the sole holder can write, and only memory that was never shared
+//! with another process.
 
 use std::fmt;
-use std::ptr::NonNull;
 use std::sync::Arc;
-
-use crate::tensor::buffer::BufferIdentity;
-use crate::tensor::map::{Shown, TensorMap, TensorMapMut};
-use crate::tensor::options::{TensorOptions, check_len};
 
 use crate::error::{Error, NotWritable, Result};
 use crate::memory::kind::TensorMemory;
-use crate::memory::region::Region;
-use crate::memory::selection::{Origin, Selection};
-use crate::memory::storage::{Protection, Storage};
+use crate::memory::selection::Selection;
+use crate::memory::storage::Protection;
+use crate::tensor::buffer::BufferIdentity;
 use crate::tensor::buffer::handle::Handle;
+use crate::tensor::map::{MapLayout, TensorMap, TensorMapMut};
 use crate::types::device::Device;
-use crate::types::dtype::{DType, Element};
+use crate::types::dtype::DType;
 use crate::types::layout::Layout;
 use crate::types::pixel_format::PixelFormat;
 
@@ -38,7 +34,7 @@ use crate::types::pixel_format::PixelFormat;
 #[derive(Clone)]
 pub struct Tensor {
     pub(crate) buffer: Handle,
-    /// Lies inside the buffer: checked whenever it changes.
+    /// Lies inside the buffer. This is checked whenever it changes.
     pub(crate) layout: Layout,
     pub(crate) dtype: DType,
     pub(crate) device: Device,
@@ -48,152 +44,16 @@ pub struct Tensor {
 }
 
 impl Tensor {
-    /// Allocates a tensor of zeros in the best memory that can be had: DMA-BUF, else shared
-    /// memory, else the heap. [`selection`](Tensor::selection) tells what was tried.
-    ///
-    /// Use [`TensorOptions`] to ask for one kind.
-    ///
-    /// A dimension of length zero, more than [`MAX_DIMS`](crate::MAX_DIMS) of them, or a size that
-    /// overflows is an error. An empty shape is a scalar.
-    pub fn new(shape: &[usize], dtype: DType) -> Result<Tensor> {
-        TensorOptions::new().create(shape, dtype)
-    }
-
-    /// The same as [`TensorOptions::new`].
-    pub fn options() -> TensorOptions {
-        TensorOptions::new()
-    }
-
-    /// Allocates a black image of the shape and row stride that `format` needs.
-    ///
-    /// ```
-    /// use cenote::{PixelFormat, Tensor};
-    ///
-    /// let frame = Tensor::image(1920, 1080, PixelFormat::Nv12)?;
-    /// assert_eq!(frame.shape(), [1620, 1920]);
-    /// assert_eq!(frame.plane(1)?.shape(), [540, 960, 2]);
-    /// # Ok::<(), cenote::Error>(())
-    /// ```
-    pub fn image(width: usize, height: usize, format: PixelFormat) -> Result<Tensor> {
-        TensorOptions::new().image(width, height, format)
-    }
-
-    /// Allocates a tensor, chosen like [`Tensor::new`], with a copy of `data` in row-major order.
-    ///
-    /// ```
-    /// use cenote::Tensor;
-    ///
-    /// let tensor = Tensor::from_slice(&[1i16, 2, 3, 4, 5, 6], &[2, 3])?;
-    /// assert_eq!(tensor.map()?.get::<i16>(&[1, 0])?, 4);
-    /// assert!(Tensor::from_slice(&[1i16, 2, 3], &[2, 3]).is_err());
-    /// # Ok::<(), cenote::Error>(())
-    /// ```
-    pub fn from_slice<T: Element>(data: &[T], shape: &[usize]) -> Result<Tensor> {
-        TensorOptions::new().create_from_slice(data, shape)
-    }
-
-    /// Makes a heap tensor of a vector, in row-major order, without copying it. It can be written,
-    /// but like all heap memory not be sent; [`from_slice`](Tensor::from_slice) copies it into
-    /// memory that can.
-    pub fn from_vec<T: Element>(data: Vec<T>, shape: &[usize]) -> Result<Tensor> {
-        let layout = Layout::contiguous(shape, T::DTYPE.size())?;
-        check_len(&layout, data.len())?;
-        Tensor::adopt(Region::vec(data), layout, T::DTYPE)
-    }
-
-    /// Makes a read-only tensor of bytes that `owner` holds. `owner` is dropped with the last
-    /// handle.
-    ///
-    /// ```
-    /// use cenote::{DType, Tensor};
-    /// use std::sync::Arc;
-    ///
-    /// let bytes: Arc<[u8]> = Arc::from([1u8, 2, 3, 4]);
-    /// let tensor = Tensor::from_owner(bytes, &[2, 2], DType::U8)?;
-    /// assert_eq!(tensor.to_vec::<u8>()?, [1, 2, 3, 4]);
-    /// # Ok::<(), cenote::Error>(())
-    /// ```
-    pub fn from_owner(
-        owner: impl AsRef<[u8]> + Send + Sync + 'static,
-        shape: &[usize],
-        dtype: DType,
-    ) -> Result<Tensor> {
-        let layout = Layout::contiguous(shape, dtype.size())?;
-        Tensor::adopt(Region::lent(owner), layout, dtype)
-    }
-
-    /// Makes a tensor of bytes that `owner` alone can reach, and drops it with the last handle.
-    pub(crate) fn from_buffer<O: AsMut<[u8]> + Send + 'static>(
-        mut owner: O,
-        layout: Layout,
-        dtype: DType,
-    ) -> Result<Tensor, (O, Error)> {
-        if let Err(error) = Tensor::check(&layout, dtype, owner.as_mut().len()) {
-            return Err((owner, error));
-        }
-        let selection = Selection::given(TensorMemory::Mem, Origin::Adopted);
-        let storage = Storage::heap(Region::handed_over(owner), None);
-        Ok(Tensor::of(Handle::new(storage, selection), layout, dtype))
-    }
-
-    /// Makes a read-only tensor of memory that somebody else owns, and calls `release` when the
-    /// last handle is gone. If this fails, `release` is called before it returns.
-    ///
-    /// [`from_owner`](Tensor::from_owner) does the same in safe code, for owners that can lend a
-    /// slice.
-    ///
-    /// # Safety
-    /// Until `release` is called, the `len` bytes at `ptr` are valid for reads, initialised, and
-    /// not written by anybody.
-    #[allow(unsafe_code, reason = "foreign memory cannot be checked")]
-    pub unsafe fn from_raw_parts(
-        ptr: NonNull<u8>,
-        len: usize,
-        layout: Layout,
-        dtype: DType,
-        release: impl FnOnce() + Send + 'static,
-    ) -> Result<Tensor> {
-        // SAFETY: the caller's promise, word for word.
-        let region = unsafe { Region::foreign(ptr, len, release) };
-        Tensor::adopt(region, layout, dtype)
-    }
-
-    /// The same for memory that its owner, or others, may go on writing, as with an array of another
-    /// language. What is read then is whatever is there; `bool` elements cannot be had as a slice.
-    ///
-    /// # Safety
-    /// Until `release` is called, the `len` bytes at `ptr` are valid for reads and initialised, and
-    /// nobody writes them while they are [mapped](Tensor::map) or copied.
-    #[allow(unsafe_code, reason = "foreign memory cannot be checked")]
-    pub unsafe fn from_changeable_parts(
-        ptr: NonNull<u8>,
-        len: usize,
-        layout: Layout,
-        dtype: DType,
-        release: impl FnOnce() + Send + 'static,
-    ) -> Result<Tensor> {
-        // SAFETY: the caller's promise; what is more, nobody relies on values staying what they are.
-        let region = unsafe { Region::foreign(ptr, len, release) };
-        let selection = Selection::given(TensorMemory::Mem, Origin::Adopted);
-        let storage = Storage { stable: false, ..Storage::heap(region, None) };
-        Tensor::over(Handle::new(storage, selection), layout, dtype)
-    }
-
-    fn adopt(region: Region, layout: Layout, dtype: DType) -> Result<Tensor> {
-        let selection = Selection::given(TensorMemory::Mem, Origin::Adopted);
-        Tensor::over(Handle::new(Storage::heap(region, None), selection), layout, dtype)
-    }
-
-    /// Tensors are made here: the layout is checked against dtype and buffer.
+    /// Makes a tensor. Fails unless the layout matches the dtype and lies in the buffer.
     #[inline]
     pub(crate) fn over(buffer: Handle, layout: Layout, dtype: DType) -> Result<Tensor> {
         Tensor::check(&layout, dtype, buffer.storage().len())?;
         Ok(Tensor::of(buffer, layout, dtype))
     }
 
-    /// Whether a layout fits the dtype, and a buffer of `len` bytes.
+    /// Fails unless a layout matches the dtype and lies in a buffer of `len` bytes.
     #[inline]
-    fn check(layout: &Layout, dtype: DType, len: usize) -> Result<()> {
+    pub(crate) fn check(layout: &Layout, dtype: DType, len: usize) -> Result<()> {
         if layout.item_size() != dtype.size() {
             return Err(Error::ItemSize {
                 layout: layout.item_size(),
@@ -204,13 +64,14 @@ impl Tensor {
         layout.fits(len)
     }
 
-    /// For those who have checked that the layout is the dtype's and lies in the buffer.
+    /// Makes a tensor. The caller has checked that the layout matches the dtype and lies in the buffer.
     #[inline]
     pub(crate) fn of(buffer: Handle, layout: Layout, dtype: DType) -> Tensor {
         Tensor { buffer, layout, dtype, device: Device::cpu(), format: None, far_planes: None }
     }
 
-    /// A tensor as a descriptor tells of it, whose offset is from the start of the segment.
+    /// Makes a tensor from the fields of a descriptor. Their offset is from the start of the segment. Fails if
+    /// they do not match the buffer.
     #[cfg(target_os = "linux")]
     pub(crate) fn described(
         buffer: Handle,
@@ -233,13 +94,12 @@ impl Tensor {
         self.layout.shape()
     }
 
-    /// The distance in bytes from one element to the next, for each dimension. Zero and negative
-    /// ones are possible.
+    /// The distance in bytes from one element to the next, for each dimension. It may be zero or negative.
     pub fn strides(&self) -> &[isize] {
         self.layout.strides()
     }
 
-    /// Shape, strides and place in the buffer.
+    /// Shape, strides and offset in the buffer.
     #[inline]
     pub fn layout(&self) -> &Layout {
         &self.layout
@@ -261,13 +121,13 @@ impl Tensor {
         self.layout.nbytes()
     }
 
-    /// What its elements are.
+    /// The type of its elements.
     #[inline]
     pub fn dtype(&self) -> DType {
         self.dtype
     }
 
-    /// The device it is meant for. A tag: the bytes are where [`memory`](Tensor::memory) says.
+    /// The device that it is meant for. This is only a tag: the bytes are where [`memory`](Tensor::memory) says.
     pub fn device(&self) -> Device {
         self.device
     }
@@ -285,18 +145,18 @@ impl Tensor {
         self.buffer.storage().memory
     }
 
-    /// How it came to live there: what was tried, and what was passed over and why.
+    /// How its memory was chosen: what was tried, and why other kinds were passed over.
     pub fn selection(&self) -> &Selection {
         self.buffer.selection()
     }
 
-    /// A key for its buffer, the same for all clones and views: for caches of what was made from
-    /// it, such as device handles.
+    /// A key for its buffer, the same for all clones and views. Use it for caches of things made from the
+    /// buffer, such as device handles.
     pub fn buffer_identity(&self) -> &BufferIdentity {
         self.buffer.identity()
     }
 
-    /// What keeps other processes from writing the bytes, once they have them.
+    /// What prevents other processes from writing the bytes that they receive.
     ///
     /// ```
     /// use cenote::{DType, Protection, Tensor, TensorMemory};
@@ -309,17 +169,17 @@ impl Tensor {
         self.buffer.protection()
     }
 
-    /// Why [`map_mut`](Tensor::map_mut) would refuse now, or `None` if it would not.
+    /// Returns why [`map_mut`](Tensor::map_mut) would refuse now, or `None` if it would not.
     pub fn not_writable(&self) -> Option<NotWritable> {
         self.buffer.not_writable()
     }
 
     /// Makes the elements accessible for reading.
     ///
-    /// On heap and shared memory this is no system call and takes nanoseconds. The bytes of a DMA-BUF
-    /// are mapped all the time; two system calls, here and when the guard is dropped, tell the kernel
-    /// that the CPU looks at them, so that it sees what devices wrote. An OpenGL buffer is waited for
-    /// until the GPU has done what it was told to.
+    /// For heap and shared memory this makes no system call and takes nanoseconds. A DMA-BUF stays mapped; one
+    /// system call here and one when the guard is dropped bracket the access of the CPU, so that it sees what
+    /// devices have written. For an OpenGL buffer this waits until the GPU has executed the commands that write
+    /// it.
     ///
     /// ```
     /// use cenote::Tensor;
@@ -341,9 +201,9 @@ impl Tensor {
 
     /// Makes the elements accessible for writing.
     ///
-    /// Succeeds for the sole holder of memory that was allocated here (or came from a vector) and
-    /// never shared with another process. Clones and views are holders too, so drop them first.
-    /// [`make_mut`](Tensor::make_mut) copies where this refuses.
+    /// Fails unless this is the sole holder of memory that was allocated here (or came from a vector) and never
+    /// shared with another process. Clones and views are holders too, so drop them first.
+    /// [`make_mut`](Tensor::make_mut) copies where this fails.
     ///
     /// ```
     /// use cenote::{DType, Error, NotWritable, Tensor};
@@ -360,7 +220,7 @@ impl Tensor {
     /// ```
     #[inline]
     pub fn map_mut(&mut self) -> Result<TensorMapMut<'_>> {
-        let (dtype, format, layout) = (self.dtype, self.format, Shown::Whole(&self.layout));
+        let (dtype, format, layout) = (self.dtype, self.format, MapLayout::Whole(&self.layout));
         let refused = |why| Error::NotWritable { why };
         let storage = self.buffer.storage_mut().map_err(refused)?;
         let (len, foreign) = (storage.len(), storage.foreign());
@@ -370,6 +230,14 @@ impl Tensor {
         let (bytes, base, _access) = written.ok_or_else(|| refused(foreign))?;
         Ok(TensorMapMut { bytes, base, layout, dtype, format, _access })
     }
+}
+
+/// Fails unless `given` values are as many as a layout has elements.
+pub(crate) fn check_len(layout: &Layout, given: usize) -> Result<()> {
+    if layout.len() == given {
+        return Ok(());
+    }
+    Err(Error::WrongLen { shape: layout.shape().into(), expected: layout.len(), given })
 }
 
 impl fmt::Debug for Tensor {

@@ -1,17 +1,17 @@
-//! Views: other layouts over the same buffer. They cost no syscall and no copy.
+//! Views: other layouts over the same buffer, without a system call and without a copy.
 //!
-//! A view has no pixel format, for its axes need no longer be rows and columns; only
-//! [`Tensor::roi`] keeps it.
+//! A view has no pixel format, because its axes need not be rows and columns. Only [`Tensor::roi`] keeps the
+//! format.
 
 use std::ops::Range;
 
 use crate::error::Result;
-use crate::tensor::Tensor;
+use crate::tensor::tensor::Tensor;
 use crate::types::dtype::DType;
 use crate::types::layout::Layout;
 
 impl Tensor {
-    /// A view with a layout derived from this one's. It lies inside the buffer because every
+    /// Returns a view with a layout that was derived from this one. It lies inside the buffer, because every
     /// element of it is an element of `self`.
     pub(crate) fn with_layout(&self, layout: Layout) -> Tensor {
         debug_assert!(layout.fits(self.buffer.storage().len()).is_ok());
@@ -25,17 +25,17 @@ impl Tensor {
         }
     }
 
-    /// The same buffer, seen as elements of another type. An error if they do not lie in it.
+    /// Returns the same buffer as elements of another type. Fails if they do not lie in it.
     pub(crate) fn reinterpreted(&self, layout: Layout, dtype: DType) -> Result<Tensor> {
         Ok(Tensor::over(self.buffer.clone(), layout, dtype)?.with_device(self.device))
     }
 
-    /// `len` elements of `axis`, from `start` on. The number of dimensions stays the same.
+    /// Returns `len` elements of `axis`, from `start` on. The number of dimensions stays the same.
     pub fn narrow(&self, axis: usize, start: usize, len: usize) -> Result<Tensor> {
         Ok(self.with_layout(self.layout.narrow(axis, start, len)?))
     }
 
-    /// Every `step`th element of `range` on `axis`.
+    /// Returns every `step`th element of `range` on `axis`.
     ///
     /// ```
     /// use cenote::Tensor;
@@ -48,7 +48,7 @@ impl Tensor {
         Ok(self.with_layout(self.layout.slice(axis, range, step)?))
     }
 
-    /// The elements at one index of `axis`, which is dropped.
+    /// Returns the elements at one index of `axis`, without that axis.
     ///
     /// ```
     /// use cenote::Tensor;
@@ -61,12 +61,12 @@ impl Tensor {
         Ok(self.with_layout(self.layout.index(axis, index)?))
     }
 
-    /// The same elements with the order of the axes reversed.
+    /// Returns the same elements with the order of the axes reversed.
     pub fn transpose(&self) -> Tensor {
         self.with_layout(self.layout.transpose())
     }
 
-    /// The same elements with the axes in the order given.
+    /// Returns the same elements with the axes in this order.
     ///
     /// ```
     /// use cenote::{DType, Tensor};
@@ -79,23 +79,23 @@ impl Tensor {
         Ok(self.with_layout(self.layout.permute(axes)?))
     }
 
-    /// The same elements in another shape. An error where that takes a copy:
-    /// [`to_contiguous`](Tensor::to_contiguous) makes one.
+    /// Returns the same elements in another shape. Fails if that needs a copy, which
+    /// [`to_contiguous`](Tensor::to_contiguous) makes.
     pub fn reshape(&self, shape: &[usize]) -> Result<Tensor> {
         Ok(self.with_layout(self.layout.reshape(shape)?))
     }
 
-    /// Drops an axis of length 1.
+    /// Removes an axis of length 1.
     pub fn squeeze(&self, axis: usize) -> Result<Tensor> {
         Ok(self.with_layout(self.layout.squeeze(axis)?))
     }
 
-    /// Inserts an axis of length 1 before `axis`, or behind the last one if `axis` is `ndim`.
+    /// Inserts an axis of length 1 before `axis`, or after the last one if `axis` is `ndim`.
     pub fn unsqueeze(&self, axis: usize) -> Result<Tensor> {
         Ok(self.with_layout(self.layout.unsqueeze(axis)?))
     }
 
-    /// The same elements with one axis backwards.
+    /// Returns the same elements with one axis reversed.
     pub fn flip(&self, axis: usize) -> Result<Tensor> {
         Ok(self.with_layout(self.layout.flip(axis)?))
     }

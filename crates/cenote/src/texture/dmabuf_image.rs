@@ -4,7 +4,7 @@ use crate::error::{Error, GlError, Result};
 use crate::gl::driver::egl::DmaBufAttributes;
 use crate::gl::texture_cache::ViewKey;
 use crate::sys::memfd;
-use crate::tensor::planes::PlaneDescriptor;
+use crate::tensor::image::plane_descriptor::PlaneDescriptor;
 use crate::types::pixel_format::PixelFormat;
 use crate::types::pixel_format::fourcc::FourCc;
 

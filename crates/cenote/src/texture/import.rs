@@ -17,7 +17,7 @@ use crate::gl::texture_cache::{BufferKey, ViewKey};
 use crate::sys::dmabuf::DmaBuf;
 use crate::tensor::Tensor;
 use crate::tensor::buffer::BufferIdentity;
-use crate::tensor::planes::PlaneDescriptor;
+use crate::tensor::image::plane_descriptor::PlaneDescriptor;
 use crate::texture::dmabuf_image::{DmaBufImage, view_key};
 use crate::texture::texel::Texel;
 use crate::texture::texel_rows::TexelRows;

@@ -9,7 +9,7 @@ use crate::copies::CopyReason;
 use crate::error::Result;
 use crate::memory::choose;
 use crate::tensor::Tensor;
-use crate::tensor::image_layout::Plan;
+use crate::tensor::image::image_layout::ImageLayout;
 use crate::tensor::map::TensorMapMut;
 use crate::types::dtype::DType;
 use crate::types::pixel_format::PixelFormat;
@@ -36,9 +36,9 @@ pub(crate) fn zeros(shape: &[usize], dtype: DType) -> Result<Tensor> {
 
 /// A black image in the process's pool.
 pub(crate) fn black(width: usize, height: usize, format: PixelFormat) -> Result<Tensor> {
-    let plan = Plan::new((width, height), format, 1)?;
-    let bytes = alloc(&[plan.bytes()], DType::U8)?;
-    cleared(plan.cast(bytes.buffer)?)
+    let image = ImageLayout::new((width, height), format, 1)?;
+    let bytes = alloc(&[image.bytes()], DType::U8)?;
+    cleared(image.over(bytes.buffer)?)
 }
 
 /// Write access to `tensor`, which becomes a copy in the process's pool if need be.

@@ -28,7 +28,7 @@ use crate::sync::Biased;
 use crate::tensor::Tensor;
 use crate::tensor::buffer::buffer::BufferSlot;
 use crate::tensor::buffer::handle::Handle;
-use crate::tensor::image_layout::Plan;
+use crate::tensor::image::image_layout::ImageLayout;
 use crate::types::dtype::DType;
 use crate::types::layout::Layout;
 use crate::types::pixel_format::PixelFormat;
@@ -96,27 +96,27 @@ enum Role {
 struct Closing {
     owner: Arc<Owner>,
     /// Of the image that was allocated last.
-    plan: Biased<Option<Plan>>,
+    image_layout: Biased<Option<ImageLayout>>,
 }
 
 impl Closing {
     /// What an image of this size and format is like.
     #[inline]
-    fn plan(&self, size: (usize, usize), format: PixelFormat) -> Result<Plan> {
-        match &*self.plan.lock() {
-            Some(plan) if plan.is_of(size, format) => return Ok(plan.clone()),
+    fn image_layout(&self, size: (usize, usize), format: PixelFormat) -> Result<ImageLayout> {
+        match &*self.image_layout.lock() {
+            Some(layout) if layout.is_for(size, format) => return Ok(layout.clone()),
             _ => {}
         }
-        self.plan_anew(size, format)
+        self.compute_layout(size, format)
     }
 
     #[cold]
-    fn plan_anew(&self, size: (usize, usize), format: PixelFormat) -> Result<Plan> {
+    fn compute_layout(&self, size: (usize, usize), format: PixelFormat) -> Result<ImageLayout> {
         let dma = self.owner.config.memory == TensorMemory::Dma;
-        let plan = Plan::new(size, format, if dma { ROW_ALIGN } else { 1 })?;
+        let layout = ImageLayout::new(size, format, if dma { ROW_ALIGN } else { 1 })?;
         // What was there is dropped without the lock.
-        let _old = self.plan.lock().replace(plan.clone());
-        Ok(plan)
+        let _old = self.image_layout.lock().replace(layout.clone());
+        Ok(layout)
     }
 }
 
@@ -128,7 +128,7 @@ impl Drop for Closing {
 
 impl TensorPool {
     fn of(owner: Arc<Owner>) -> TensorPool {
-        let closing = Closing { owner, plan: Biased::new(None) };
+        let closing = Closing { owner, image_layout: Biased::new(None) };
         TensorPool { role: Role::Owner(Arc::new(closing)) }
     }
 
@@ -243,9 +243,9 @@ impl TensorPool {
         make_room: impl FnMut() -> bool,
     ) -> Result<Tensor> {
         let closing = self.closing("image")?;
-        let plan = closing.plan(size, format)?;
-        let buffer = slot_buffer::alloc(&closing.owner, plan.bytes(), make_room)?;
-        plan.cast(buffer)
+        let image = closing.image_layout(size, format)?;
+        let buffer = slot_buffer::alloc(&closing.owner, image.bytes(), make_room)?;
+        image.over(buffer)
     }
 
     /// Whether a buffer is a slot that this pool has allocated.

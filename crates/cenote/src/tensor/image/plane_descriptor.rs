@@ -1,23 +1,23 @@
-//! Importing an image from the planes it is made of.
+//! Importing an image from file descriptors of its planes.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use crate::error::{Error, Result};
 use crate::memory::request::Import;
 use crate::sys::memfd;
-use crate::tensor::Tensor;
-use crate::tensor::image::{image_layout, plane_layout};
+use crate::tensor::image::geometry::{image_layout, plane_layout};
+use crate::tensor::tensor::Tensor;
 use crate::types::pixel_format::PixelFormat;
 use crate::types::pixel_format::geometry::Plane;
 
-/// Where one plane of an image lies: a file descriptor, and optionally stride and offset.
+/// One plane of an image: a file descriptor, and optionally stride and offset.
 ///
-/// The descriptor is duplicated at once, so a bad one fails here and the caller keeps its own.
+/// It holds a duplicate of the caller's descriptor, so an invalid descriptor fails here.
 ///
 /// ```
 /// use cenote::{DType, PixelFormat, PlaneDescriptor, Tensor, TensorMemory};
 ///
-/// // Stands for a frame of a driver that pads its rows to 256 bytes.
+/// // In place of a frame from a driver that pads its rows to 256 bytes.
 /// let frame = Tensor::options().memory(TensorMemory::Shm).create(&[48 * 256], DType::U8)?;
 ///
 /// let plane = PlaneDescriptor::new(frame.clone_fd()?)?.with_stride(256);
@@ -34,7 +34,8 @@ pub struct PlaneDescriptor {
 }
 
 impl PlaneDescriptor {
-    /// A plane that starts at the first byte of `fd`, with rows as the format has them.
+    /// A plane that starts at the first byte of `fd`, with the row stride of the format. Fails if `fd` cannot be
+    /// duplicated.
     pub fn new(fd: impl AsFd) -> Result<Self> {
         let fd = fd.as_fd().try_clone_to_owned();
         let fd = fd.map_err(|source| Error::os("duplicating a file descriptor", source))?;
@@ -48,7 +49,7 @@ impl PlaneDescriptor {
         self
     }
 
-    /// Sets where in the file the plane starts, in bytes.
+    /// Sets the offset of the plane in the file, in bytes.
     #[must_use]
     pub fn with_offset(mut self, offset: usize) -> Self {
         self.offset = Some(offset);
@@ -65,22 +66,21 @@ impl PlaneDescriptor {
         self.stride
     }
 
-    /// Where in the file the plane starts, if set.
+    /// The offset of the plane in the file, if set.
     pub fn offset(&self) -> Option<usize> {
         self.offset
     }
 }
 
 impl Tensor {
-    /// A read-only image over memory from elsewhere, given as one descriptor for all planes or as
-    /// one for each.
+    /// Makes a read-only image over foreign memory, given as one descriptor for all planes or as one for each.
     ///
-    /// Planes that follow each other in one file make an ordinary tensor. Otherwise the tensor
-    /// shows plane 0, and [`plane`](Tensor::plane) reaches every one. A stride that is not given is
-    /// the smallest that fits, or follows from that of plane 0; an offset that is not given is 0
-    /// for the first plane in a file, and where the format puts it for the others.
+    /// Planes that follow each other in one file make an ordinary tensor. Otherwise the tensor shows plane 0, and
+    /// [`plane`](Tensor::plane) returns each plane. The default stride is the smallest that fits, or follows from
+    /// that of plane 0. The default offset is 0 for the first plane in a file, and that of the format for the
+    /// others.
     ///
-    /// The files must be as [`from_fd`](Tensor::from_fd) wants them.
+    /// Fails for files that [`from_fd`](Tensor::from_fd) refuses, and if the planes do not match the format.
     ///
     /// ```
     /// use cenote::{DType, PixelFormat, PlaneDescriptor, Tensor, TensorMemory};
@@ -114,30 +114,29 @@ impl Tensor {
             Some(stride) => stride,
             None => format.min_row_stride(width)?,
         };
-        // What the stride must be for the sake of the other planes does not matter if they have
-        // strides of their own.
+        // The stride of plane 0 need not suit the other planes if those have their own strides.
         let others = &planes[1..];
-        let alone = !others.is_empty() && others.iter().all(|plane| plane.stride.is_some());
+        let independent = !others.is_empty() && others.iter().all(|plane| plane.stride.is_some());
         let stride = match format.check_row_stride(width, given) {
-            Err(_) if alone => format.min_row_stride(width)?,
+            Err(_) if independent => format.min_row_stride(width)?,
             checked => checked.map(|()| given)?,
         };
         let regular = format.planes(width, height, stride)?;
         if planes.len() == 1 || lie_regularly(&planes, &regular)? {
             return import_whole(width, height, format, stride, planes);
         }
-        import_apart(width, format, &regular, planes)
+        import_each(width, format, &regular, planes)
     }
 }
 
-/// Whether the planes lie in one file, where and as the format puts them.
+/// Returns whether the planes lie in one file, at the offsets and strides of the format.
 fn lie_regularly(planes: &[PlaneDescriptor], regular: &[Plane]) -> Result<bool> {
     let base = planes[0].offset.unwrap_or(0);
     let first_file = file_of(&planes[0])?;
-    for (plane, place) in planes.iter().zip(regular) {
-        let start = base.checked_add(place.offset);
+    for (plane, expected) in planes.iter().zip(regular) {
+        let start = base.checked_add(expected.offset);
         let regular = plane.offset.is_none_or(|offset| Some(offset) == start)
-            && plane.stride.is_none_or(|stride| stride == place.stride);
+            && plane.stride.is_none_or(|stride| stride == expected.stride);
         if !regular || file_of(plane)? != first_file {
             return Ok(false);
         }
@@ -145,12 +144,13 @@ fn lie_regularly(planes: &[PlaneDescriptor], regular: &[Plane]) -> Result<bool> 
     Ok(true)
 }
 
+/// The device and inode of a plane's file.
 fn file_of(plane: &PlaneDescriptor) -> Result<(u64, u64)> {
     let facts = memfd::examine(&plane.fd).map_err(|source| Error::os("fstat", source))?;
     Ok(facts.file)
 }
 
-/// All planes in the file of the first, one after another.
+/// Imports the file of the first plane, which holds all planes one after another.
 fn import_whole(
     width: usize,
     height: usize,
@@ -164,50 +164,51 @@ fn import_whole(
     Tensor::import(first.fd, layout, format.dtype(), Import::ReadOnly)?.with_format(format)
 }
 
-/// Each plane by itself. A file that holds several is mapped once.
-fn import_apart(
+/// Imports each plane separately. A file that holds several is mapped once.
+fn import_each(
     width: usize,
     format: PixelFormat,
     regular: &[Plane],
     planes: Vec<PlaneDescriptor>,
 ) -> Result<Tensor> {
-    // The file of each plane so far, and how its place there compares with the regular one.
+    // For each plane so far: its file, its regular position, its offset in the file, and its tensor.
     let mut imported: Vec<((u64, u64), Plane, usize, Tensor)> = Vec::with_capacity(planes.len());
-    for (plane, place) in planes.into_iter().zip(regular) {
+    for (plane, expected) in planes.into_iter().zip(regular) {
         let file = file_of(&plane)?;
         let earlier = imported.iter().find(|(other, ..)| *other == file);
         // Planes come in the order of their regular offsets, so the difference is not negative.
         let default = earlier.map_or(Some(0), |(_, first, offset, _)| {
-            offset.checked_add(place.offset - first.offset)
+            offset.checked_add(expected.offset - first.offset)
         });
         let offset = plane.offset.or(default).unwrap_or(usize::MAX);
-        let stride = plane_stride(&plane, place, width, format)?;
-        let found = Plane { offset, stride, ..*place };
+        let stride = plane_stride(&plane, expected, width, format)?;
+        let found = Plane { offset, stride, ..*expected };
         let layout = plane_layout(&found, 0, format.dtype().size())?;
         let tensor = match earlier {
             Some((.., earlier)) => Tensor::over(earlier.buffer.clone(), layout, format.dtype())?,
             None => Tensor::import(plane.fd, layout, format.dtype(), Import::ReadOnly)?,
         };
-        imported.push((file, *place, offset, tensor));
+        imported.push((file, *expected, offset, tensor));
     }
     let planes = imported.into_iter().map(|(.., tensor)| tensor).collect();
     Tensor::from_far_planes(format, planes)
 }
 
+/// Returns the stride of a plane. Fails if it is shorter than a row.
 fn plane_stride(
     plane: &PlaneDescriptor,
-    place: &Plane,
+    expected: &Plane,
     width: usize,
     format: PixelFormat,
 ) -> Result<usize> {
     match plane.stride {
-        Some(given) if given < place.row_bytes => Err(Error::BadRowStride {
+        Some(given) if given < expected.row_bytes => Err(Error::BadRowStride {
             given,
-            min: place.row_bytes,
+            min: expected.row_bytes,
             multiple: 1,
             width,
             format: format.name(),
         }),
-        given => Ok(given.unwrap_or(place.stride)),
+        given => Ok(given.unwrap_or(expected.stride)),
     }
 }
