@@ -30,7 +30,7 @@ impl<'py> FromPyObject<'_, 'py> for NameArg {
         if is_integer(&given) {
             return Ok(NameArg(unsigned::<u32>("pool_id", &given, u32::MAX.into())?.into()));
         }
-        let wrong = |_| PyTypeError::new_err("a pool_id is a whole number or a string");
+        let wrong = |_| PyTypeError::new_err("a pool_id is an integer or a string");
         Ok(NameArg(given.cast::<PyString>().map_err(wrong)?.to_str()?.into()))
     }
 }

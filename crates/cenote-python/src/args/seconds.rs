@@ -24,7 +24,6 @@ pub(crate) fn duration(seconds: f64) -> Result<Duration> {
     if seconds > 1e18 {
         return Ok(Duration::MAX);
     }
-    let bad =
-        |_| bad_argument(format!("a timeout is a number of seconds from 0 on, not {seconds}"));
+    let bad = |_| bad_argument(format!("a timeout must be 0 seconds or more, not {seconds}"));
     Duration::try_from_secs_f64(seconds).map_err(bad)
 }

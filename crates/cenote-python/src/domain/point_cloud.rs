@@ -228,7 +228,7 @@ impl PointCloud {
         match slf.get().is_plain() {
             true => slf.as_super().get().__array_interface__(slf.py()),
             false => Err(PyAttributeError::new_err(
-                "these points need a structured dtype: use `numpy()`",
+                "the points need a structured dtype, or there are none: use `numpy()`",
             )
             .into()),
         }
@@ -243,7 +243,7 @@ impl PointCloud {
     ) -> PyResult<()> {
         if !slf.get().is_plain() {
             return Err(PyBufferError::new_err(
-                "these points need a structured dtype: use `numpy()`",
+                "the points need a structured dtype, or there are none: use `numpy()`",
             ));
         }
         // SAFETY: the caller's promise.

@@ -90,7 +90,9 @@ unsafe fn fill(
     let BufferOwner { export, format, shape, strides } = buffer.get();
     let (tensor, wants) = (export.tensor(), |flag: c_int| flags & flag == flag);
     if wants(ffi::PyBUF_WRITABLE) {
-        return Err(PyBufferError::new_err("buffers of tensors are read-only: write `numpy()`"));
+        return Err(PyBufferError::new_err(
+            "buffers of tensors are read-only: use `numpy()` to write",
+        ));
     }
     check_layout(tensor, flags)?;
     let pointer = |is_wanted: bool, start: &[ffi::Py_ssize_t]| match is_wanted {

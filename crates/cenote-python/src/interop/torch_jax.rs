@@ -40,7 +40,7 @@ pub(crate) fn jax<'py>(
 }
 
 fn refuse(why: &str) -> Raised {
-    PyBufferError::new_err(format!("not without a copy: {why}")).into()
+    PyBufferError::new_err(format!("cannot share the memory without a copy: {why}")).into()
 }
 
 /// What torch and jax get in place of the tensor. Its `__dlpack__` applies the decisions made above, which the

@@ -377,11 +377,11 @@ fn policy_of(name: &str, timeout: Option<f64>) -> Result<Policy> {
     match (name, timeout) {
         ("block", None) => Ok(Policy::Block(Duration::MAX)),
         ("block", Some(seconds)) => Ok(Policy::Block(duration(seconds)?)),
-        (_, Some(_)) => Err(bad_argument("a timeout is for policy=\"block\"")),
+        (_, Some(_)) => Err(bad_argument("only policy=\"block\" takes a timeout")),
         ("keep_last", None) => Ok(Policy::KeepLast),
         ("reject", None) => Ok(Policy::Reject),
         (other, None) => {
-            Err(bad_argument(format!("a policy is keep_last, block or reject, not {other:?}")))
+            Err(bad_argument(format!("policy must be keep_last, block or reject, not {other:?}")))
         }
     }
 }

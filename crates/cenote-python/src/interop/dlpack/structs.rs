@@ -161,5 +161,5 @@ pub(super) fn dtype_of(given: DataType) -> Result<DType> {
         data_type(*dtype).is_ok_and(|known| (known.code, known.bits) == (given.code, given.bits))
     };
     let found = DType::all().find(same).filter(|_| given.lanes == 1);
-    found.ok_or_else(|| raise("DTypeError", format!("unknown to cenote: {given:?}"), None))
+    found.ok_or_else(|| raise("DTypeError", format!("cenote has no dtype for {given:?}"), None))
 }
