@@ -71,8 +71,9 @@ fn is_trouble(line: &str) -> bool {
         || ANYWHERE.iter().any(|word| line.contains(word))
 }
 
-/// The tests that a stage was in when its time was over: those that libtest reported as slow, and
-/// whose results are not in the log. Before them, the program that cargo started last.
+/// What a stage was doing when its time was over: the program that cargo started last, and the tests
+/// that libtest reported as slow and whose results are not in the log. Without such a program, the last
+/// line of the log.
 pub(super) fn unfinished_tests(log: &str) -> Vec<String> {
     let mut program = None;
     let mut slow: Vec<&str> = Vec::new();
@@ -86,9 +87,10 @@ pub(super) fn unfinished_tests(log: &str) -> Vec<String> {
         if let Some((name, _)) = test.split_once(" has been running for over ") {
             slow.push(name);
         } else if let Some((name, _)) = test.split_once(" ... ") {
-            slow.retain(|slow| *slow != name);
+            slow.retain(|slow| *slow != name.trim_end());
         }
     }
+    let program = program.or_else(|| log.lines().last());
     program.into_iter().chain(slow).map(str::to_string).collect()
 }
 
@@ -118,11 +120,11 @@ test a has been running for over 60 seconds
 test b ... ok
 test c has been running for over 60 seconds
 test d has been running for over 60 seconds
-test c ... FAILED
+test c    ... FAILED
 ";
         let program = "Running tests/topic.rs (target/debug/deps/topic-1)";
         assert_eq!(unfinished_tests(log), [program, "d"]);
-        assert!(unfinished_tests("no test\n").is_empty());
+        assert_eq!(unfinished_tests("first\n   Compiling cenote\n"), ["   Compiling cenote"]);
     }
 
     #[test]

@@ -156,8 +156,7 @@ impl Run {
             let text = String::from_utf8_lossy(&text);
             println!("{}", failure_report(&log.display().to_string(), &text));
             if matches!(outcome, Outcome::TimedOut { .. }) {
-                println!("still running at the time limit:");
-                unfinished_tests(&text).iter().for_each(|name| println!("  {name}"));
+                println!("not finished at the time limit: {}", unfinished_tests(&text).join(", "));
             }
         }
         if !matches!(outcome, Outcome::Skipped) {
