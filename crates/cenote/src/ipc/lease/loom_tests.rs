@@ -1,13 +1,14 @@
-//! The lease protocol in loom, as shipped, and with one piece taken away at a time.
+//! Models of the lease protocol in loom: as it ships, and with one part taken away at a time.
 //!
 //! Run: `RUSTFLAGS="--cfg loom" cargo test -p cenote --release --lib loom`
 //!
-//! loom tries every interleaving and every stale value that the memory model allows, here with at
-//! most [`PREEMPTIONS`] switches away from a thread that could go on (the models below that must fail
-//! do so with one; `LOOM_MAX_PREEMPTIONS=4` takes minutes and passes too). One loom thread stands for one process unless a
-//! model says otherwise. The bytes of the slot are a loom `Cell`: a write that is not ordered after
-//! every read under a lease fails the model, as does reading a content other than the leased one. Each
-//! model ends by showing that the slot is not lost: when all have let go, it can be reused.
+//! loom tries every interleaving and every stale value that the memory model allows, with at most [`PREEMPTIONS`]
+//! switches away from a runnable thread. The models below that must fail do so with one. `LOOM_MAX_PREEMPTIONS=4`
+//! takes minutes and passes, too. One loom thread stands for one process, unless a model says otherwise.
+//!
+//! The bytes of the slot are a loom `Cell`. A model fails if a write is not ordered after every read under a lease, or
+//! if a read finds another content than the leased one. Each model ends with a check that the slot is not lost: once
+//! all leases have ended, the owner can reuse it.
 
 use std::marker::PhantomData;
 
@@ -65,7 +66,7 @@ impl Shared {
     }
 }
 
-/// A process that reads.
+/// A reading process.
 struct Reader<O> {
     shared: Arc<Shared>,
     row: Row,
@@ -85,7 +86,7 @@ impl<O: Orderings + 'static> Reader<O> {
         assert_eq!(self.shared.bytes.get(), expected, "bytes changed under a lease");
     }
 
-    /// A forwarded or imported descriptor of the first content.
+    /// Leases by a forwarded or imported descriptor of the first content.
     fn by_serial(&self) {
         if self.leases().by_serial(SLOT, FIRST).is_ok() {
             self.read(FIRST);
@@ -93,7 +94,7 @@ impl<O: Orderings + 'static> Reader<O> {
         }
     }
 
-    /// What the owner's ring names now, if anything.
+    /// Leases the slot that the owner's ring names now, if it names one.
     fn by_entry(&self) {
         let entry = &self.shared.entry;
         let named = entry.load(Ordering::Acquire);
@@ -104,12 +105,12 @@ impl<O: Orderings + 'static> Reader<O> {
         }
     }
 
-    /// The same, by a process whose threads lease and give back under a lock.
+    /// As `by_entry`, in a process whose threads lease and release under a lock.
     fn by_entry_locked(&self) {
         self.by_entry_alone(|act| self.row.locked(act));
     }
 
-    /// By one whose threads do so as if they were alone.
+    /// As `by_entry_locked`, without the lock.
     fn by_entry_unlocked(&self) {
         self.by_entry_alone(|act| act());
     }
@@ -147,7 +148,7 @@ impl<O: Orderings> Owner<O> {
         owner
     }
 
-    /// Overwrites the ring entry and lets go of the slot.
+    /// Overwrites the ring entry and retires the slot.
     fn retire(&mut self) {
         self.shared.entry.store(0, Ordering::Relaxed);
         if self.retired.retire(SLOT, &self.shared.serials, &self.rows) {
@@ -155,7 +156,7 @@ impl<O: Orderings> Owner<O> {
         }
     }
 
-    /// The same, but looks later.
+    /// Overwrites the ring entry and defers the scan.
     fn defer(&mut self) {
         self.shared.entry.store(0, Ordering::Relaxed);
         self.retired.defer(SLOT);
@@ -163,12 +164,12 @@ impl<O: Orderings> Owner<O> {
 
     fn scan_deferred(&mut self) {
         let shared = &self.shared;
-        let looked = |_, free| {
+        let scanned = |_, free| {
             if free {
                 reuse(shared)
             }
         };
-        self.retired.scan_deferred(&shared.serials, &self.rows, looked);
+        self.retired.scan_deferred(&shared.serials, &self.rows, scanned);
     }
 
     fn sweep(&mut self) {
@@ -176,7 +177,7 @@ impl<O: Orderings> Owner<O> {
         self.retired.sweep(1, &shared.serials, &self.rows, |_| reuse(shared));
     }
 
-    /// All others have let go: the slot comes back, and exactly once.
+    /// All leases have ended: the owner can reuse the slot, exactly once.
     fn expect_reused(&mut self) {
         self.sweep();
         assert_eq!(self.retired.len(), 0, "a slot was lost");
@@ -197,7 +198,7 @@ fn model(body: impl Fn() + Sync + Send + 'static) {
     builder.check(body);
 }
 
-/// Two readers, by `act`, in rows of their own or in one, against an owner that retires and sweeps.
+/// Two readers that `act`, in two rows or in one, against an owner that retires and sweeps.
 fn two_readers<O: Orderings + 'static>(one_row: bool, act: fn(&Reader<O>)) {
     model(move || {
         let (shared, first) = (Shared::new(), Row::new());
@@ -233,9 +234,9 @@ fn two_threads_of_one_process_share_a_row() {
     two_readers::<Shipped>(true, Reader::by_entry_locked);
 }
 
-/// A slot that was put off can still be leased by its serial, until it is looked at.
+/// A reader can still lease a deferred slot by its serial, until the owner scans it.
 #[test]
-fn an_owner_that_looks_later() {
+fn an_owner_that_defers_its_scan() {
     for act in [Reader::<Shipped>::by_serial, Reader::by_entry] {
         model(move || {
             let (shared, row) = (Shared::new(), Row::new());
@@ -255,8 +256,8 @@ fn two_processes_and_an_owner_that_reuses() {
     two_readers::<Shipped>(false, Reader::by_entry);
 }
 
-/// The owner's process reads its own topic in another thread: it has a row like everybody else, and
-/// what its threads do to slots they do under its lock.
+/// The owner's process reads its own topic in another thread. It has a row like every reader, and its threads
+/// retire and sweep under the owner's lock.
 #[test]
 fn the_owner_reads_through_a_row_of_its_own() {
     model(|| {
@@ -275,9 +276,9 @@ fn the_owner_reads_through_a_row_of_its_own() {
     });
 }
 
-/// B leases at the owner's serial and forwards to C through its own ring, then overwrites its entry and
-/// lets go. C checks what `validate` checks. C's row comes first in the scan, which is the order that
-/// can miss a lease that moves from B to C.
+/// B leases by the owner's serial and forwards the slot to C through B's ring. Then B overwrites its entry and releases
+/// its lease. C checks what `validate` checks. C's row comes first in the scan: in this order the scan can miss a
+/// lease that moves from B to C.
 fn forwarder(validate: fn(&Reader<Shipped>, &AtomicU64) -> Result<(), Refused>) {
     model(move || {
         let (shared, b, c) = (Shared::new(), Row::new(), Row::new());
@@ -313,7 +314,7 @@ fn a_forwarded_slot_is_validated_at_the_owners_serial() {
     forwarder(|c, _| c.leases().by_serial(SLOT, FIRST));
 }
 
-/// C has the descriptor from B, and B lets go while C validates.
+/// C has the descriptor from B, and B releases its lease while C validates.
 #[test]
 fn a_forwarder_releases_while_the_next_reader_validates() {
     model(|| {
@@ -334,8 +335,8 @@ fn a_forwarder_releases_while_the_next_reader_validates() {
     });
 }
 
-/// A reader dies with its lease. The service thread learns of it (the join is the hang-up) and drops
-/// the row, while another thread of the owner retires and sweeps.
+/// A reader dies with its lease. The service thread notices (here: joins the thread) and drops the row, while another
+/// thread of the owner retires and sweeps.
 #[test]
 fn a_row_is_dropped_during_a_retire() {
     model(|| {
@@ -362,68 +363,68 @@ fn a_row_is_dropped_during_a_retire() {
     });
 }
 
-/// A thing that goes to a place of its own, and has been written before.
-struct Thing {
-    place: std::sync::Arc<Biased<Place>>,
+/// A value that returns to its own cell, and was written before.
+struct Value {
+    cell: std::sync::Arc<Biased<ShutCell>>,
     bytes: Cell<u64>,
 }
 
-/// Keeps a thing unless it is shut.
+/// Keeps a value, unless it is shut.
 #[derive(Default)]
-struct Place {
-    thing: Option<std::sync::Arc<Thing>>,
+struct ShutCell {
+    value: Option<std::sync::Arc<Value>>,
     shut: bool,
 }
 
-impl Place {
-    fn room(&mut self) -> Option<&mut Option<std::sync::Arc<Thing>>> {
-        (!self.shut).then_some(&mut self.thing)
+impl ShutCell {
+    fn room(&mut self) -> Option<&mut Option<std::sync::Arc<Value>>> {
+        (!self.shut).then_some(&mut self.value)
     }
 
-    fn shut(&mut self) -> Option<std::sync::Arc<Thing>> {
+    fn shut(&mut self) -> Option<std::sync::Arc<Value>> {
         self.shut = true;
-        self.thing.take()
+        self.value.take()
     }
 }
 
-/// Whoever takes a thing has it alone, and sees what was done to it.
-fn use_it(thing: &Thing) {
-    assert_ne!(thing.bytes.get(), 0);
-    thing.bytes.set(thing.bytes.get() + 1);
+/// The thread that takes a value has it alone, and sees all earlier writes to it.
+fn use_it(value: &Value) {
+    assert_ne!(value.bytes.get(), 0);
+    value.bytes.set(value.bytes.get() + 1);
 }
 
-/// A place for a spare that is shut while others put into it and take from it: nothing stays in it,
-/// nothing is lost, and nobody has what another has.
+/// A cell is shut while other threads put a value into it and take one out. Nothing stays in the cell, no value is
+/// lost, and no two threads have the same value.
 #[test]
-fn a_place_that_is_shut_keeps_nothing() {
+fn a_shut_cell_keeps_nothing() {
     model(|| {
-        let place = std::sync::Arc::new(Biased::new(Place::default()));
-        let thing = Thing { place: place.clone(), bytes: Cell::new(0) };
-        let thing = std::sync::Arc::new(thing);
-        let alive = std::sync::Arc::downgrade(&thing);
+        let cell = std::sync::Arc::new(Biased::new(ShutCell::default()));
+        let value = Value { cell: cell.clone(), bytes: Cell::new(0) };
+        let value = std::sync::Arc::new(value);
+        let alive = std::sync::Arc::downgrade(&value);
         let user = thread::spawn(move || {
-            thing.bytes.set(1);
-            let put = put_behind(thing, |thing| Some(&*thing.place), Place::room);
-            put.unwrap_or_else(Some).iter().for_each(|thing| use_it(thing));
+            value.bytes.set(1);
+            let put = put_behind(value, |value| Some(&*value.cell), ShutCell::room);
+            put.unwrap_or_else(Some).iter().for_each(|value| use_it(value));
         });
         let other = {
-            let place = place.clone();
+            let cell = cell.clone();
             thread::spawn(move || {
-                let taken = place.lock().thing.take();
-                taken.iter().for_each(|thing| use_it(thing));
+                let taken = cell.lock().value.take();
+                taken.iter().for_each(|value| use_it(value));
             })
         };
-        let shut = place.lock().shut();
-        shut.iter().for_each(|thing| use_it(thing));
+        let shut = cell.lock().shut();
+        shut.iter().for_each(|value| use_it(value));
         drop(shut);
         user.join().unwrap();
         other.join().unwrap();
-        assert!(place.lock().thing.is_none());
+        assert!(cell.lock().value.is_none());
         assert_eq!(alive.strong_count(), 0);
     });
 }
 
-// From here on: models that must fail, each on the bytes and on nothing else.
+// The following models must fail, each because of the bytes and of nothing else.
 
 struct NoReaderFence;
 impl Orderings for NoReaderFence {

@@ -1,44 +1,4 @@
-//! What a reader does to keep a slot: hazard pointers (Michael, "Hazard Pointers: Safe Memory
-//! Reclamation for Lock-Free Objects", IEEE TPDS 15(6), 2004), counted, and across processes.
-//!
-//! ```text
-//!   reader (its own row)                     owner (retire.rs)
-//!   R1  lease[slot] += 1                     O1  take the slot out of its own ring entries
-//!   R2  SeqCst fence                         O2  scan every row: somebody holds it → wait
-//!   R3  validate: the ring entry, or         O3  serial := odd ("claiming")
-//!       serial == the descriptor's           O4  SeqCst fence
-//!   R4  read the bytes                       O5  scan every row: held → restore the serial, wait
-//!   R5  lease[slot] -= 1                     O6  serial := next even one
-//!                                            O7  write the bytes
-//! ```
-//!
-//! # Invariants
-//!
-//! 1. A row is written by one process alone: by any of its threads, with `fetch_add` and `fetch_sub`, or by one at
-//!    a time, under a lock. A serial is stored by the owner alone, under the owner's lock.
-//! 2. Non-zero is the only thing the owner reads out of a row word, so a hostile row can at worst hold
-//!    slots, and dropping the row undoes all that its process did, at whatever instruction it died.
-//! 3. **A validated lease is seen by every later claim.** The fences R2 and O4 are totally ordered. If
-//!    O4 came first, R3 sees O1 and O3 (or what followed) and does not validate. So R2 came first, and
-//!    then O5 sees R1. This holds for each look of R3, so one fence serves all of them; and for both
-//!    ways to validate, so long as O1 precedes O4.
-//! 4. Whoever looks only at a *forwarder's* ring does not have invariant 3: the forwarder's lease can
-//!    go after O5 passed the reader's row and before it reaches the forwarder's. Hence foreign slots
-//!    are validated at the owner's serial.
-//!
-//! # Why these orderings (`loom_tests.rs` has a model that fails for each that is made weaker)
-//!
-//! - R1 `Relaxed`: R2 orders it. It is a read-modify-write, so it continues the release sequence of an
-//!   earlier R5 by another thread, and the owner that reads the sum still acquires that R5.
-//! - R2 and O4 `SeqCst` fences, pair with each other: store, then load, of two different words; nothing
-//!   weaker keeps those two apart. The first scan is a hint and has no fence of its own.
-//! - R3 `Relaxed`: R2 orders it. The bytes were made visible by whatever carried the descriptor (ring
-//!   entry, socket); the serial only says that they have not changed since.
-//! - R5 `Release`, pairs with the `Acquire` of O2 and O5: the owner that sees zero writes after all
-//!   reads are done. Where it is a store, it is ordered after an earlier R5 by the lock. An undo has read nothing,
-//!   but shares the code.
-//! - O3, O6 `Relaxed`: O4 orders the first; the second shows a reader nothing but "stale" until its
-//!   descriptor is published, and publishing is a release.
+//! The reader's half of the lease protocol: steps R1 to R5 of `mod.rs`.
 
 use std::marker::PhantomData;
 
@@ -47,11 +7,11 @@ use crate::intervals::CLAIM_LOOKS;
 use crate::ipc::lease::serial;
 use crate::sync::{AtomicU64, Ordering, fence, spin_loop};
 
-/// The most leases that the threads of one process can have on one slot. Threads that try at the same
-/// moment overshoot it by one each before they undo, which is far from wrapping the word.
+/// The most leases that the threads of one process can have on one slot. Threads that try at the same moment overshoot
+/// it by one each before they undo; that is far from wrapping the word.
 pub(crate) const MAX_LEASES: u64 = 1 << 32;
 
-/// The parts of the protocol that a model can take away to show that they are needed.
+/// The parts of the protocol that a model takes away, to show that each is needed.
 pub(crate) trait Orderings {
     /// R2.
     const READER_FENCE: bool = true;
@@ -63,32 +23,31 @@ pub(crate) trait Orderings {
     const SCAN: Ordering = Ordering::Acquire;
 }
 
-/// The protocol with nothing taken away: what everything but a model uses.
+/// The whole protocol: what the library uses. Only models use less.
 #[derive(Debug)]
 pub(crate) struct Shipped;
 
 impl Orderings for Shipped {}
 
-/// Why a slot was not leased. Nothing is held afterwards.
+/// Why a slot was not leased. The process then has no lease from this attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Refused {
     /// The slot number is beyond the row or the serials.
     NoSuchSlot,
-    /// This process has [`MAX_LEASES`] on the slot, or holds as many slots as it may.
+    /// This process has [`MAX_LEASES`] leases on the slot, or leases on the most slots that it may hold.
     TooMany { max: u32 },
-    /// The owner is claiming the slot and did not finish in time. Look again later; if the owner is
-    /// dead, never.
+    /// The owner did not finish its claim in time. The reader may try again; if the owner is dead, that never helps.
     Busy,
     /// The slot has other content by now.
     Stale,
 }
 
 impl Refused {
-    /// What to tell a caller who asked for a slot of `pool`.
+    /// The error for a caller that wanted a slot of `pool`.
     pub(crate) fn into_error(self, pool: &str, slot: u32, max: u32) -> Error {
         let pool = pool.to_owned();
         match self {
-            // An owner that does not finish claiming is dead or will have reused the slot.
+            // An owner that does not finish its claim is dead, or will have reused the slot.
             Refused::Stale | Refused::Busy => Error::Stale { pool },
             Refused::NoSuchSlot => Error::NoSuchSlot { pool, slot, max },
             Refused::TooMany { max } => Error::TooManyLeases { pool, max },
@@ -96,7 +55,7 @@ impl Refused {
     }
 }
 
-/// One process's leases on the slots of one pool: its own row, and the owner's serials.
+/// The leases of one process on the slots of one pool: its row, and the owner's serials.
 #[derive(Debug)]
 pub(crate) struct Leases<'a, O = Shipped> {
     row: &'a [AtomicU64],
@@ -105,14 +64,14 @@ pub(crate) struct Leases<'a, O = Shipped> {
 }
 
 impl<'a, O: Orderings> Leases<'a, O> {
-    /// Leases are counted in `row`, which has one word per slot, as has `serials`.
+    /// `row` and `serials` have one word for each slot.
     #[inline]
     pub(crate) fn new(row: &'a [AtomicU64], serials: &'a [AtomicU64]) -> Self {
         Leases { row, serials, orderings: PhantomData }
     }
 
-    /// Leases a slot that a ring entry names, if the ring's publisher owns it. `unchanged` tells whether
-    /// the entry still has the sequence under which the slot number was read.
+    /// Leases a slot that an entry of its owner's ring names. `unchanged` says whether the entry still has the sequence
+    /// number under which the slot was read.
     #[inline(always)]
     pub(crate) fn by_entry(
         &self,
@@ -122,17 +81,17 @@ impl<'a, O: Orderings> Leases<'a, O> {
         self.acquire(slot, || if unchanged() { Ok(()) } else { Err(Refused::Stale) })
     }
 
-    /// Leases a slot that any other descriptor names, if it still has that descriptor's serial.
+    /// Leases a slot that a descriptor from elsewhere names, if the slot still has the descriptor's serial.
     pub(crate) fn by_serial(&self, slot: u32, expected: u64) -> Result<(), Refused> {
         let serial = word(self.serials, slot).ok_or(Refused::NoSuchSlot)?;
-        // An odd serial would equal what the owner shows while it claims.
+        // An odd serial would equal the one that the owner shows during a claim.
         if !serial::is_stable(expected) {
             return Err(Refused::Stale);
         }
         self.acquire(slot, || validate(serial, expected))
     }
 
-    /// Gives one lease back.
+    /// Ends one lease (R5).
     #[inline]
     pub(crate) fn release(&self, slot: u32) {
         if let Some(word) = word(self.row, slot) {
@@ -140,8 +99,7 @@ impl<'a, O: Orderings> Leases<'a, O> {
         }
     }
 
-    /// The same, for whoever has the row to himself just now: no other thread leases in it or gives back. That takes
-    /// no atomic exchange.
+    /// Ends one lease, without an atomic read-modify-write. No other thread may use the row meanwhile.
     #[inline]
     pub(crate) fn release_alone(&self, slot: u32) {
         if let Some(word) = word(self.row, slot) {
@@ -168,7 +126,7 @@ impl<'a, O: Orderings> Leases<'a, O> {
     }
 }
 
-/// The word of a slot, if there is one: slot numbers are input.
+/// The word of a slot. Slot numbers are input, so there may be none.
 #[inline]
 pub(crate) fn word(words: &[AtomicU64], slot: u32) -> Option<&AtomicU64> {
     words.get(slot as usize)
@@ -214,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_refused_leaves_no_lease() {
+    fn a_refused_attempt_leaves_no_lease() {
         let (row, serials) = (words([0, 0]), words([6, 7]));
         let leases = leases(&row, &serials);
         assert_eq!(leases.by_serial(0, 4), Err(Refused::Stale));

@@ -1,13 +1,14 @@
-//! What the owner does to reuse a slot: the other half of `reader.rs`, where the invariants stand.
+//! The owner's half of the lease protocol: steps O2 to O6 of `mod.rs`.
 //!
-//! A slot comes here when the last handle of the owner's own has let go of it and the owner's ring
-//! entries no longer name it (O1). If nobody else holds it, it is reusable at once. Otherwise it waits
-//! in a queue, and whoever needs memory looks again at a few from the front; those still held go to the
-//! back, so that one slow reader does not hide the slots behind it.
+//! The owner *retires* a slot when its own last handle has ended and its ring entries no longer name the slot (O1).
+//! If no reader has a lease on the slot, the owner reuses it at once. Otherwise the slot waits in a queue. An
+//! allocation that needs memory scans a few slots from the front. Slots that are still leased go to the back, so
+//! that one slow reader does not hide the slots behind them.
 //!
-//! Looking takes the cache lines of a row away from the process that is about to write them, and a fence.
-//! So where there are others, slots are put off until there is a [`BATCH`] of them, which one look and
-//! one fence serve: neighbours in a row are neighbours in time.
+//! A scan takes the cache lines of a row from the process that is about to write them, and a claim needs a fence. So
+//! while other processes are attached, the owner defers slots until it has a [`BATCH`] of them. One scan and one
+//! fence then serve all of them: their words are neighbours in a row, as the slots were used one after another.
+//! Without batches, the benchmark rows `fan-out/send 1080p to 1` and `hand-off/round trip` take 67 % and 57 % longer.
 
 use std::collections::VecDeque;
 use std::marker::PhantomData;
@@ -17,15 +18,17 @@ use crate::ipc::lease::rows::Rows;
 use crate::ipc::lease::serial;
 use crate::sync::{AtomicU64, Ordering, fence};
 
-/// How many slots are looked at together: as many as have words in one cache line of a row.
+/// How many slots are claimed together: as many as have their words in one cache line of a row.
 pub(crate) const BATCH: usize = 8;
 
-/// Slots that the owner let go of while others still held them, or may do.
+/// Slots that the owner has retired and cannot reuse yet.
 #[derive(Debug)]
 pub(crate) struct RetiredSlots<O = Shipped> {
-    /// Each slot at most once in both, so the capacity reserved at the start is never exceeded.
+    /// Slots that were leased at the last scan. Each slot is in one of the two lists at most once, so the capacity that
+    /// is reserved at the start always suffices.
     waiting: VecDeque<u32>,
-    /// Those that were not looked at yet, at most a [`BATCH`].
+    /// Slots that were not scanned yet, at most a [`BATCH`]. Without this list, the benchmark rows
+    /// `fan-out/send 1080p to 4` and `hand-off/round trip, Image` take 31 % and 23 % longer.
     deferred: Vec<u32>,
     orderings: PhantomData<O>,
 }
@@ -37,27 +40,27 @@ impl<O: Orderings> RetiredSlots<O> {
         RetiredSlots { waiting, deferred: Vec::with_capacity(BATCH), orderings: PhantomData }
     }
 
-    /// Slots that wait.
+    /// The number of slots in both lists.
     pub(crate) fn len(&self) -> usize {
         self.waiting.len() + self.deferred.len()
     }
 
-    /// Slots that were put off.
+    /// The number of deferred slots.
     pub(crate) fn deferred(&self) -> usize {
         self.deferred.len()
     }
 
-    /// The slots that wait, longest since looked at first.
+    /// The slots of both lists: first those whose last scan is longest ago.
     pub(crate) fn iter(&self) -> impl Iterator<Item = u32> {
         self.waiting.iter().chain(&self.deferred).copied()
     }
 
-    /// Those of them that were found to be held.
+    /// The slots that were leased at their last scan.
     pub(crate) fn waiting(&self) -> impl Iterator<Item = u32> {
         self.waiting.iter().copied()
     }
 
-    /// Retires a slot, once. True when it can be reused at once; otherwise it waits for a sweep.
+    /// Retires a slot. Returns whether the owner can reuse it at once. Otherwise it waits for a sweep.
     #[must_use = "a slot that can be reused and is not is lost"]
     pub(crate) fn retire<R: AsRef<[AtomicU64]>>(
         &mut self,
@@ -72,7 +75,7 @@ impl<O: Orderings> RetiredSlots<O> {
         claimed
     }
 
-    /// The same, but one that cannot be reused at once is not retired yet.
+    /// Returns whether the owner can reuse a slot at once. Otherwise the slot is not retired yet.
     #[must_use = "a slot that can be reused and is not is lost"]
     pub(crate) fn claim<R: AsRef<[AtomicU64]>>(
         &self,
@@ -86,37 +89,37 @@ impl<O: Orderings> RetiredSlots<O> {
         claimed
     }
 
-    /// Retires a slot, once, without looking. True when it is time to [`look`](Retired::look).
+    /// Retires a slot without a scan. Returns whether it is time to call [`scan_deferred`](RetiredSlots::scan_deferred).
     pub(crate) fn defer(&mut self, slot: u32) -> bool {
         debug_assert!(self.iter().all(|other| other != slot), "slot {slot} was retired twice");
         self.deferred.push(slot);
         self.deferred.len() >= BATCH
     }
 
-    /// Looks at what was put off. Those slots that can be reused are passed on with `true`; those that are
-    /// held, with `false`, wait for a sweep.
+    /// Claims the deferred slots. Calls `scanned` for each, with whether the owner can reuse it; the others wait for a
+    /// sweep.
     pub(crate) fn scan_deferred<R: AsRef<[AtomicU64]>>(
         &mut self,
         serials: &[AtomicU64],
         rows: &Rows<R>,
-        mut looked: impl FnMut(u32, bool),
+        mut scanned: impl FnMut(u32, bool),
     ) {
         let RetiredSlots { waiting, deferred, .. } = self;
         claim::<O, R>(deferred, serials, rows, |slot, free| {
             if !free {
                 waiting.push_back(slot);
             }
-            looked(slot, free);
+            scanned(slot, free);
         });
         deferred.clear();
     }
 
-    /// Has a slot wait that nobody holds: a device is not done with it.
+    /// Lets a slot wait that no reader holds: a device still uses it.
     pub(crate) fn wait(&mut self, slot: u32) {
         self.waiting.push_back(slot);
     }
 
-    /// Looks again at up to `limit` slots that wait and passes those that can be reused to `reuse`.
+    /// Scans up to `limit` waiting slots again. Calls `reuse` for each that the owner can reuse.
     pub(crate) fn sweep<R: AsRef<[AtomicU64]>>(
         &mut self,
         limit: usize,
@@ -140,15 +143,15 @@ impl<O: Orderings> RetiredSlots<O> {
     }
 }
 
-/// O2 to O6, of at most a [`BATCH`] of slots: tells of each whether it can be reused. The caller holds the
-/// owner's lock: nobody else stores these serials.
+/// Steps O2 to O6 for at most a [`BATCH`] of slots. Calls `done` for each slot, with whether the owner can reuse it. The
+/// caller holds the owner's lock, so no other thread stores these serials.
 fn claim<O: Orderings, R: AsRef<[AtomicU64]>>(
     slots: &[u32],
     serials: &[AtomicU64],
     rows: &Rows<R>,
     mut done: impl FnMut(u32, bool),
 ) {
-    // This look decides nothing: it spares the readers of a slot that is held the sight of a claim.
+    // O2, an optional pre-check. It skips slots that are obviously leased, so their readers do not see an odd serial.
     let free = |slot: u32| word(serials, slot).filter(|_| !rows.is_held::<O>(slot));
     let mut claimed: [Option<&AtomicU64>; BATCH] = [None; BATCH];
     claimed.iter_mut().zip(slots).for_each(|(claimed, &slot)| *claimed = free(slot));
@@ -200,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slot_nobody_holds_is_reusable_at_once_under_a_new_serial() {
+    fn a_slot_without_leases_is_reusable_at_once_under_a_new_serial() {
         let (serials, mut retired) = (words(&[2, 2]), RetiredSlots::<Shipped>::new(2));
         assert!(retired.retire(1, &serials, &rows(&[&[1, 0], &[0, 0]])));
         assert_eq!(serials[1].load(Ordering::Relaxed), 4);
@@ -208,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn a_held_slot_waits_unchanged_until_the_row_lets_go() {
+    fn a_leased_slot_waits_unchanged_until_its_row_is_dropped() {
         let (serials, mut retired) = (words(&[2]), RetiredSlots::<Shipped>::new(1));
         let mut rows = rows(&[&[0]]);
         let holder = rows.insert(words(&[u64::MAX]));
@@ -221,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sweep_looks_at_no_more_than_its_limit_and_passes_over_held_slots() {
+    fn a_sweep_scans_no_more_than_its_limit_and_passes_over_leased_slots() {
         let (serials, mut retired) = (words(&[2; 5]), RetiredSlots::<Shipped>::new(5));
         let all = rows(&[&[1; 5]]);
         for slot in 0..5 {
@@ -235,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_is_passed_on_whole() {
+    fn a_scan_of_deferred_slots_reports_each_of_them() {
         let (serials, rows) = (words(&[2; 8]), rows(&[&[0; 8]]));
         for count in 1..=8_u32 {
             let mut retired = RetiredSlots::<Shipped>::new(8);

@@ -1,20 +1,20 @@
-//! The rows that the owner scans: one per attacher, and one of the owner's own.
+//! The rows that the owner scans: one for each reader, and one for the owner itself.
 //!
-//! A row is anything that shows one word per slot; in a pool it is shared memory that a peer writes.
-//! Its words are input: non-zero means held, whatever else they say, and a slot that a row has no word
-//! for cannot be held by it. Dropping a row drops the leases in it; nothing needs repair.
+//! A row has one word for each slot. In a pool it is shared memory that the reader writes, so its words are input.
+//! Any word but zero means that the slot is leased. A row that is too short for a slot has no lease on it. Dropping a
+//! row ends its leases; nothing else has to be repaired.
 
 use crate::ipc::lease::reader::{Orderings, word};
 use crate::sync::{AtomicU64, Ordering};
 
-/// Names a row for as long as its set lives; never reused.
+/// The number of a row in its pool; never reused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct RowId(u64);
 
-/// Every row of one pool.
+/// All rows of one pool.
 #[derive(Debug)]
 pub(crate) struct Rows<R> {
-    /// Dense and in no order: scanning is the hot path, removal is not.
+    /// Dense and unordered: scanning is the hot path, removal is not.
     rows: Vec<(RowId, R)>,
     next: u64,
 }
@@ -24,7 +24,7 @@ impl<R: AsRef<[AtomicU64]>> Rows<R> {
         Rows { rows: Vec::new(), next: 0 }
     }
 
-    /// From here on, what is leased in `row` is not reused.
+    /// Adds a row. From now on, the owner does not reuse slots that are leased in it.
     pub(crate) fn insert(&mut self, row: R) -> RowId {
         let id = RowId(self.next);
         self.next += 1;
@@ -32,7 +32,7 @@ impl<R: AsRef<[AtomicU64]>> Rows<R> {
         id
     }
 
-    /// Drops a row, and with it every lease that was taken in it. Sweep the retired slots afterwards.
+    /// Drops a row and all leases in it. The caller sweeps the retired slots afterwards.
     pub(crate) fn remove(&mut self, id: RowId) -> Option<R> {
         let at = self.rows.iter().position(|(row, _)| *row == id)?;
         Some(self.rows.swap_remove(at).1)
@@ -42,24 +42,24 @@ impl<R: AsRef<[AtomicU64]>> Rows<R> {
         self.rows.len()
     }
 
-    /// Whether any row holds a lease on `slot`: O2 and O5 of `reader.rs`.
+    /// Whether any row has a lease on `slot`: steps O2 and O5.
     #[inline]
     pub(crate) fn is_held<O: Orderings>(&self, slot: u32) -> bool {
         self.rows.iter().any(|(_, row)| count(row, slot, O::SCAN) != 0)
     }
 
-    /// Every row, in no order.
+    /// All rows, unordered.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (RowId, &R)> {
         self.rows.iter().map(|(id, row)| (*id, row))
     }
 
-    /// Who holds `slot`.
+    /// The rows that have a lease on `slot`.
     pub(crate) fn holders(&self, slot: u32) -> impl Iterator<Item = RowId> {
         self.iter().filter(move |(_, row)| holds(*row, slot)).map(|(id, _)| id)
     }
 }
 
-/// Whether a row holds `slot`, for a report: it can be outdated when it is read.
+/// Whether a row has a lease on `slot`, for reports: the answer may be outdated at once.
 pub(crate) fn holds(row: &impl AsRef<[AtomicU64]>, slot: u32) -> bool {
     count(row, slot, Ordering::Relaxed) != 0
 }

@@ -1,9 +1,8 @@
-//! The serial of a slot: which of its successive contents a descriptor means.
+//! The serial of a slot: it tells the successive contents of the slot apart.
 //!
-//! One word per slot, in the owner's header; only the owner writes it. Even is stable. Odd means that
-//! the owner is claiming the slot: it found no lease, and looks once more before it takes it. Zero is
-//! what fresh shared memory holds, so it stands for a slot that was never handed out, and the first
-//! serial is 2.
+//! There is one word for each slot, in the header of the pool. Only the owner writes it. An even serial is stable. An
+//! odd one means that the owner is claiming the slot: it found no lease, and scans once more before it takes the slot.
+//! Zero is the value of fresh shared memory, so it stands for a slot that was never allocated. The first serial is 2.
 
 /// The serial of a slot's first content.
 pub(crate) const FIRST: u64 = 2;
@@ -13,17 +12,17 @@ pub(crate) fn is_stable(serial: u64) -> bool {
     serial >= FIRST && serial & 1 == 0
 }
 
-/// What a slot shows while its owner claims it.
+/// The serial that readers see while the owner claims the slot.
 pub(crate) fn claiming(serial: u64) -> u64 {
     serial | 1
 }
 
-/// What it shows again if somebody turned out to hold it.
+/// The serial from before the claim, for a slot that turned out to be leased.
 pub(crate) fn restored(claiming: u64) -> u64 {
     claiming & !1
 }
 
-/// The serial of the next content. Passes over zero after 2^63 reuses of one slot.
+/// The serial of the next content. Skips zero, after 2^63 reuses of one slot.
 pub(crate) fn next(serial: u64) -> u64 {
     (serial & !1).wrapping_add(2).max(FIRST)
 }

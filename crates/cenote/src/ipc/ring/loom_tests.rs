@@ -9,7 +9,7 @@ use loom::sync::Arc;
 use loom::thread;
 
 use crate::ipc::lease::reader::Leases;
-use crate::ipc::lease::reclaim::Retired;
+use crate::ipc::lease::reclaim::RetiredSlots;
 use crate::ipc::lease::rows::Rows;
 use crate::ipc::lease::serial::FIRST;
 use crate::ipc::lease::{reader, serial};
@@ -223,7 +223,7 @@ impl AsRef<[AtomicU64]> for LeaseRow {
 struct Publisher<L> {
     slot: Arc<Slot>,
     rows: Rows<LeaseRow>,
-    retired: Retired<L>,
+    retired: RetiredSlots<L>,
 }
 
 impl<L: reader::Orderings> Publisher<L> {
@@ -279,7 +279,7 @@ fn overwritten<L: reader::Orderings + 'static>(sequence: u64) {
         rows.insert(row.clone());
         let theirs = slot.clone();
         let subscriber = thread::spawn(move || recv::<L>(&theirs, &row, sequence));
-        let mut publisher = Publisher::<L> { slot, rows, retired: Retired::new(1) };
+        let mut publisher = Publisher::<L> { slot, rows, retired: RetiredSlots::new(1) };
         publisher.overwrite();
         publisher.sweep();
         subscriber.join().unwrap();

@@ -28,7 +28,7 @@
 //! 2. A1 that reads the value of W4 sees the payload of W3.
 //! 3. If A2 reads a word of a later message, A4 sees the W1 of that message, through W2 and A3. The reader discards
 //!    what it read: the message is overwritten.
-//! 4. A reader that leases the slot which the payload names repeats A4 after its lease (`ipc/lease/reader.rs`, R3). W1
+//! 4. A reader that leases the slot which the payload names repeats A4 after its lease (`ipc/lease/mod.rs`, R3). W1
 //!    is the O1 of that protocol. If the ring keeps fewer messages than it has entries, retracting a message is.
 //! 5. W5 is the T2 of `subscriber_row.rs`: it makes sure that a reader that goes to sleep is woken. W4 is a store and
 //!    not an exchange, although an exchange would be a fence as well: an exchange waits for the stores before it, and

@@ -1,4 +1,4 @@
-//! Sharing memory that a pool did not make.
+//! Adopting memory that a pool did not make, so that it can be sent without a copy.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -35,8 +35,8 @@ pub(crate) fn shareable(buffer: &Buffer) -> Result<Option<(Arc<OwnedFd>, Arc<Map
 }
 
 impl Owner {
-    /// Shares memory that is sealed against writing and all there, of which `map` is a mapping to
-    /// read. `None` if there are too many already.
+    /// Adopts memory that is sealed against writing and fully reserved. `map` maps it for reading. Returns `None` if too much
+    /// memory is adopted already.
     pub(crate) fn adopt(&self, fd: Arc<OwnedFd>, map: Arc<Map>) -> Result<Option<Slot>> {
         self.check_process()?;
         let mut state = self.swept(usize::MAX);
@@ -67,7 +67,7 @@ mod tests {
 
     const PAGE: usize = 4096;
 
-    /// A pool that nobody can find, of `slots` pages.
+    /// A pool of `slots` pages without an endpoint.
     fn pool(slots: usize) -> Owner {
         let endpoint = Endpoint { name: "adopting".into(), uid: 1 };
         let config = TensorPoolConfig {
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slot_can_be_leased_until_its_owner_lets_go_of_it_and_is_then_another_one() {
+    fn an_adopted_slot_can_be_leased_until_its_owner_retires_it() {
         let pool = pool(2);
         let slot = adopt(&pool).unwrap();
         assert!(slot.index >= 2, "{slot:?}");
@@ -102,7 +102,7 @@ mod tests {
         let stats = pool.stats();
         assert_eq!((stats.retired, stats.slots_in_use, stats.segments), (0, 0, 0));
         assert!(pool.state().segments.is_empty());
-        assert_eq!(Arc::strong_count(&map), 1, "the pool has forgotten it");
+        assert_eq!(Arc::strong_count(&map), 1, "the pool has removed it");
 
         let next = adopt(&pool).unwrap();
         assert_eq!(next.index, slot.index);
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn there_are_so_many_and_no_more() {
+    fn the_number_of_adopted_slots_is_limited() {
         let pool = pool(2);
         let slots: Vec<Slot> = (0..MAX_ADOPTED).map(|_| adopt(&pool).unwrap()).collect();
         assert!(adopt(&pool).is_none());
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_holds_one_is_counted_and_the_last_to_go_ends_it() {
+    fn a_reader_of_adopted_memory_is_counted_and_its_end_removes_the_segment() {
         let pool = pool(2);
         let slot = adopt(&pool).unwrap();
         let words = row::words(pool.max_slots);
@@ -152,7 +152,7 @@ mod tests {
         let mut state = pool.state();
         state.rows.remove(id);
         state.sweep_all(pool.serials());
-        assert!(state.segments.is_empty(), "at once: nobody need allocate for it");
+        assert!(state.segments.is_empty(), "at once, without an allocation");
         assert_eq!(state.take_unused_segments().len(), 1);
     }
 }

@@ -1,35 +1,36 @@
-//! Memory that a pool did not make and shares all the same: each piece is a segment of its own, with one
-//! slot, whose number lies above those of the allocator. When nobody holds it any more it is not reused
-//! but gone.
+//! The slots of adopted memory: memory that a pool did not make and shares all the same.
+//!
+//! Each piece is one segment with one slot. The slot numbers lie above those of the allocator. Once no process holds
+//! the slot, the pool removes the segment; it does not reuse it.
 
 use crate::ipc::pool::owner::tlsf::allocator::SEGMENT_NUMBERS;
 use crate::ipc::shared::wire::MAX_ADOPTED;
 use crate::memory::slot::SegmentId;
 
-/// Which of these slots are in use.
+/// The slots of adopted memory.
 #[derive(Debug)]
 pub(crate) struct Adopted {
     first_slot: u32,
     slots: Vec<Option<SegmentId>>,
-    /// The last segment that was adopted: numbers go round, above those of the allocator.
+    /// The last adopted segment. Its number lies above those of the allocator, and wraps there.
     last: SegmentId,
-    /// Segments of slots that were freed, still to be forgotten.
+    /// The segments of freed slots, which the pool still has to remove.
     gone: Vec<SegmentId>,
 }
 
 impl Adopted {
-    /// None yet. Slot numbers from `first_slot` on are free for it.
+    /// No slots in use. Their numbers start at `first_slot`.
     pub(crate) fn new(first_slot: u32) -> Adopted {
         let slots = vec![None; MAX_ADOPTED as usize];
         Adopted { first_slot, slots, last: SegmentId(u32::MAX), gone: Vec::new() }
     }
 
-    /// How many are in use.
+    /// The number of slots in use.
     pub(crate) fn len(&self) -> usize {
         self.slots.iter().flatten().count()
     }
 
-    /// A slot number, and a segment for it. `None` if all are in use.
+    /// Takes a slot number and a segment number. `None` if all slots are in use.
     pub(crate) fn take(&mut self) -> Option<(u32, SegmentId)> {
         let at = self.slots.iter().position(Option::is_none)?;
         self.last = self.next_segment();
@@ -37,7 +38,7 @@ impl Adopted {
         Some((self.first_slot + u32::try_from(at).ok()?, self.last))
     }
 
-    /// A number that no segment has now, nor had lately: word of its end may be on its way.
+    /// A number that no segment has now or had lately: a packet about its removal may still be in a socket.
     fn next_segment(&self) -> SegmentId {
         let mut next = self.last;
         loop {
@@ -48,19 +49,19 @@ impl Adopted {
         }
     }
 
-    /// Whether a slot is one of these.
+    /// Whether a slot is one of adopted memory.
     #[inline]
     pub(crate) fn has(&self, slot: u32) -> bool {
         slot >= self.first_slot
     }
 
-    /// Frees a slot that nobody holds any more.
+    /// Frees a slot that no process holds any more.
     pub(crate) fn free(&mut self, slot: u32) {
         let freed = self.slots.get_mut((slot - self.first_slot) as usize).and_then(Option::take);
         self.gone.extend(freed);
     }
 
-    /// A segment that is to be forgotten.
+    /// A segment that the pool has to remove.
     #[inline]
     pub(crate) fn pop_gone(&mut self) -> Option<SegmentId> {
         self.gone.pop()
@@ -72,7 +73,7 @@ impl Adopted {
         used.map(|(slot, _)| slot)
     }
 
-    /// Where a slot is.
+    /// The segment of a slot in use.
     pub(crate) fn segment(&self, slot: u32) -> Option<SegmentId> {
         *self.slots.get(slot.checked_sub(self.first_slot)? as usize)?
     }
@@ -84,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_of_segments_go_round_and_pass_over_those_in_use() {
+    fn segment_numbers_wrap_and_skip_those_in_use() {
         let mut adopted = Adopted::new(0);
         let first = adopted.take().unwrap().1;
         assert_eq!(first, SegmentId(SEGMENT_NUMBERS));

@@ -1,8 +1,8 @@
-//! Allocating, waiting, and giving back.
+//! Allocating slots, waiting for them, and returning them.
 //!
-//! Most allocations take what was let go of last, without the lock. Others take a slot from the
-//! allocator under it. Only a pool that seems full looks further, and says why it failed when
-//! nothing helped.
+//! Most allocations take a buffer from the free cache, without the lock. Others take a slot from the allocator under
+//! the lock. Only if the pool seems full, an allocation scans more, reaps dead readers and grows the pool; if nothing
+//! helps, it fails with the reason.
 
 use std::ops::ControlFlow;
 use std::sync::{Arc, MutexGuard, PoisonError};
@@ -21,24 +21,24 @@ use crate::memory::slot::{SegmentId, Slot};
 use crate::tensor::buffer::Buffer;
 use crate::tensor::buffer::buffer::BufferSlot;
 
-/// How many retired slots an allocation looks at again.
+/// How many waiting slots an allocation scans again.
 const SWEEP: usize = 4;
 
-/// How many of them one does that waits.
-const SWEEP_WAITING: usize = 1024;
+/// How many of them an allocation scans that waits.
+const SWEEP_OF_WAITING: usize = 1024;
 
 /// Why there is no slot.
 #[derive(Debug)]
 enum Shortfall {
     /// The pool is full.
     Room(Full),
-    /// It could grow, but the system refused.
+    /// The pool could grow, but the system refused.
     Memory(Error),
 }
 
 impl Owner {
-    /// A slot of just `len` bytes, if there is one that can be had without the lock of the pool. The caller has
-    /// seen that this process owns the pool.
+    /// A slot that was last allocated with exactly this length, from the free cache: without the lock of the pool. The
+    /// caller has checked that this process owns the pool.
     #[inline(always)]
     pub(crate) fn alloc_cached(&self, len: usize) -> Option<Arc<Buffer>> {
         let mut buffer = self.free_cache.take()?;
@@ -49,15 +49,15 @@ impl Owner {
         Some(buffer)
     }
 
-    /// Gives back a spare of another size for the next.
+    /// Returns a buffer of another length to the allocator and takes the next one.
     #[cold]
     fn exchange(&self, buffer: Arc<Buffer>) -> Option<Arc<Buffer>> {
         self.return_cached(buffer);
         self.free_cache.take()
     }
 
-    /// A slot of at least `len` bytes, when none was ready. While the pool is full or cannot grow, `make_room` is asked for
-    /// some, which tells whether there was any to make.
+    /// Allocates a slot of at least `len` bytes, after the free cache had none. If the pool is full or cannot grow, calls
+    /// `make_room`, and tries again if that returned `true`.
     pub(crate) fn alloc(&self, len: usize, mut make_room: impl FnMut() -> bool) -> Result<Granted> {
         loop {
             match self.alloc_locked(len, SWEEP).or_else(|full| self.alloc_hard(len, full)) {
@@ -68,12 +68,12 @@ impl Owner {
         }
     }
 
-    /// Whether slots that are given back could be of use to whoever lacks this.
+    /// Whether returned slots could end this shortfall.
     fn helps(&self, shortfall: &Shortfall, len: usize) -> bool {
         let state = self.state();
         match shortfall {
             Shortfall::Room(_) => self.config.fits(len),
-            // What the pool has could be given back to the system, too.
+            // The pool's memory could be returned to the system, too.
             Shortfall::Memory(Error::OutOfMemory { available, .. }) => {
                 available.saturating_add(state.allocator.stats().reserved) >= len
             }
@@ -81,8 +81,7 @@ impl Owner {
         }
     }
 
-    /// Like [`Owner::alloc`], but waits for a slot.
-    /// A break, which is no failure, if `go_on` did not want to any more.
+    /// Like [`Owner::alloc`], but waits for a slot. Breaks, without counting a failure, when `go_on` breaks.
     pub(crate) fn alloc_timeout<B>(
         &self,
         len: usize,
@@ -109,7 +108,7 @@ impl Owner {
         loop {
             let now = Instant::now();
             let over = deadline.is_some_and(|deadline| now >= deadline);
-            let found = self.alloc_locked(len, SWEEP_WAITING);
+            let found = self.alloc_locked(len, SWEEP_OF_WAITING);
             let found = match found {
                 Err(full) if over || now >= try_all_at => {
                     try_all_at = now + ALLOC_GROW_RETRY;
@@ -134,7 +133,7 @@ impl Owner {
         let mut state = self.swept(sweep);
         let slot = match state.allocator.alloc(len) {
             Ok(slot) => slot,
-            // Before a batch is complete only if there is need.
+            // An incomplete batch is scanned only if the slots are needed.
             Err(full) if state.retired.deferred() == 0 => return Err(full),
             Err(_) => {
                 state.scan_deferred(self.serials());
@@ -144,10 +143,10 @@ impl Owner {
         Ok(self.grant(state, slot, len))
     }
 
-    /// Everything that can be done before saying that the pool is full.
+    /// Tries everything before the pool counts as full.
     #[cold]
     fn alloc_hard(&self, len: usize, mut full: Full) -> Result<Granted, Shortfall> {
-        // What is given back meanwhile goes to the allocator.
+        // Slots that are returned meanwhile go to the allocator.
         let _waiting = Waiting::new(self);
         for effort in [OwnerState::sweep_all, OwnerState::reap, OwnerState::expel] {
             let mut state = self.state();
@@ -168,7 +167,7 @@ impl Owner {
         }
     }
 
-    /// Allocates after adding a segment, unless somebody else just has.
+    /// Allocates after adding a segment, unless another thread has just added one.
     fn alloc_growing(&self, len: usize) -> Result<Granted, Shortfall> {
         let _growing = self.growing.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
@@ -181,8 +180,8 @@ impl Owner {
                 Ok(Grown::No) => Shortfall::Room(Full::Bytes),
                 Err(error) => Shortfall::Memory(error),
             };
-            // Segments without a slot in use may stand in the way of one that fits: in the size of
-            // the pool, or in the memory there is. But not one that will do as it is.
+            // Segments without a slot in use may stand in the way of a segment that fits: in the size of the pool, or in the
+            // memory of the system. They are freed, unless one of them is large enough.
             let mut state = self.state();
             match state.allocator.alloc(len) {
                 Ok(slot) => return Ok(self.grant(state, slot, len)),
@@ -205,7 +204,7 @@ impl Owner {
         granted
     }
 
-    /// Counts a failure, once, and says why and who holds what.
+    /// Counts a failure and makes its error, with the processes that hold slots.
     fn failed(&self, len: usize, shortfall: Shortfall) -> Error {
         let mut state = self.state();
         state.failures += 1;
@@ -240,24 +239,23 @@ impl Owner {
 
 /// Waiting.
 impl Owner {
-    /// Sleeps until a slot is given back here, or for a moment: what others give back is only
-    /// seen by looking.
+    /// Sleeps until a slot is returned in this process, or for `moment`: leases that readers end are only seen by a scan.
     fn wait_for_return(&self, moment: Duration) {
         let state = self.state();
         drop(self.returned.wait_timeout(state, moment).unwrap_or_else(PoisonError::into_inner));
     }
 
-    /// Wakes somebody who waits, if anybody does.
+    /// Wakes a waiting allocation, if there is one.
     pub(crate) fn notify_waiting(&self) {
-        // A notification is a system call. Should this look come too early, a waiter looks again
-        // by itself in a moment.
+        // Waking is a system call, so the flag is read first. If the read comes too early, the waiting thread scans again
+        // by itself soon.
         if self.is_waiting() {
             self.returned.notify_one();
         }
     }
 }
 
-/// An allocation that waits: what is given back meanwhile goes to the allocator, where it is seen.
+/// A waiting allocation. While it exists, returned slots go to the allocator, where it sees them.
 struct Waiting<'a>(&'a Owner);
 
 impl<'a> Waiting<'a> {
@@ -265,9 +263,9 @@ impl<'a> Waiting<'a> {
         let mut state = owner.state();
         state.waiters += 1;
         owner.set_waiting(true);
-        let free_cache = owner.free_cache.shut();
+        let cached = owner.free_cache.shut();
         drop(state);
-        free_cache.into_iter().for_each(|buffer| owner.return_cached(buffer));
+        cached.into_iter().for_each(|buffer| owner.return_cached(buffer));
         Waiting(owner)
     }
 }
@@ -283,25 +281,25 @@ impl Drop for Waiting<'_> {
     }
 }
 
-/// Giving back.
+/// Returning slots.
 impl Owner {
-    /// Takes back a spare whose slot nobody else can have, for the next to ask.
+    /// Puts a buffer whose slot no process holds into the free cache.
     #[inline]
     pub(crate) fn recycle(buffer: Arc<Buffer>) {
-        // Either way it is a spare that nobody else has now.
+        // The buffer that comes back is an older one, or this one if the cache is shut. Only this thread has it.
         if let Some(buffer) = FreeCache::put_last(buffer, Self::free_cache_of) {
             Self::return_buffer(buffer);
         }
     }
 
-    /// Where the pool of a spare keeps it at hand. A forked child has none.
+    /// The free cache of a buffer's pool. `None` in a forked child.
     #[inline]
     fn free_cache_of(buffer: &Buffer) -> Option<&FreeCache<Buffer>> {
         let owner = slot_home::allocated_by(buffer.slot_ref()?)?;
         (!owner.is_inherited()).then_some(&owner.free_cache)
     }
 
-    /// Takes back a slot that was published. If nobody else holds it, it is as good as one that was not.
+    /// Retires a published slot and its buffer. If no reader holds it, it goes to the free cache like any other.
     #[inline]
     pub(crate) fn retire(buffer: Arc<Buffer>) {
         let Some(slot_ref) = buffer.slot_ref() else { return };
@@ -311,8 +309,8 @@ impl Owner {
         if claimed { Self::recycle(buffer) } else { Self::retire_held(buffer) }
     }
 
-    /// The same of a slot that others held a moment ago: it waits, and the spare with it. That goes there
-    /// as it is, for whoever has it next must have it alone; so somebody else has to keep the pool.
+    /// Retires a slot that a reader held a moment ago: it waits, and its buffer is kept. The buffer is stored without a
+    /// handle, because its next user must have it alone. So another reference must keep the pool alive meanwhile.
     fn retire_held(buffer: Arc<Buffer>) {
         let Some(owner) = buffer.slot_ref().and_then(slot_home::shared_owner) else { return };
         let slot = slot_of(&buffer).index;
@@ -326,8 +324,8 @@ impl Owner {
         drop(old);
     }
 
-    /// Takes back a slot of this pool that others are about to let go of: it is one of many, so it can wait
-    /// until there is a batch of them.
+    /// Retires a published slot of this pool that readers are about to release. The scan is deferred until there is a
+    /// batch.
     pub(crate) fn retire_deferred(&self, buffer: Arc<Buffer>) {
         if self.is_inherited() {
             return;
@@ -349,28 +347,27 @@ impl Owner {
         drop(old);
     }
 
-    /// Takes back a slot, and what a handle of it was made of.
+    /// Returns a buffer and its slot to the allocator.
     fn return_buffer(buffer: Arc<Buffer>) {
-        // The spare may be all that keeps the pool, and goes into it.
+        // The buffer may hold the last reference to the pool, and goes into the pool.
         if let Some(owner) = buffer.slot_ref().and_then(slot_home::shared_owner) {
             owner.return_cached(buffer);
         }
     }
 
-    /// Gives back what is ready the long way, so that its slot counts as free.
+    /// Returns all buffers of the free cache to the allocator, so that their slots count as free.
     pub(crate) fn flush_free_cache(&self) {
         while let Some(buffer) = self.free_cache.take() {
             self.return_cached(buffer);
         }
     }
 
-    /// As [`Owner::give_back`], for a spare that was ready.
+    /// Returns a slot that was in the free cache, with its buffer.
     pub(crate) fn return_cached(&self, buffer: Arc<Buffer>) {
         self.return_slot(slot_of(&buffer).index, Some(buffer), false);
     }
 
-    /// Takes back a slot that no handle of this process has any more. `published` says whether
-    /// any descriptor of it was made.
+    /// Returns a slot of which this process has no handle any more. `published` says whether a descriptor of it was made.
     pub(crate) fn return_slot(&self, slot: u32, buffer: Option<Arc<Buffer>>, published: bool) {
         if self.is_inherited() {
             return;
@@ -390,7 +387,7 @@ impl Owner {
         }
     }
 
-    /// The state, after looking again at up to `limit` slots that others held.
+    /// The state, after scanning up to `limit` waiting slots again.
     pub(crate) fn swept(&self, limit: usize) -> MutexGuard<'_, OwnerState> {
         let mut state = self.state();
         state.sweep(limit, self.serials());
@@ -404,7 +401,7 @@ impl Owner {
         state
     }
 
-    /// Frees what others have let go of, although nobody needs room.
+    /// Frees the slots that readers have released, although no allocation needs them.
     #[cfg(all(feature = "camera", target_pointer_width = "64"))]
     pub(crate) fn sweep_now(&self) {
         if !self.is_inherited() {
@@ -413,8 +410,8 @@ impl Owner {
         }
     }
 
-    /// Overwrites what nobody holds any more and then frees it. Whoever comes while another thread
-    /// does so waits: what it needs may be among it.
+    /// Overwrites and frees slots that wait for it. If another thread is doing so, waits for it: the slots that the caller
+    /// needs may be among them.
     fn scrub(&self) {
         if !self.config.scrub {
             return;

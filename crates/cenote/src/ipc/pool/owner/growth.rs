@@ -1,7 +1,7 @@
-//! How a pool gets memory, and gives it back: segment by segment, ahead of need where it can.
+//! How a pool gets memory and returns it: segment by segment, and ahead of need where possible.
 //!
-//! Reserving memory takes milliseconds, so it is done without the lock of the pool, and ahead of
-//! need by a thread of its own, which ends when it is done: the service thread has others to serve.
+//! Reserving memory takes milliseconds, so it happens without the lock of the pool. A thread that lives only for this
+//! reserves ahead of need: the service thread has other pools and topics to serve.
 
 use std::sync::{Arc, MutexGuard, PoisonError};
 
@@ -18,23 +18,23 @@ use crate::memory::slot::SegmentId;
 use crate::sync::Ordering;
 use crate::sys::thread;
 
-/// What the last segments leave of the memory there is.
+/// The memory that the last segments leave to the rest of the system.
 const FOR_OTHERS: usize = 1 << 20;
 
-/// The stack of the thread that grows: it makes system calls, and reads a few small files.
+/// The stack of the growing thread: it makes system calls, and reads a few small files.
 const STACK: usize = 256 << 10;
 
-/// What came of trying to grow.
+/// The result of an attempt to grow.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Grown {
-    /// There is another segment.
+    /// The pool has another segment.
     More,
     /// The pool has reached its size.
     No,
 }
 
 impl Owner {
-    /// Has another segment reserved, unless that is about to happen, or was refused lately.
+    /// Requests another segment, unless one was requested already or refused lately.
     #[cold]
     pub(crate) fn grow_soon(&self, len: usize) {
         if self.wanted.load(Ordering::Relaxed) != 0 || !self.state().growth_backoff.is_due() {
@@ -46,8 +46,8 @@ impl Owner {
         }
     }
 
-    /// Sets a thread to reserve the segment that [`Owner::grow_soon`] asked for. Should it not
-    /// start, the next allocation that needs a segment reserves it.
+    /// Starts a thread that reserves the segment which [`Owner::grow_soon`] requested. If it does not start, the next
+    /// allocation that needs a segment reserves it.
     pub(crate) fn grow_ahead(self: &Arc<Self>) {
         let owner = self.clone();
         if thread::start(c"cenote-growth", STACK, move || owner.grow_now()).is_err() {
@@ -55,8 +55,8 @@ impl Owner {
         }
     }
 
-    /// Reserves until there is enough again: others go on allocating meanwhile. Should it fail, the
-    /// next allocation that needs a segment says why.
+    /// Reserves segments until the pool is no longer low: other threads go on allocating meanwhile. If it fails, the next
+    /// allocation that needs a segment reports the reason.
     fn grow_now(&self) {
         let _growing = self.growing.lock().unwrap_or_else(PoisonError::into_inner);
         while self.is_low() {
@@ -74,15 +74,15 @@ impl Owner {
         self.wanted.store(0, Ordering::Relaxed);
     }
 
-    /// Whether what was wanted is still not there, in a pool that still has a use for it.
+    /// Whether the requested segment is still missing and the pool still needs it.
     fn is_low(&self) -> bool {
         let len = self.wanted.load(Ordering::Relaxed);
         let state = self.state();
         len > 0 && !state.closed && state.is_low(len, &self.config)
     }
 
-    /// Adds a segment that has room for `len` bytes, of the first of two sizes that can be had.
-    /// The caller holds `growing`.
+    /// Adds a segment with room for `len` bytes: of the first of two sizes, or of the second if the system refuses the
+    /// first. The caller holds `growing`.
     pub(crate) fn add_segment(&self, len: usize, sizes: fn(Step) -> [usize; 2]) -> Result<Grown> {
         let (reserved, segments) = {
             let state = self.state();
@@ -110,7 +110,7 @@ impl Owner {
         Ok(Grown::More)
     }
 
-    /// When memory runs out, some is left for attachers, who need a row each.
+    /// As `make_segment`, but leaves some memory: each reader needs a row.
     fn make_last_segment(&self, size: usize) -> Result<(Segment, Vec<Wish>)> {
         drop(Budget::reserve(size.saturating_add(FOR_OTHERS))?);
         self.make_segment(size)
@@ -123,8 +123,8 @@ impl Owner {
         Ok((segment, refused))
     }
 
-    /// Frees every segment without a slot in use. The memory is the system's again when every
-    /// attacher has unmapped it. Returns how many bytes that will be.
+    /// Frees every segment without a slot in use. Returns how many bytes that are. The system gets the memory back once
+    /// every reader has unmapped it.
     pub(crate) fn trim(&self) -> Result<usize> {
         self.check_process()?;
         self.flush_free_cache();

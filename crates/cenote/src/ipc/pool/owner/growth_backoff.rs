@@ -2,16 +2,16 @@
 
 use crate::intervals::GROW_AHEAD_BACKOFF;
 
-/// When to try growing backoff of need again, after it was refused. Counted in allocations that
-/// would have liked it, for the hot path reads no clock.
+/// When to try again to grow ahead of need, after the system refused. Counts allocations that would grow the pool,
+/// because the hot path reads no clock.
 #[derive(Debug, Default)]
 pub(crate) struct GrowthBackoff {
-    patience: u32,
+    pause: u32,
     left: u32,
 }
 
 impl GrowthBackoff {
-    /// Whether it is time.
+    /// Whether it is time to try. Counts one allocation.
     pub(crate) fn is_due(&mut self) -> bool {
         let due = self.left == 0;
         self.left = self.left.saturating_sub(1);
@@ -22,10 +22,10 @@ impl GrowthBackoff {
         *self = GrowthBackoff::default();
     }
 
-    /// Waits twice as long as the last time.
+    /// Doubles the pause.
     pub(crate) fn refused(&mut self) {
-        self.patience = (2 * self.patience).clamp(16, GROW_AHEAD_BACKOFF);
-        self.left = self.patience;
+        self.pause = (2 * self.pause).clamp(16, GROW_AHEAD_BACKOFF);
+        self.left = self.pause;
     }
 }
 
@@ -34,14 +34,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_refused_is_asked_for_less_and_less_often() {
+    fn each_refusal_doubles_the_pause() {
         let mut backoff = GrowthBackoff::default();
         assert!(backoff.is_due() && backoff.is_due());
-        let mut pause = || {
+        let mut next_pause = || {
             backoff.refused();
             (0..).take_while(|_| !backoff.is_due()).count()
         };
-        let pauses: Vec<usize> = (0..20).map(|_| pause()).collect();
+        let pauses: Vec<usize> = (0..20).map(|_| next_pause()).collect();
         assert_eq!(pauses[..3], [16, 32, 64]);
         assert_eq!(pauses[19], GROW_AHEAD_BACKOFF as usize);
         backoff.granted();

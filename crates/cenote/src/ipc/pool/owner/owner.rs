@@ -1,13 +1,13 @@
-//! A pool, in the process that owns it.
+//! A pool in the process that owns it.
 //!
-//! Everything that decides who has which bytes is private memory behind one lock, which is held
-//! for nanoseconds: allocating is taking a slot from the allocator, dropping is giving it back
-//! (`allocate.rs`). Memory is reserved without it (`growth.rs`).
-//! What other processes can see is the header (a serial for each slot) and the segments, both
-//! read-only to them; what they can write is their own row. See `ipc/lease/reader.rs` for the protocol.
+//! One lock protects the private state: which slots exist, which are in use, which processes are attached
+//! (`state.rs`). Threads hold it for nanoseconds, to take a slot from the allocator or to return one (`allocate.rs`).
+//! Memory is reserved without it (`growth.rs`).
 //!
-//! The pool keeps one spare of type `S` for each slot: whatever the layer above needs to make a
-//! handle of a slot, so that it need not be allocated each time.
+//! Other processes map the header, with a serial for each slot, and the segments, both read-only. They write only
+//! their own rows. `ipc/lease/mod.rs` has the protocol.
+//!
+//! The pool keeps the buffer of each slot that it has freed, so that the next allocation makes no new one.
 
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
@@ -33,57 +33,57 @@ use crate::sys::mapping::Map;
 use crate::sys::socket::peer;
 use crate::tensor::buffer::Buffer;
 
-/// How many retired slots are looked at again for an account.
-const SWEEP_TELLING: usize = 64;
+/// How many retired slots a report scans again.
+const REPORT_SWEEP: usize = 64;
 
 /// A pool that this process owns.
 #[derive(Debug)]
 pub(crate) struct Owner {
     pub(crate) endpoint: Endpoint,
     pub(crate) config: TensorPoolConfig,
-    /// Those of adopted memory included.
+    /// The number of slots, including those for adopted memory.
     pub(crate) max_slots: u32,
-    /// The process that made it.
+    /// The process that made the pool.
     creator: Creator,
-    /// A line of flags, then the serials.
+    /// One cache line of flags, then the serials, then the locations of the slots.
     header: Words,
     pub(crate) header_fd: Arc<OwnedFd>,
-    /// Whoever shares the socket.
+    /// The publisher that shares the socket.
     pub(crate) handler: OnceLock<Weak<dyn ConnectionHandler>>,
-    /// The row of this process: leases that it takes on its own slots by descriptor.
+    /// The row of this process, for leases on its own slots by descriptor.
     own_row: Arc<[AtomicU64]>,
-    /// The serial under which each slot was last published. What never was cannot be leased here,
-    /// where it may be under `&mut`.
+    /// The serial under which each slot was last published. A slot that was not published cannot be leased here: a
+    /// thread of this process may be writing it.
     published: Box<[AtomicU64]>,
     state: Mutex<OwnerState>,
-    /// Whoever asks for as many bytes as one of these has is given it without taking the lock. Shut
-    /// while somebody waits, for good when the pool is closed or scrubs; all that under the lock.
+    /// Buffers of free slots, to allocate without the lock of `state`. Shut while an allocation waits, and for good when
+    /// the pool is closed or scrubs its slots. It is shut and opened under the lock of `state`.
     pub(crate) free_cache: FreeCache<Buffer>,
-    /// How often each slot was allocated without the lock. Written by whoever has the slot.
+    /// How often each slot was allocated from the free cache. The thread that has the slot writes its word.
     uses: Box<[AtomicU64]>,
     /// Bytes that were copied into the pool.
     copied: AtomicU64,
-    /// The size for which another segment is to be reserved; 0 if none is.
+    /// The length for which another segment shall be reserved, or 0.
     pub(crate) wanted: AtomicUsize,
-    /// A slot was given back while somebody waits.
+    /// Notified when a slot is returned while an allocation waits.
     pub(crate) returned: Condvar,
-    /// Held while a segment is made, so that two threads do not both make one.
+    /// Held while a segment is made, so that no two threads make one.
     pub(crate) growing: Mutex<()>,
-    /// Held while a socket is made, likewise.
+    /// Held while a server is made, so that no two threads make one.
     pub(crate) serving: Mutex<()>,
-    /// Held by whoever lets others in, listens to them, or notices that they have gone. (Whoever is lent this
-    /// pool is let in without: his connection is nobody else's yet.)
+    /// Held by the thread that accepts connections, reads from them, or drops them. (A connection that is made to
+    /// introduce the pool is not visible to other threads yet, and needs no lock.)
     pub(crate) accepting: Mutex<()>,
-    /// Other pools of this process that are introduced to the readers of this one. Locked while that happens, so
-    /// that a sender of their tensors knows that it has happened.
+    /// Other pools of this process that are introduced to the readers of this one. Locked until the packets are sent,
+    /// so that a publisher can rely on them.
     pub(crate) introduced: Mutex<IntroducedPools<Owner>>,
-    /// Nobody is let in any more. Those who are attached stay.
+    /// No process can attach any more. Attached readers stay.
     closed: AtomicBool,
-    /// Itself, while others hold what was lent to the pool, though nobody here has a handle of it.
+    /// The pool itself, while readers hold adopted memory that must be returned, and no handle of the pool is left.
     lingers: Mutex<Option<Arc<Owner>>>,
-    /// Held while slots are overwritten.
+    /// Held while slots are scrubbed.
     pub(crate) scrubbing: Mutex<()>,
-    /// The private memory of header and state.
+    /// For the private memory of header and state.
     _reservation: Reservation,
 }
 
@@ -95,7 +95,7 @@ impl Owner {
     ) -> Result<Self> {
         let own_slots = max_slots;
         let max_slots = max_slots + MAX_ADOPTED;
-        // Heap memory that cannot be had is the end of the process, so it is asked for first.
+        // The process ends if heap memory runs out, so the memory is reserved first.
         let slots = max_slots as usize;
         let reservation = Budget::reserve(slots * Self::BYTES_PER_SLOT)?;
         let (header, header_fd) = new_header(max_slots)?;
@@ -132,10 +132,10 @@ impl Owner {
         Ok(owner)
     }
 
-    /// The private memory that a slot costs, used or not.
+    /// The private memory that each slot costs, used or not.
     const BYTES_PER_SLOT: usize = OwnerState::BYTES_PER_SLOT + 3 * size_of::<AtomicU64>();
 
-    /// Whether this process is a forked child of the owner, which owns nothing.
+    /// Whether this process is a forked child of the owner. It owns nothing.
     #[inline]
     pub(crate) fn is_inherited(&self) -> bool {
         self.creator.is_inherited()
@@ -161,18 +161,18 @@ impl Owner {
         &self.header.get()[header::SERIALS..]
     }
 
-    /// Shows others where a slot is that was moved. Nobody has a descriptor of it yet.
+    /// Publishes the location of a slot that has moved. No descriptor of it exists yet.
     pub(crate) fn publish_location(&self, slot: Slot) {
         let at =
             header::locations(self.max_slots) + header::WORDS_PER_LOCATION * slot.index as usize;
         let socket_dir = [u64::from(slot.segment.0), slot.offset as u64, slot.capacity as u64];
         for (word, value) in self.header.get()[at..].iter().zip(socket_dir) {
-            // Relaxed: whatever carries the first descriptor of the slot carries this along.
+            // Relaxed: the packet or ring entry that carries the first descriptor of the slot orders this, too.
             word.store(value, Ordering::Relaxed);
         }
     }
 
-    /// Notes that a descriptor of the slot's present content was made, and gives its serial.
+    /// Notes that the slot's present content is published. Returns its serial.
     #[inline]
     pub(crate) fn publish(&self, slot: u32) -> u64 {
         let serial = self.serial(slot);
@@ -182,7 +182,7 @@ impl Owner {
         serial
     }
 
-    /// Counts an allocation without the lock, and without an exchange: the slot is the caller's alone.
+    /// Counts an allocation without the lock. A plain store is enough: only the calling thread has the slot.
     #[inline]
     pub(crate) fn count_alloc(&self, slot: u32) {
         if let Some(uses) = self.uses.get(slot as usize) {
@@ -203,7 +203,7 @@ impl Owner {
         self.header.get()[header::WAITING].store(u64::from(waiting), Ordering::Relaxed);
     }
 
-    /// Lets spares be kept ready again, if they may be.
+    /// Opens the free cache again, unless the pool is closed or scrubs.
     pub(crate) fn open_free_cache(&self, state: &OwnerState) {
         if !state.closed && !self.config.scrub {
             self.free_cache.open();
@@ -217,41 +217,41 @@ impl Owner {
     }
 }
 
-/// Leasing, and closing.
+/// Leases on own slots, and closing.
 impl Owner {
-    /// Stops letting others in, and keeping spares, which refer to the pool. Gives the directory it was
-    /// found in, unless it was closed before.
+    /// Ends the endpoint and the free cache, whose buffers refer to the pool. Returns the directory of the endpoint, or
+    /// `None` if the pool was closed before.
     pub(crate) fn close(&self) -> Option<Arc<SocketDir>> {
         if self.is_inherited() {
             return None;
         }
-        // Whoever makes the socket anew just now would leave a directory behind.
+        // A thread that makes the endpoint again at this moment would leave a directory behind.
         let _serving = self.serving.lock().unwrap_or_else(PoisonError::into_inner);
         let mut state = self.state();
         state.closed = true;
         self.closed.store(true, Ordering::Relaxed);
-        let free_cache = self.free_cache.shut();
+        let cached = self.free_cache.shut();
         let server = state.server.take();
         let kept = state.take_kept();
         drop(state);
-        free_cache.into_iter().for_each(|buffer| self.return_cached(buffer));
+        cached.into_iter().for_each(|buffer| self.return_cached(buffer));
         let socket_dir = server.as_ref().map(Server::socket_dir);
         drop(server);
         drop(kept);
         socket_dir
     }
 
-    /// Stays for as long as others hold memory that has to be given back when they let go, as that of a
-    /// camera has: without an owner nobody would know whether they did.
+    /// Keeps the pool alive for as long as readers hold memory that must be returned, such as that of a camera. Without
+    /// an owner, no process would notice that they release it.
     pub(crate) fn linger(self: &Arc<Self>) {
         if !self.is_inherited() && self.state().has_returnable_leased() {
             *self.lingers() = Some(self.clone());
         }
-        // They may have let go just now, and nobody may look again.
+        // They may have released it just now, and no other thread may check again.
         self.stop_lingering();
     }
 
-    /// Undoes [`Owner::linger`] when nothing is left to be given back. The caller has a handle.
+    /// Undoes [`Owner::linger`] once no such memory is left. The caller holds a reference to the pool.
     pub(crate) fn stop_lingering(&self) {
         let done = !self.is_inherited()
             && self.lingers().is_some()
@@ -264,13 +264,13 @@ impl Owner {
         self.lingers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether others can still attach.
+    /// Whether other processes can still attach.
     #[inline]
     pub(crate) fn is_open(&self) -> bool {
         !self.closed.load(Ordering::Relaxed)
     }
 
-    /// Leases a slot of this very pool by descriptor, in this process's own row.
+    /// Leases a slot of this pool by a descriptor, in the row of this process.
     pub(crate) fn lease(&self, slot: u32, serial: u64) -> Result<(Slot, Arc<Map>)> {
         self.check_process()?;
         let refused = |why: Refused| why.into_error(&self.endpoint.name, slot, self.max_slots);
@@ -304,12 +304,12 @@ impl Owner {
     }
 }
 
-/// Telling.
+/// Reports.
 impl Owner {
     pub(crate) fn stats(&self) -> PoolStats {
         self.flush_free_cache();
         self.state().scan_deferred(self.serials());
-        let state = self.swept(SWEEP_TELLING);
+        let state = self.swept(REPORT_SWEEP);
         let found = state.allocator.stats();
         PoolStats {
             slots_in_use: state.own_slots(),
@@ -330,7 +330,7 @@ impl Owner {
         }
     }
 
-    /// Counts bytes that were copied into a slot.
+    /// Counts bytes that were copied into the pool.
     pub(crate) fn count_copy(&self, bytes: usize) {
         self.copied.fetch_add(bytes as u64, Ordering::Relaxed);
     }
@@ -342,17 +342,17 @@ impl Owner {
         with_programs(holders)
     }
 
-    /// This process and everybody who is attached, with what they hold if anything: for others, to whom this process is one like the rest.
+    /// This process and all readers, with the slots that they hold. For other processes, so this one has its program name.
     pub(crate) fn processes(&self) -> Vec<Holder> {
         self.flush_free_cache();
         self.state().scan_deferred(self.serials());
-        let mut found = self.swept(SWEEP_TELLING).processes();
+        let mut found = self.swept(REPORT_SWEEP).processes();
         found.iter_mut().for_each(|process| process.program = peer::program(process.pid));
         found
     }
 }
 
-/// A header that only this process can write, with the first serial for every slot.
+/// Makes a header that only this process can write, with the first serial for each slot.
 fn new_header(max_slots: u32) -> Result<(Words, Arc<OwnedFd>)> {
     let error = |source| Error::os("reserving the header of a pool", source);
     let len = header::words(max_slots);

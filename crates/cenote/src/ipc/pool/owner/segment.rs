@@ -17,7 +17,7 @@ use crate::memory::selection::Wish;
 use crate::sys::mapping::{Access, Map};
 use crate::sys::memfd;
 
-/// One piece of a pool's memory, as its owner has it.
+/// One segment, as its owner has it.
 #[derive(Debug)]
 pub(crate) struct Segment {
     pub(crate) map: Arc<Map>,
@@ -25,16 +25,16 @@ pub(crate) struct Segment {
     pub(crate) len: usize,
 }
 
-/// Overwrites a range with zeros. The range belongs to a slot that nobody holds.
+/// Overwrites a range with zeros. It belongs to a slot that no process holds.
 #[allow(unsafe_code, reason = "slots of one segment share a mapping")]
 pub(crate) fn scrub(map: Arc<Map>, range: Range<usize>) {
-    // Devices must not see what was there, nor what they wrote come back over the zeros. A kernel
-    // that cannot be told of a bracket has none to give: the bytes go all the same.
+    // Devices must not see the old bytes, and their caches must not overwrite the zeros. If the kernel does not know
+    // such brackets, the bytes are overwritten without.
     let by_devices = map.dmabuf().cloned();
     let _access = CpuAccess::begin(&by_devices, Direction::ReadWrite);
-    // SAFETY: the slot's last handle is gone, no lease on it is left, and it was not freed, so the
-    // allocator does not hand it out: nobody else has a region over any of it. Nobody else can
-    // write it either, for only this process can.
+    // SAFETY: the slot's last handle has ended, no lease on it is left, and it is not freed yet. So the allocator does
+    // not hand it out, and no other region over it exists. No other process can write it: only this one has a writable
+    // mapping.
     if let Some(mut region) = unsafe { Region::part(map, range, Access::Write) } {
         region.bytes_mut().into_iter().for_each(|bytes| bytes.fill(0));
     }
@@ -50,7 +50,7 @@ fn shared(name: &str, len: usize, align: usize) -> Result<(Map, Arc<OwnedFd>)> {
     sealed(map, fd)
 }
 
-/// A DMA-BUF. Others get the file beneath it, where there is one, and that is sealed.
+/// Makes a DMA-BUF. Readers get the file beneath it, which is sealed, where there is one.
 fn dma(name: &str, len: usize, align: usize, unprotected: bool) -> Result<(Map, Arc<OwnedFd>)> {
     let kinds = if unprotected { Kinds::Any } else { Kinds::Protected };
     let Fresh { map, memfd, .. } = Fresh::make(name, len, align, kinds)?;
@@ -65,13 +65,13 @@ fn dma(name: &str, len: usize, align: usize, unprotected: bool) -> Result<(Map, 
 fn sealed(map: Map, fd: OwnedFd) -> Result<(Map, Arc<OwnedFd>)> {
     memfd::forbid_writing(&fd).map_err(|source| Error::os("sealing memory", source))?;
     let fd = Arc::new(fd);
-    // A buffer on its way out may have the map when the segment is freed.
+    // A buffer may still hold the map when the segment is freed.
     Ok((map.keeping_open(fd.clone()), fd))
 }
 
 impl Segment {
-    /// Reserves and maps `len` bytes, then forbids everybody else to write them. Wishes that were
-    /// not granted are passed to `refused`.
+    /// Reserves and maps `len` bytes, then seals them against writing by other processes. Calls `refused` for each wish that
+    /// was not granted.
     pub(crate) fn create(
         name: &str,
         len: usize,

@@ -1,59 +1,62 @@
-//! Which bytes of which segment belong to which slot: the owner's private bookkeeping.
+//! The allocator: which bytes of which segment belong to which slot. Private to the owner.
 //!
-//! Two layers. In front, *kept* blocks: what is freed stays whole, keeps its slot number and is the first
-//! to be handed out again to a request of its size class, so that a loop over one size is a pop and a
-//! push. Behind, *holes*: TLSF (see [`bins`]) with exact cuts and immediate joining. When the holes do
-//! not serve a request, all kept blocks become holes, joined with their neighbours, and the holes are
-//! asked again. Each freed block is joined at most once per `free`, so this costs amortised constant
-//! time; in one `alloc` it is bounded by the number of kept blocks.
+//! It has two layers:
 //!
-//! What holds:
+//! 1. *Kept* blocks. A freed block stays whole and keeps its slot number. The next request of its size class gets it
+//!    first, so a loop over one size is a pop and a push.
+//! 2. *Holes*: TLSF (see [`bins`]), with exact cuts and immediate joining.
 //!
-//! - A slot has at least the bytes asked for, at a multiple of the alignment, and at most an eighth more
+//! If no hole serves a request, all kept blocks become holes, joined with their neighbours, and the holes are searched
+//! again. Each freed block is joined at most once per `free`, so the amortised cost is constant. In one `alloc` the
+//! number of kept blocks bounds it.
+//!
+//! # Guarantees
+//!
+//! - A slot has at least the requested bytes, starts at a multiple of the alignment, and is at most an eighth longer
 //!   than the request rounded up to the alignment.
-//! - `alloc` fails with [`Full::Bytes`] only if no gap between the slots in use, in any one segment, is as
-//!   long as the request rounded up; so a segment of `n` times a size holds `n` slots of that size. The
-//!   last resort for that is a walk over the holes of one size class, when there is no larger hole.
+//! - `alloc` fails with [`Full::Bytes`] only if no gap between the slots in use, in any one segment, is as long as the
+//!   request rounded up. So a segment of `n` times a size holds `n` slots of that size. The last resort for this is a
+//!   walk over the holes of one size class, when there is no larger hole.
 //! - `alloc` fails with [`Full::Slots`] only if `max_slots` are in use.
 //! - `alloc` and `free` never allocate memory.
 //!
-//! Segments that devices use are handed out [whole](Allocator::whole), or not at all: what a device or a
-//! CPU is said to be doing is said of all of a segment, so two slots in one would wait for each other's
-//! devices, and have each other's caches put in order. Then `alloc` also fails with [`Full::Bytes`] if all
-//! free segments are more than an eighth too large.
+//! Segments that devices use are handed out [whole](Allocator::whole) or not at all. The kernel tracks the use by
+//! devices and CPU for a whole segment: two slots in one would wait for each other's devices and flush each other's
+//! caches. Then `alloc` also fails with [`Full::Bytes`] if all free segments are more than an eighth too long.
 //!
-//! Why joining is put off: video and lidar ask for the same few sizes for ever, and joining a block to cut
-//! it again the same way is all that a general allocator would do between two frames. Why cuts are
-//! exact: rounding every size up to its class would make classes interchangeable but turn a pool
-//! configured for ten frames into one for nine.
+//! # Reasons
+//!
+//! - Joining is deferred because video and lidar request the same few sizes for ever. A general allocator would join a
+//!   block between two frames, only to cut it again the same way.
+//! - Cuts are exact because rounding every size up to its class would turn a pool for ten frames into one for nine.
 
 use crate::ipc::pool::owner::tlsf::bins::{Bins, Class};
-use crate::ipc::pool::owner::tlsf::blocks::{Block, BlockId, Blocks, State};
+use crate::ipc::pool::owner::tlsf::blocks::{Block, BlockId, BlockState, Blocks};
 use crate::memory::slot::{SegmentId, Slot};
 
 /// Slot numbers stay below this, so that the table of blocks can number two blocks per slot.
 pub(crate) const MAX_SLOTS: u32 = 1 << 24;
 
-/// Segments are numbered below this. The numbers above are free for others.
+/// Segments are numbered below this. Adopted memory has the numbers above.
 pub(crate) const SEGMENT_NUMBERS: u32 = 1 << 31;
 
 /// Why there is no slot for a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Full {
-    /// No segment has so many bytes in one piece: another segment would help.
+    /// No segment has enough bytes in one piece. Another segment would help.
     Bytes,
-    /// Every slot number is in use: no segment helps.
+    /// Every slot number is in use. Another segment would not help.
     Slots,
 }
 
-/// What is in use, in bytes unless it says otherwise.
+/// What is in use: in bytes, unless a field says otherwise.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Stats {
     /// All segments.
     pub(crate) reserved: usize,
     /// Capacity of the slots in use.
     pub(crate) in_use: usize,
-    /// What the callers of those slots asked for.
+    /// The requested lengths of those slots.
     pub(crate) requested: usize,
     /// The most that was ever in use.
     pub(crate) peak: usize,
@@ -62,7 +65,7 @@ pub(crate) struct Stats {
 }
 
 impl Stats {
-    /// Bytes in use that nobody asked for: alignment, and blocks handed out whole.
+    /// Bytes in use that were not requested: alignment, and blocks handed out whole.
     pub(crate) fn waste(&self) -> usize {
         self.in_use - self.requested
     }
@@ -71,8 +74,8 @@ impl Stats {
 #[derive(Debug)]
 pub(crate) struct Segment {
     id: SegmentId,
-    /// The block at offset zero: always the same one, because cutting and joining keep the front block.
-    /// `None` once the segment is removed; then the place is free for the next one.
+    /// The block at offset zero. It stays the same one, because cutting and joining keep the front block. `None` once the
+    /// segment is removed; then the next segment can have its place.
     pub(crate) first: Option<BlockId>,
     /// In units.
     pub(crate) size: usize,
@@ -93,7 +96,7 @@ pub(crate) struct Allocator {
     pub(crate) blocks: Blocks,
     kept: Bins,
     holes: Bins,
-    /// Where each slot number is, if a block has it.
+    /// The block of each slot number, if a block has it.
     slots: Box<[Option<BlockId>]>,
     /// Slot numbers that no block has.
     pub(crate) vacant: Vec<u32>,
@@ -128,13 +131,12 @@ impl Allocator {
         Allocator { whole: true, ..Allocator::new(max_slots, alignment) }
     }
 
-    /// The numbers so far.
+    /// The present numbers.
     pub(crate) fn stats(&self) -> Stats {
         self.stats
     }
 
-    /// The bytes of private memory that it needs for each slot number: two blocks, their numbers
-    /// when they are vacant, and the slot's own.
+    /// The private memory for each slot number: two blocks, their numbers when they are vacant, and the slot number.
     pub(crate) const BYTES_PER_SLOT: usize =
         2 * size_of::<Block>() + 3 * size_of::<BlockId>() + size_of::<u32>();
 
@@ -148,8 +150,8 @@ impl Allocator {
         (0..self.max_slots).filter(|index| self.used(*index).is_some())
     }
 
-    /// The most bytes that lie free in one piece. True only after an allocation has failed for want
-    /// of bytes, for that joins what was kept.
+    /// The longest free piece, in bytes. Exact only after an allocation has failed with [`Full::Bytes`], which joins the kept
+    /// blocks.
     pub(crate) fn longest_hole(&self) -> usize {
         let head = self.holes.last();
         let class = std::iter::successors(head, |&id| self.blocks[id].older);
@@ -171,13 +173,13 @@ impl Allocator {
 
     fn used(&self, index: u32) -> Option<BlockId> {
         let id = (*self.slots.get(index as usize)?)?;
-        matches!(self.blocks[id].state, State::Used(_)).then_some(id)
+        matches!(self.blocks[id].state, BlockState::Used(_)).then_some(id)
     }
 }
 
 /// Alloc and free.
 impl Allocator {
-    /// A slot of at least `len` bytes. Zero counts as one.
+    /// Allocates a slot of at least `len` bytes. Zero counts as one.
     pub(crate) fn alloc(&mut self, len: usize) -> Result<Slot, Full> {
         if self.is_full() {
             return Err(Full::Slots);
@@ -187,29 +189,28 @@ impl Allocator {
             Some(kept) => kept,
             None => self.take_hole(size).ok_or(Full::Bytes)?,
         };
-        self.blocks[id].state = State::Used(index);
+        self.blocks[id].state = BlockState::Used(index);
         self.blocks[id].requested = len;
         self.count_alloc(id);
         Ok(self.describe(index, id))
     }
 
-    /// Frees a slot in use; any other number is ignored.
+    /// Frees a slot in use. Ignores any other number.
     pub(crate) fn free(&mut self, index: u32) {
         let Some(id) = self.used(index) else {
             debug_assert!(false, "slot {index} is not in use");
             return;
         };
         self.count_free(id);
-        self.blocks[id].state = State::Kept(index);
+        self.blocks[id].state = BlockState::Kept(index);
         self.kept.push(&mut self.blocks, id);
     }
 
-    /// The block of this size class that was freed last, if it is large enough. Of one class, it cannot
-    /// be too large.
+    /// The block of this size class that was freed last, if it is long enough. It cannot be too long, being of one class.
     fn take_kept(&mut self, size: usize) -> Option<(u32, BlockId)> {
         let id = self.kept.head(Class::of(size))?;
         let block = &self.blocks[id];
-        let State::Kept(index) = block.state else { return None };
+        let BlockState::Kept(index) = block.state else { return None };
         if block.size < size {
             return None;
         }
@@ -217,7 +218,7 @@ impl Allocator {
         Some((index, id))
     }
 
-    /// A new slot cut from a hole. The caller has made sure that a number is not in use.
+    /// Cuts a new slot from a hole. The caller has made sure that a slot number is free.
     fn take_hole(&mut self, size: usize) -> Option<(u32, BlockId)> {
         if self.vacant.is_empty() {
             self.join_kept();
@@ -233,8 +234,8 @@ impl Allocator {
         Some((index, id))
     }
 
-    /// A hole of at least this size, in constant time: in its own class if the newest one happens to
-    /// fit, else in any larger class.
+    /// Finds a hole of at least this size in constant time: the newest one of its class if that fits, or one of any
+    /// larger class.
     pub(crate) fn find_hole(&self, size: usize) -> Option<BlockId> {
         if self.whole {
             return self.find_whole(size);
@@ -244,26 +245,26 @@ impl Allocator {
             .or_else(|| self.holes.first_from(Class::from(size)))
     }
 
-    /// The holes of its own class, one by one: the only ones that `find_hole` may have missed.
+    /// Walks the holes of this size class: the only ones that `find_hole` may have missed.
     fn search_hole(&self, size: usize) -> Option<BlockId> {
         let head = self.holes.head(Class::of(size));
         let mut class = std::iter::successors(head, |&id| self.blocks[id].older);
         class.find(|&id| self.suits(self.blocks[id].size, size))
     }
 
-    /// Whether a hole of so many units is good for a slot of `size`.
+    /// Whether a hole of `hole` units suits a slot of `size`.
     fn suits(&self, hole: usize, size: usize) -> bool {
         hole >= size && (!self.whole || hole - size <= size / 8)
     }
 
-    /// A segment that is free, and not too large.
+    /// A free segment that is not too long.
     fn find_whole(&self, size: usize) -> Option<BlockId> {
         let firsts = self.segments.iter().filter_map(|segment| segment.first);
-        let mut free = firsts.filter(|&id| matches!(self.blocks[id].state, State::Hole));
+        let mut free = firsts.filter(|&id| matches!(self.blocks[id].state, BlockState::Hole));
         free.find(|&id| self.suits(self.blocks[id].size, size))
     }
 
-    /// Gives back what a block has beyond `size`, unless that is an eighth or less.
+    /// Returns the part of a block beyond `size` to the holes, unless that is an eighth or less.
     fn cut(&mut self, id: BlockId, size: usize) {
         if self.whole || self.blocks[id].size - size <= size / 8 {
             return;
@@ -273,11 +274,11 @@ impl Allocator {
         }
     }
 
-    /// Turns every kept block into a hole, or into part of one, and frees its number.
+    /// Turns every kept block into a hole, or into part of one, and frees its slot number.
     pub(crate) fn join_kept(&mut self) {
         while let Some(id) = self.kept.first_from(Class::of(1)) {
             self.kept.remove(&mut self.blocks, id);
-            if let State::Kept(index) = self.blocks[id].state {
+            if let BlockState::Kept(index) = self.blocks[id].state {
                 self.slots[index as usize] = None;
                 self.vacant.push(index);
             }
@@ -286,7 +287,7 @@ impl Allocator {
     }
 
     fn open_hole(&mut self, mut id: BlockId) {
-        self.blocks[id].state = State::Hole;
+        self.blocks[id].state = BlockState::Hole;
         if let Some(after) = self.blocks.hole(self.blocks[id].after) {
             self.holes.remove(&mut self.blocks, after);
             self.blocks.join(id, after);
@@ -302,8 +303,8 @@ impl Allocator {
 
 /// Segments.
 impl Allocator {
-    /// Takes in a segment of `len` bytes, rounded down to the alignment. `None` if that is zero, or if
-    /// two billion segments have come before.
+    /// Adds a segment of `len` bytes, rounded down to the alignment. `None` if that is zero, or after two billion
+    /// segments.
     pub(crate) fn add_segment(&mut self, len: usize) -> Option<SegmentId> {
         let size = len >> self.unit_log2;
         if size == 0 || self.next_segment >= SEGMENT_NUMBERS {
@@ -334,7 +335,7 @@ impl Allocator {
         self.segments.iter().filter(empty).map(|segment| segment.id)
     }
 
-    /// Forgets a segment if no slot of it is in use. False if there is one, or no such segment.
+    /// Removes a segment without a slot in use. Returns `false` if a slot is in use, or if there is no such segment.
     pub(crate) fn remove_segment(&mut self, id: SegmentId) -> bool {
         let is_it = |segment: &&mut Segment| segment.id == id && segment.slots == 0;
         let segment = self.segments.iter_mut().find(is_it);

@@ -64,12 +64,12 @@ impl Bins {
         Bins { heads: vec![None; ROWS * STEPS].into(), rows: 0, steps: [0; ROWS] }
     }
 
-    /// The block that came last into this class.
+    /// The block that was added to this class last.
     pub(crate) fn head(&self, class: Class) -> Option<BlockId> {
         self.heads[class.0]
     }
 
-    /// A block of the smallest class from this one on that has any.
+    /// A block of the smallest class from this one on that has a block.
     pub(crate) fn first_from(&self, class: Class) -> Option<BlockId> {
         let (row, step) = (class.row(), class.step());
         let steps = self.steps.get(row)? & (u8::MAX << step);
@@ -81,7 +81,7 @@ impl Bins {
         self.lowest(row, *self.steps.get(row)?)
     }
 
-    /// A block of the largest class that has any.
+    /// A block of the largest class that has a block.
     pub(crate) fn last(&self) -> Option<BlockId> {
         let row = self.rows.checked_ilog2()? as usize;
         let step = self.steps.get(row)?.checked_ilog2()? as usize;
@@ -92,7 +92,7 @@ impl Bins {
         self.head(Class(row * STEPS + steps.trailing_zeros() as usize))
     }
 
-    /// Takes in a block that is in no list.
+    /// Adds a block that is in no list.
     pub(crate) fn push(&mut self, blocks: &mut Blocks, block: BlockId) {
         let class = Class::of(blocks[block].size);
         let head = self.heads[class.0].replace(block);
@@ -104,7 +104,7 @@ impl Bins {
         self.mark(class);
     }
 
-    /// Takes out a block that is in one of these lists.
+    /// Removes a block that is in one of these lists.
     pub(crate) fn remove(&mut self, blocks: &mut Blocks, block: BlockId) {
         let (class, newer, older) = {
             let block = &blocks[block];

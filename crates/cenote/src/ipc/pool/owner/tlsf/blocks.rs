@@ -1,8 +1,7 @@
-//! The blocks that the segments are cut into, each knowing its neighbours.
+//! The blocks into which the segments are cut. Each has links to its neighbours.
 //!
-//! A table instead of headers in the memory itself: the memory is shared with other processes, and
-//! what others can read is not ours to trust. Entries are recycled, and the table is made large enough
-//! beforehand, so that cutting and joining never allocates.
+//! They are in a private table, not in headers in the memory itself, because other processes map that memory. The
+//! table recycles its entries and is made large enough beforehand, so cutting and joining never allocates.
 
 use std::num::NonZeroU32;
 use std::ops::{Index, IndexMut};
@@ -11,24 +10,24 @@ use std::ops::{Index, IndexMut};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct BlockId(NonZeroU32);
 
-/// What a block is at present.
+/// The state of a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum State {
-    /// Free, unnumbered, and not beside another hole.
+pub(crate) enum BlockState {
+    /// Free, without a slot number, and not beside another hole.
     Hole,
-    /// Free, but still whole and numbered, for the next request of its size.
+    /// Free, but whole and with a slot number, for the next request of its size.
     Kept(u32),
-    /// Handed out.
+    /// In use.
     Used(u32),
 }
 
 /// A range of a segment. Sizes and offsets count units of the allocator's alignment.
 #[derive(Debug, Clone)]
 pub(crate) struct Block {
-    pub(crate) state: State,
+    pub(crate) state: BlockState,
     pub(crate) offset: usize,
     pub(crate) size: usize,
-    /// Bytes that were asked for, while it is in use.
+    /// The requested bytes, while it is in use.
     pub(crate) requested: usize,
     /// Index of its segment.
     pub(crate) segment: u32,
@@ -40,7 +39,7 @@ pub(crate) struct Block {
     pub(crate) older: Option<BlockId>,
 }
 
-/// Every block of every segment.
+/// All blocks of all segments.
 #[derive(Debug)]
 pub(crate) struct Blocks {
     table: Vec<Block>,
@@ -52,16 +51,16 @@ impl Blocks {
         Blocks { table: Vec::with_capacity(blocks), vacant: Vec::with_capacity(blocks) }
     }
 
-    /// Makes room for `blocks` in all.
+    /// Reserves room for `blocks` in all.
     pub(crate) fn reserve(&mut self, blocks: usize) {
         self.table.reserve_exact(blocks.saturating_sub(self.table.len()));
         self.vacant.reserve_exact(blocks.saturating_sub(self.vacant.len()));
     }
 
-    /// A hole that is a whole segment; nothing when the table has run out of numbers.
+    /// Makes a hole of a whole segment. `None` if the table has run out of numbers.
     pub(crate) fn insert_segment(&mut self, segment: u32, size: usize) -> Option<BlockId> {
         self.insert(Block {
-            state: State::Hole,
+            state: BlockState::Hole,
             offset: 0,
             size,
             requested: 0,
@@ -73,12 +72,12 @@ impl Blocks {
         })
     }
 
-    /// Forgets a block that has no neighbours.
+    /// Removes a block that has no neighbours.
     pub(crate) fn remove(&mut self, block: BlockId) {
         self.vacant.push(block);
     }
 
-    /// Cuts a hole in two and returns the back part; nothing when the table has run out of numbers.
+    /// Cuts a hole in two and returns the back part. `None` if the table has run out of numbers.
     pub(crate) fn split(&mut self, front: BlockId, size: usize) -> Option<BlockId> {
         let mut back = self[front].clone();
         back.offset += size;
@@ -107,7 +106,7 @@ impl Blocks {
 
     /// The block, if it is a hole.
     pub(crate) fn hole(&self, block: Option<BlockId>) -> Option<BlockId> {
-        block.filter(|&block| self[block].state == State::Hole)
+        block.filter(|&block| self[block].state == BlockState::Hole)
     }
 
     fn insert(&mut self, block: Block) -> Option<BlockId> {

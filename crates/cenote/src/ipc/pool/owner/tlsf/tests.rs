@@ -2,7 +2,7 @@
 
 use crate::ipc::pool::owner::tlsf::allocator::*;
 use crate::ipc::pool::owner::tlsf::bins::Class;
-use crate::ipc::pool::owner::tlsf::blocks::State;
+use crate::ipc::pool::owner::tlsf::blocks::BlockState;
 use crate::memory::slot::{SegmentId, Slot};
 use proptest::prelude::*;
 
@@ -30,7 +30,7 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// What should be true, kept the slow way.
+/// The expected state, in a simple form.
 struct Model {
     allocator: Allocator,
     segments: Vec<(SegmentId, usize)>,
@@ -93,7 +93,7 @@ impl Model {
         }
     }
 
-    /// What is in use of a segment, in order.
+    /// The ranges in use of a segment, in order.
     fn ranges(&self, id: SegmentId) -> Vec<(usize, usize)> {
         let live = self.live.iter().filter(|(slot, _)| slot.segment == id);
         let mut ranges: Vec<_> =
@@ -148,7 +148,7 @@ impl Model {
         self.allocator.join_kept();
         for segment in self.allocator.segments.iter().filter(|segment| segment.first.is_some()) {
             let block = &self.allocator.blocks[segment.first.unwrap()];
-            assert_eq!((block.state, block.size), (State::Hole, segment.size));
+            assert_eq!((block.state, block.size), (BlockState::Hole, segment.size));
             assert_eq!((block.offset, block.before, block.after), (0, None, None));
         }
         assert_eq!(self.allocator.vacant.len(), MAX as usize);
@@ -161,7 +161,7 @@ impl Model {
 
 proptest! {
     #[test]
-    fn it_agrees_with_the_naive_model(ops in prop::collection::vec(op(), 0..200)) {
+    fn the_allocator_agrees_with_the_naive_model(ops in prop::collection::vec(op(), 0..200)) {
         let mut model = Model::new();
         model.add_segment(1000 * ALIGN);
         for op in &ops {
@@ -228,7 +228,7 @@ fn a_hole_behind_a_smaller_one_of_its_class_is_found() {
 }
 
 #[test]
-fn numbers_that_kept_blocks_hold_are_given_up() {
+fn kept_blocks_give_up_their_slot_numbers_when_they_are_needed() {
     let mut allocator = allocator(2, 64 * ALIGN);
     let slots = [1, 2].map(|n| allocator.alloc(n * ALIGN).unwrap());
     slots.iter().for_each(|slot| allocator.free(slot.index));
@@ -286,7 +286,7 @@ fn whole_segments_are_never_shared_and_never_much_too_large() {
     assert_eq!(allocator.free_for(1), 0, "what is too large is of no use");
     let other = allocator.alloc(7 * 4096 + 1).unwrap();
     assert_eq!((other.segment, other.offset, other.capacity), (large, 0, 8 * 4096));
-    // Of what was freed, too, only what suits is used.
+    // Of the freed segments, too, only one that suits is used.
     allocator.free(other.index);
     assert_eq!(allocator.alloc(2 * 4096), Err(Full::Bytes));
     assert_eq!(allocator.alloc(8 * 4096).unwrap().segment, large);
