@@ -3,7 +3,7 @@
 //! Contract: the first `len` elements of a [`Buffer`] are initialised and valid, and `len` elements
 //! fit its block. An [`UninitBuffer`] has room for `len` elements. Each is the only owner of its
 //! block, so borrows of the handle are borrows of the bytes. A method that gives write access records
-//! it in the raw buffer first (`soil`). Only this file makes these types, from blocks that the store
+//! it in the raw buffer first (`mark_written`). Only this file makes these types, from blocks that the store
 //! returned for this purpose: it returns at least the requested bytes, filled as requested.
 
 #![allow(unsafe_code, reason = "accesses bytes as elements")]
@@ -17,16 +17,14 @@ use std::slice;
 
 use bytemuck::{CheckedBitPattern, Zeroable};
 
-use super::pool::BufferPool;
-use super::raw_buffer::RawBuffer;
 use super::rejected::Rejected;
-use super::retain::{Block, Extras, Fill, Fit, Store, too_large};
+use super::retain::{Block, Extras, Fill, Fit, RawBuffer, Store, too_large};
 use crate::error::{Error, Result};
 use crate::tensor::tensor::{Tensor, check_len};
 use crate::types::dtype::Element;
 use crate::types::layout::Layout;
 
-/// Memory of a [`BufferPool`] for elements that are not initialised yet.
+/// Memory of a [`BufferPool`](super::BufferPool) for elements that are not initialised yet.
 ///
 /// Dereferences to a slice of [`MaybeUninit`]. Its `write` methods turn it into a [`Buffer`].
 ///
@@ -124,7 +122,7 @@ impl<T: Element> UninitBuffer<T> {
     ///
     /// All elements are initialised.
     pub unsafe fn assume_init(mut self) -> Buffer<T> {
-        self.raw.soil(self.len * size_of::<T>());
+        self.raw.mark_written(self.len * size_of::<T>());
         Buffer { raw: self.raw, len: self.len, elements: PhantomData }
     }
 
@@ -147,7 +145,7 @@ impl<T: Element> Deref for UninitBuffer<T> {
 
 impl<T: Element> DerefMut for UninitBuffer<T> {
     fn deref_mut(&mut self) -> &mut [MaybeUninit<T>] {
-        self.raw.soil(self.len * size_of::<T>());
+        self.raw.mark_written(self.len * size_of::<T>());
         self.raw.forget_init();
         // SAFETY: as in `deref`; `&mut self` makes it exclusive.
         unsafe { slice::from_raw_parts_mut(self.raw.start().as_ptr().cast(), self.len) }
@@ -160,7 +158,7 @@ impl<T: Element> fmt::Debug for UninitBuffer<T> {
     }
 }
 
-/// Elements in memory of a [`BufferPool`], which returns to the pool when the buffer is dropped, on
+/// Elements in memory of a [`BufferPool`](super::BufferPool), which returns to the pool when the buffer is dropped, on
 /// any thread.
 ///
 /// Dereferences to a slice of its elements. Elements can be appended up to its
@@ -228,24 +226,6 @@ impl<T: Element> Buffer<T> {
         self.raw.unpin();
     }
 
-    /// A copy of `values` in memory of `pool`.
-    ///
-    /// ```
-    /// use cenote::{Buffer, BufferPool};
-    /// let pool = BufferPool::unbounded();
-    /// let mask = Buffer::from_slice(&pool, &[true, false])?;
-    /// assert_eq!(*mask, [true, false]);
-    /// # Ok::<(), cenote::Error>(())
-    /// ```
-    pub fn from_slice(pool: &BufferPool, values: &[T]) -> Result<Self> {
-        Ok(pool.acquire(values.len())?.write_slice(values)?)
-    }
-
-    /// `len` elements in memory of `pool`, each the return value of `value` for its index.
-    pub fn from_fn(pool: &BufferPool, len: usize, value: impl FnMut(usize) -> T) -> Result<Self> {
-        Ok(pool.acquire(len)?.write_fn(value))
-    }
-
     /// The number of elements that fit its memory.
     pub fn capacity(&self) -> usize {
         self.raw.capacity() / size_of::<T>()
@@ -281,7 +261,7 @@ impl<T: Element> Buffer<T> {
     /// The memory of the next `count` elements after the last one, if they fit.
     fn unused(&mut self, count: usize) -> Option<&mut [MaybeUninit<T>]> {
         let needed = self.len.checked_add(count).filter(|&sum| sum <= self.capacity())?;
-        self.raw.soil(needed * size_of::<T>());
+        self.raw.mark_written(needed * size_of::<T>());
         // SAFETY: `len` elements fit the block.
         let start = unsafe { self.raw.start().cast::<MaybeUninit<T>>().add(self.len) };
         // SAFETY: `len + count` elements fit too; the block is aligned and has no other owner. The
@@ -339,7 +319,7 @@ impl<T: Element> Deref for Buffer<T> {
 impl<T: Element> DerefMut for Buffer<T> {
     #[inline]
     fn deref_mut(&mut self) -> &mut [T] {
-        self.raw.soil(self.len * size_of::<T>());
+        self.raw.mark_written(self.len * size_of::<T>());
         // SAFETY: as in `deref`; `&mut self` makes it exclusive.
         unsafe { slice::from_raw_parts_mut(self.raw.start().as_ptr().cast(), self.len) }
     }

@@ -188,3 +188,11 @@ impl MemoryPool {
         self.pool.set_max_retained_bytes(bytes);
     }
 }
+
+impl UnifiedBuffer {
+    /// A buffer with any values from the [global pool](MemoryPool::global). Its device side is host
+    /// memory, see [`HostDevice`](super::HostDevice).
+    pub fn new(shape: &[usize], dtype: DType) -> Result<UnifiedBuffer> {
+        MemoryPool::global()?.acquire(shape, dtype)
+    }
+}

@@ -11,7 +11,6 @@ mod buffer;
 mod byte_size;
 mod memory_pool;
 mod pool;
-mod raw_buffer;
 mod rejected;
 mod retain;
 mod stats;

@@ -305,6 +305,26 @@ impl BufferPool {
     }
 }
 
+impl<T: Element> Buffer<T> {
+    /// A copy of `values` in memory of `pool`.
+    ///
+    /// ```
+    /// use cenote::{Buffer, BufferPool};
+    /// let pool = BufferPool::unbounded();
+    /// let mask = Buffer::from_slice(&pool, &[true, false])?;
+    /// assert_eq!(*mask, [true, false]);
+    /// # Ok::<(), cenote::Error>(())
+    /// ```
+    pub fn from_slice(pool: &BufferPool, values: &[T]) -> Result<Self> {
+        Ok(pool.acquire(values.len())?.write_slice(values)?)
+    }
+
+    /// `len` elements in memory of `pool`, each the return value of `value` for its index.
+    pub fn from_fn(pool: &BufferPool, len: usize, value: impl FnMut(usize) -> T) -> Result<Self> {
+        Ok(pool.acquire(len)?.write_fn(value))
+    }
+}
+
 /// The cap in the environment variable, or the default.
 pub(super) fn default_cap() -> Result<usize> {
     cap_from(std::env::var_os(ENV).as_deref())

@@ -1,7 +1,5 @@
 //! Statistics of a pool.
 
-use super::retain::Extras;
-
 /// A snapshot of a [`BufferPool`](super::BufferPool).
 ///
 /// The first group counts since the pool was built, or since a [`Scope`](super::Scope) began. The
@@ -90,12 +88,5 @@ impl BufferStats {
         self.waste_bytes += part.waste_bytes;
         self.retained += part.retained;
         self.retained_bytes += part.retained_bytes;
-    }
-
-    /// Counts the extras that a large block did not get.
-    pub(super) fn refuse(&mut self, refused: Extras) {
-        self.huge_pages_refused += u64::from(refused.huge_pages);
-        self.prefaults_refused += u64::from(refused.prefault);
-        self.locks_refused += u64::from(refused.lock);
     }
 }

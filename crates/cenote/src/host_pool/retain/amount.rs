@@ -3,14 +3,13 @@
 /// What a cap allows, what a shard may retain, or what blocks take up. Sums cannot overflow: every
 /// amount is part of one cap or of the memory of the process.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(in crate::host_pool) struct Amount {
-    pub(in crate::host_pool) bytes: usize,
-    pub(in crate::host_pool) blocks: usize,
+pub(crate) struct Amount {
+    pub(crate) bytes: usize,
+    pub(crate) blocks: usize,
 }
 
 impl Amount {
-    pub(in crate::host_pool) const UNBOUNDED: Amount =
-        Amount { bytes: usize::MAX, blocks: usize::MAX };
+    pub(crate) const UNBOUNDED: Amount = Amount { bytes: usize::MAX, blocks: usize::MAX };
 
     /// Whether `part` fits, in bytes and in blocks.
     #[inline]

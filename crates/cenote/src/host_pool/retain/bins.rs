@@ -4,13 +4,12 @@
 //! time, and touch no memory that another shard uses: a slot fills a cache line.
 
 use super::amount::Amount;
-use super::block::Block;
-use super::size_class::{self, Fit};
+use super::block::{Block, CLASS_COUNT, Fit};
 
 /// No slot.
 const NONE: u32 = u32::MAX;
 
-const WORDS: usize = size_class::COUNT.div_ceil(64);
+const WORDS: usize = CLASS_COUNT.div_ceil(64);
 
 /// Room for one block. Unused slots form a list through `older`.
 #[derive(Debug)]
@@ -139,7 +138,7 @@ impl Bins {
 
     #[cold]
     fn grow(&mut self, slot: Slot) -> u32 {
-        self.bins.resize(size_class::COUNT, Bin { newest: NONE, oldest: NONE });
+        self.bins.resize(CLASS_COUNT, Bin { newest: NONE, oldest: NONE });
         let index = u32::try_from(self.slots.len()).expect("fewer than 2^32 blocks");
         self.slots.push(slot);
         index
@@ -176,7 +175,7 @@ impl Bins {
 
 #[cfg(test)]
 mod tests {
-    use super::super::memory::Extras;
+    use super::super::block::Extras;
     use super::*;
 
     fn fit(bytes: usize) -> Fit {

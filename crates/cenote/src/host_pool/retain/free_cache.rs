@@ -14,12 +14,9 @@
 use std::time::Duration;
 
 use super::amount::Amount;
-use super::block::{Block, Home};
-use super::memory::Extras;
-use super::process;
+use super::block::{Block, BlockOwner, Extras, Fit, ReturnsTo};
 use super::settings::Settings;
 use super::shard::{Shard, ShardState};
-use super::size_class::Fit;
 use crate::host_pool::stats::BufferStats;
 use crate::sync::Ordering::{Acquire, Relaxed, Release};
 use crate::sync::{AtomicU64, AtomicUsize, Lock, LockGuard, yield_now};
@@ -28,12 +25,12 @@ use crate::sync::{AtomicU64, AtomicUsize, Lock, LockGuard, yield_now};
 /// bit of [`FreeCache::used`] each.
 pub(super) const SHARDS: usize = if cfg!(all(test, loom)) { 2 } else { 64 };
 
-/// If at least this many bytes return to the allocator at once, the allocator is told to return them
-/// to the system.
+/// If at least this many bytes return to the allocator at once, the pool calls `malloc_trim`, so
+/// that they return to the system.
 const TRIM_FROM: usize = 1 << 20;
 
 #[derive(Debug)]
-pub(in crate::host_pool) struct FreeCache {
+pub(crate) struct FreeCache {
     shards: [Shard; SHARDS],
     /// Bit `n` is set before shard `n` is first used.
     used: AtomicU64,
@@ -42,6 +39,8 @@ pub(in crate::host_pool) struct FreeCache {
     allocated: AtomicUsize,
     /// The largest value of `allocated`.
     peak: AtomicUsize,
+    /// Schedules a search for idle blocks. False if no thread can search.
+    watch: fn(&'static FreeCache) -> bool,
 }
 
 #[derive(Debug, Default)]
@@ -69,13 +68,15 @@ pub(super) struct Frozen {
 }
 
 impl FreeCache {
-    pub(super) fn new() -> FreeCache {
+    /// A cache for a later pool. It calls `watch` when it begins to retain blocks that may become idle.
+    pub(super) fn new(watch: fn(&'static FreeCache) -> bool) -> FreeCache {
         FreeCache {
             shards: std::array::from_fn(|_| Shard::new()),
             used: AtomicU64::new(0),
             ledger: Lock::new(Ledger::default()),
             allocated: AtomicUsize::new(0),
             peak: AtomicUsize::new(0),
+            watch,
         }
     }
 
@@ -97,14 +98,14 @@ impl FreeCache {
 
     /// Frees all retained blocks. From now on blocks that return are freed, too.
     pub(super) fn close(&self) {
-        let mut leaving = Vec::new();
+        let mut evicted = Vec::new();
         let mut ledger = self.ledger.lock();
         ledger.cap = Amount::default();
         ledger.free = Amount::default();
-        leaving.extend(self.shards().map(Shard::close));
+        evicted.extend(self.shards().map(Shard::close));
         ledger.open = false;
         drop(ledger);
-        for mut bins in leaving {
+        for mut bins in evicted {
             self.free(std::iter::from_fn(|| bins.take_oldest()).collect());
         }
     }
@@ -153,7 +154,7 @@ impl FreeCache {
     pub(super) fn move_to(&'static self, index: usize, fit: Fit) -> Option<Block> {
         let shard = self.used_shard(index);
         let mut block = self.shards().find_map(|other| other.cede(fit))?;
-        block.set_home(Some(Home { cache: self, shard: index }));
+        block.set_returns_to(Some(ReturnsTo { owner: self, shard: index }));
         shard.receive(&mut block, fit.bytes, self.latest_tick());
         Some(block)
     }
@@ -166,38 +167,24 @@ impl FreeCache {
         bytes: usize,
         refused: Extras,
     ) {
-        block.set_home(Some(Home { cache: self, shard: index }));
+        block.set_returns_to(Some(ReturnsTo { owner: self, shard: index }));
         self.used_shard(index).miss(block, bytes, refused);
-    }
-
-    /// Takes back a block that was in use.
-    #[inline]
-    pub(in crate::host_pool) fn release(&'static self, shard: usize, block: Block) {
-        if let Err(block) = self.shards[shard].release(block) {
-            self.retain(shard, block);
-        }
-    }
-
-    /// Removes a block that is in use from the pool.
-    pub(in crate::host_pool) fn detach(&self, shard: usize, block: &Block) {
-        self.shards[shard].detach(block);
-        self.forget(block.size());
     }
 
     /// Retains a block for which the share of the shard has no room, or frees it. Returns whether it
     /// is retained.
     #[cold]
     pub(super) fn retain(&'static self, index: usize, mut block: Block) -> bool {
-        block.set_home(Some(Home { cache: self, shard: index }));
+        block.set_returns_to(Some(ReturnsTo { owner: self, shard: index }));
         let shard = self.used_shard(index);
-        let mut leaving = Vec::new();
-        let retained = self.try_retain(shard, block, &mut leaving);
+        let mut evicted = Vec::new();
+        let retained = self.try_retain(shard, block, &mut evicted);
         let is_retained = retained.is_ok();
         if let Err(block) = retained {
             shard.count(|stats| stats.rejects += 1);
-            leaving.push(block);
+            evicted.push(block);
         }
-        self.free(leaving);
+        self.free(evicted);
         is_retained
     }
 
@@ -205,7 +192,7 @@ impl FreeCache {
         &'static self,
         shard: &Shard,
         block: Block,
-        leaving: &mut Vec<Block>,
+        evicted: &mut Vec<Block>,
     ) -> Result<(), Block> {
         let mut ledger = self.ledger.lock();
         let amount = block.amount();
@@ -215,10 +202,10 @@ impl FreeCache {
         let watch = ledger.idle.is_some() && !std::mem::replace(&mut ledger.watched, true);
         let mut share = shard.collect(amount);
         let missing = amount.saturating_minus(share);
-        share.add(self.gather(&mut ledger, missing, leaving));
+        share.add(self.gather(&mut ledger, missing, evicted));
         let retained = shard.retain(block, share, self.latest_tick());
         drop(ledger);
-        if watch && !process::watch(self) {
+        if watch && !(self.watch)(self) {
             // The next block that needs the ledger tries again.
             self.ledger.lock().watched = false;
         }
@@ -229,7 +216,7 @@ impl FreeCache {
     ///
     /// The cap must cover `need`. Then this ends, because no part of the cap is lost. It may only
     /// move from one place to another meanwhile.
-    fn gather(&self, ledger: &mut Ledger, need: Amount, leaving: &mut Vec<Block>) -> Amount {
+    fn gather(&self, ledger: &mut Ledger, need: Amount, evicted: &mut Vec<Block>) -> Amount {
         let mut gathered = ledger.free.at_most(need);
         ledger.free.subtract(gathered);
         loop {
@@ -242,7 +229,7 @@ impl FreeCache {
             match self.evict_oldest() {
                 Some(block) => {
                     gathered.add(block.amount());
-                    leaving.push(block);
+                    evicted.push(block);
                 }
                 None => yield_now(),
             }
@@ -263,9 +250,9 @@ impl FreeCache {
     }
 
     /// Frees the blocks that were not used since the last call. Returns whether to call again. If
-    /// not, nothing is retained, and the next block that is retained asks for it.
+    /// not, nothing is retained, and the next block that is retained requests the search.
     pub(super) fn decay(&self) -> bool {
-        let mut leaving = Vec::new();
+        let mut evicted = Vec::new();
         let mut ledger = self.ledger.lock();
         let mut retains = false;
         for shard in self.shards() {
@@ -273,38 +260,38 @@ impl FreeCache {
             while more {
                 let decayed = shard.decay();
                 ledger.free.add(decayed.share);
-                leaving.extend(decayed.blocks);
+                evicted.extend(decayed.blocks);
                 more = decayed.more;
                 retains |= !more && !decayed.is_empty;
             }
         }
         ledger.watched = retains;
         drop(ledger);
-        self.give_back(leaving);
+        self.free_and_trim(evicted);
         retains
     }
 
     /// Frees least recently used blocks until at most `bytes` bytes are retained.
     pub(super) fn trim(&self, bytes: usize) {
-        self.give_back(self.evict(self.stats().retained_bytes.saturating_sub(bytes)));
+        self.free_and_trim(self.evict(self.stats().retained_bytes.saturating_sub(bytes)));
     }
 
     /// Removes least recently used blocks of at least `bytes` bytes in sum, if there are.
     pub(super) fn evict(&self, bytes: usize) -> Vec<Block> {
-        let mut leaving = Vec::new();
+        let mut evicted = Vec::new();
         let mut sum = 0;
         let mut ledger = self.ledger.lock();
         while sum < bytes {
             let Some(block) = self.evict_oldest() else { break };
             ledger.free.add(block.amount());
             sum += block.size();
-            leaving.push(block);
+            evicted.push(block);
         }
-        leaving
+        evicted
     }
 
     /// Frees blocks, and has the allocator return their memory to the system.
-    fn give_back(&self, blocks: Vec<Block>) {
+    fn free_and_trim(&self, blocks: Vec<Block>) {
         let on_heap: usize =
             blocks.iter().filter(|block| block.is_on_heap()).map(Block::size).sum();
         self.free(blocks);
@@ -319,7 +306,7 @@ impl FreeCache {
         for block in blocks {
             let size = block.size();
             drop(block);
-            self.forget(size);
+            self.count_freed(size);
         }
     }
 
@@ -333,7 +320,7 @@ impl FreeCache {
     }
 
     /// Counts `size` bytes as no longer allocated.
-    pub(super) fn forget(&self, size: usize) {
+    pub(super) fn count_freed(&self, size: usize) {
         // Release: pairs with `is_free`.
         self.allocated.fetch_sub(size, Release);
     }
@@ -364,15 +351,15 @@ impl FreeCache {
 
     /// Changes the cap in bytes. A lower cap evicts at once.
     pub(super) fn set_cap(&self, bytes: usize) {
-        let mut leaving = Vec::new();
+        let mut evicted = Vec::new();
         let mut ledger = self.ledger.lock();
         let old = std::mem::replace(&mut ledger.cap.bytes, bytes);
         ledger.free.bytes += bytes.saturating_sub(old);
         let surplus = Amount { bytes: old.saturating_sub(bytes), blocks: 0 };
-        let gathered = self.gather(&mut ledger, surplus, &mut leaving);
+        let gathered = self.gather(&mut ledger, surplus, &mut evicted);
         ledger.free.add(gathered.saturating_minus(surplus));
         drop(ledger);
-        self.give_back(leaving);
+        self.free_and_trim(evicted);
     }
 
     pub(super) fn stats(&self) -> BufferStats {
@@ -380,6 +367,19 @@ impl FreeCache {
         self.shards().for_each(|shard| sum.add(&shard.stats()));
         sum.peak_bytes = self.peak.load(Relaxed);
         sum
+    }
+}
+
+impl BlockOwner for FreeCache {
+    fn release(&'static self, shard: usize, block: Block) {
+        if let Err(block) = self.shards[shard].release(block) {
+            self.retain(shard, block);
+        }
+    }
+
+    fn detach(&self, shard: usize, block: &Block) {
+        self.shards[shard].detach(block);
+        self.count_freed(block.size());
     }
 }
 

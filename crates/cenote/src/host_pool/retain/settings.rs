@@ -3,10 +3,10 @@
 use std::fmt;
 use std::time::Duration;
 
-use super::memory::Extras;
+use super::block::Extras;
 
 /// Is called with a request that exceeds the limit. Returns whether to try again.
-pub(in crate::host_pool) type OnLimit = dyn Fn(LimitReached) -> bool + Send + Sync;
+pub(crate) type OnLimit = dyn Fn(LimitReached) -> bool + Send + Sync;
 
 /// A request that exceeds the hard limit of its pool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,16 +20,16 @@ pub struct LimitReached {
     pub limit: usize,
 }
 
-pub(in crate::host_pool) struct Settings {
+pub(crate) struct Settings {
     /// Blocks larger than this are not retained.
-    pub(in crate::host_pool) largest_retained: usize,
+    pub(crate) largest_retained: usize,
     /// For large blocks.
-    pub(in crate::host_pool) extras: Extras,
+    pub(crate) extras: Extras,
     /// Retained blocks that were not used for this long are freed.
-    pub(in crate::host_pool) idle: Option<Duration>,
+    pub(crate) idle: Option<Duration>,
     /// The most bytes in use and retained together.
-    pub(in crate::host_pool) limit: usize,
-    pub(in crate::host_pool) on_limit: Option<Box<OnLimit>>,
+    pub(crate) limit: usize,
+    pub(crate) on_limit: Option<Box<OnLimit>>,
 }
 
 impl fmt::Debug for Settings {

@@ -7,9 +7,7 @@
 
 use super::amount::Amount;
 use super::bins::Bins;
-use super::block::Block;
-use super::memory::Extras;
-use super::size_class::Fit;
+use super::block::{Block, Extras, Fit};
 use crate::host_pool::stats::BufferStats;
 use crate::sync::{Lock, LockGuard};
 
@@ -30,7 +28,7 @@ pub(super) struct ShardState {
     tick: u64,
     /// This shard's part of the cap. `bins` uses some of it, the rest is unused.
     share: Amount,
-    /// The blocks of this shard. Those that `bins` does not hold are in use.
+    /// The blocks of this shard. A block that is not in `bins` is in use.
     owned: Amount,
     /// The bytes that were requested of the blocks in use.
     requested: usize,
@@ -151,7 +149,7 @@ impl Shard {
     pub(super) fn miss(&self, block: &mut Block, bytes: usize, refused: Extras) {
         let mut state = self.lock();
         state.stats.misses += 1;
-        state.stats.refuse(refused);
+        refused.count_refused(&mut state.stats);
         state.adopt(block, bytes);
     }
 

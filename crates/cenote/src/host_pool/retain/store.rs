@@ -1,14 +1,12 @@
 //! The store of one pool: serves requests from the free cache or with new memory, within the limits.
 
 use super::amount::Amount;
-use super::block::{Block, Fill};
+use super::block::{ALIGN, Block, Extras, Fill, Fit};
 use super::free_cache::FreeCache;
-use super::memory::{ALIGN, Extras};
 use super::process;
+use super::raw_buffer::RawBuffer;
 use super::settings::{LimitReached, Settings};
-use super::size_class::Fit;
 use crate::error::{Error, Limit, Result};
-use crate::host_pool::raw_buffer::RawBuffer;
 use crate::host_pool::stats::BufferStats;
 use crate::types::dtype::Element;
 
@@ -16,7 +14,7 @@ use crate::types::dtype::Element;
 const LARGE: usize = 4 << 20;
 
 #[derive(Debug)]
-pub(in crate::host_pool) struct Store {
+pub(crate) struct Store {
     cache: &'static FreeCache,
     settings: Settings,
     /// No other pool of the process has this number.
@@ -24,14 +22,14 @@ pub(in crate::host_pool) struct Store {
 }
 
 impl Store {
-    pub(in crate::host_pool) fn new(cap: Amount, settings: Settings) -> Store {
+    pub(crate) fn new(cap: Amount, settings: Settings) -> Store {
         let (cache, number) = process::open_cache(cap, &settings);
         Store { cache, settings, number }
     }
 
     /// A block of at least `bytes` bytes, filled as requested.
     #[inline]
-    pub(in crate::host_pool) fn acquire(&self, bytes: usize, fill: Fill) -> Result<RawBuffer> {
+    pub(crate) fn acquire(&self, bytes: usize, fill: Fill) -> Result<RawBuffer> {
         if bytes == 0 {
             return Ok(RawBuffer::EMPTY);
         }
@@ -82,7 +80,7 @@ impl Store {
                 self.allocate(fit)
             }
         });
-        grown.inspect(|_| self.cache.note_peak()).inspect_err(|_| self.cache.forget(size))
+        grown.inspect(|_| self.cache.note_peak()).inspect_err(|_| self.cache.count_freed(size))
     }
 
     fn allocate(&self, fit: Fit) -> Result<(Block, Extras)> {
@@ -98,9 +96,9 @@ impl Store {
             let short = size - free;
             // Evicts only if that is enough.
             if short <= self.stats().retained_bytes {
-                let leaving = self.cache.evict(short);
-                if !leaving.is_empty() {
-                    self.cache.free(leaving);
+                let evicted = self.cache.evict(short);
+                if !evicted.is_empty() {
+                    self.cache.free(evicted);
                     continue;
                 }
             }
@@ -116,7 +114,7 @@ impl Store {
 
     /// Takes over the memory of a vector, within the limits. Returns the bytes that it can serve, 0
     /// if it was freed.
-    pub(in crate::host_pool) fn give<T: Element>(&self, vec: Vec<T>) -> usize {
+    pub(crate) fn give<T: Element>(&self, vec: Vec<T>) -> usize {
         let size = vec.capacity() * size_of::<T>();
         if size < ALIGN {
             return 0;
@@ -141,7 +139,7 @@ impl Store {
             return 0;
         }
         if size >= LARGE {
-            self.cache.count(shard, |stats| stats.refuse(self.settings.extras));
+            self.cache.count(shard, |stats| self.settings.extras.count_refused(stats));
         }
         capacity
     }
@@ -154,7 +152,7 @@ impl Store {
 
     /// Allocates `count` blocks for requests of `bytes` and retains them, as far as cap and limit
     /// have room without an eviction. Returns how many.
-    pub(in crate::host_pool) fn reserve(&self, bytes: usize, count: usize) -> Result<usize> {
+    pub(crate) fn reserve(&self, bytes: usize, count: usize) -> Result<usize> {
         let fit = Fit::new(bytes).ok_or_else(|| too_large(bytes))?;
         for made in 0..count {
             match self.reserve_one(fit) {
@@ -171,10 +169,10 @@ impl Store {
         if !self.has_room(size) || self.cache.admit(size, self.settings.limit).is_err() {
             return Ok(false);
         }
-        let (block, refused) = self.allocate(fit).inspect_err(|_| self.cache.forget(size))?;
+        let (block, refused) = self.allocate(fit).inspect_err(|_| self.cache.count_freed(size))?;
         self.cache.note_peak();
         let shard = process::thread_shard();
-        self.cache.count(shard, |stats| stats.refuse(refused));
+        self.cache.count(shard, |stats| refused.count_refused(stats));
         // False if another thread lowered the cap meanwhile.
         Ok(self.cache.retain(shard, block))
     }
@@ -188,26 +186,26 @@ impl Store {
     }
 
     /// Frees least recently used blocks until at most `bytes` bytes are retained.
-    pub(in crate::host_pool) fn trim(&self, bytes: usize) {
+    pub(crate) fn trim(&self, bytes: usize) {
         self.cache.trim(bytes);
     }
 
     /// No other pool of the process has this number.
-    pub(in crate::host_pool) fn number(&self) -> u64 {
+    pub(crate) fn number(&self) -> u64 {
         self.number
     }
 
     /// The most bytes that may be retained.
-    pub(in crate::host_pool) fn cap(&self) -> usize {
+    pub(crate) fn cap(&self) -> usize {
         self.cache.cap().bytes
     }
 
     /// Changes the cap. A lower cap evicts at once.
-    pub(in crate::host_pool) fn set_cap(&self, bytes: usize) {
+    pub(crate) fn set_cap(&self, bytes: usize) {
         self.cache.set_cap(bytes);
     }
 
-    pub(in crate::host_pool) fn stats(&self) -> BufferStats {
+    pub(crate) fn stats(&self) -> BufferStats {
         self.cache.stats()
     }
 
@@ -224,6 +222,6 @@ impl Drop for Store {
     }
 }
 
-pub(in crate::host_pool) fn too_large(asked: usize) -> Error {
+pub(crate) fn too_large(asked: usize) -> Error {
     Error::OutOfMemory { asked, available: 0, limit: Limit::AddressSpace }
 }

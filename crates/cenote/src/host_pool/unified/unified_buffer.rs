@@ -12,7 +12,6 @@ use super::host_side::{Host, HostLoan, HostView};
 use crate::copies::{self, CopyReason};
 use crate::error::{Error, Result};
 use crate::host_pool::buffer::Buffer;
-use crate::host_pool::memory_pool::MemoryPool;
 use crate::tensor::map::{cast, cast_mut, check_dtype};
 use crate::types::dtype::{DType, Element};
 use crate::types::layout::Layout;
@@ -76,13 +75,7 @@ pub struct UnifiedBuffer {
 }
 
 impl UnifiedBuffer {
-    /// A buffer with any values from the [global pool](MemoryPool::global). Its device side is host
-    /// memory, see [`HostDevice`].
-    pub fn new(shape: &[usize], dtype: DType) -> Result<UnifiedBuffer> {
-        MemoryPool::global()?.acquire(shape, dtype)
-    }
-
-    pub(in crate::host_pool) fn from_host(
+    pub(crate) fn from_host(
         bytes: Buffer<u8>,
         layout: Layout,
         dtype: DType,
@@ -113,7 +106,7 @@ impl UnifiedBuffer {
     }
 
     /// Locks the host side in memory, if the system allows it.
-    pub(in crate::host_pool) fn pin(&mut self) {
+    pub(crate) fn pin(&mut self) {
         if let Some(host) = self.host.as_mut().and_then(Arc::get_mut) {
             host.pinned = host.bytes.pin();
         }
@@ -322,7 +315,7 @@ impl UnifiedBuffer {
         self.host.as_ref().ok_or(Error::Released)
     }
 
-    /// Releases it to its pool, like [`MemoryPool::release`].
+    /// Releases it to its pool, like [`MemoryPool::release`](crate::MemoryPool::release).
     pub fn release(&mut self) -> Result<()> {
         let host = self.host.take().ok_or(Error::Released)?;
         if let Err(host) = Arc::try_unwrap(host)
@@ -338,7 +331,7 @@ impl UnifiedBuffer {
     }
 
     /// Like [`release`](UnifiedBuffer::release). Fails if it belongs to another pool.
-    pub(in crate::host_pool) fn release_to(&mut self, pool: u64) -> Result<()> {
+    pub(crate) fn release_to(&mut self, pool: u64) -> Result<()> {
         self.shared()?;
         if self.pool == pool { self.release() } else { Err(Error::OtherPool) }
     }

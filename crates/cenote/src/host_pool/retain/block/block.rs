@@ -5,18 +5,18 @@
 //! system supplied them. If `init` is set, every byte is initialised.
 #![allow(unsafe_code, reason = "zeroes memory that no slice may be made of")]
 
+use std::fmt;
 use std::ptr::NonNull;
 
-use super::amount::Amount;
-use super::free_cache::FreeCache;
 use super::memory::{self, ALIGN, Extras, Memory};
 use super::size_class::{self, Fit};
 use crate::error::Result;
+use crate::host_pool::retain::amount::Amount;
 use crate::types::dtype::Element;
 
 /// What the bytes of an acquired block hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::host_pool) enum Fill {
+pub(crate) enum Fill {
     /// Anything, even never written.
     Uninit,
     /// Written, with any values.
@@ -25,16 +25,25 @@ pub(in crate::host_pool) enum Fill {
     Zero,
 }
 
-/// A shard of a free cache.
+/// Gets blocks back from buffers.
+pub(crate) trait BlockOwner: fmt::Debug + Sync {
+    /// Takes back a block that was in use.
+    fn release(&'static self, shard: usize, block: Block);
+
+    /// Removes a block that is in use from the pool.
+    fn detach(&self, shard: usize, block: &Block);
+}
+
+/// A shard of the owner of a block.
 #[derive(Debug, Clone, Copy)]
-pub(in crate::host_pool) struct Home {
-    pub(in crate::host_pool) cache: &'static FreeCache,
-    pub(in crate::host_pool) shard: usize,
+pub(crate) struct ReturnsTo {
+    pub(crate) owner: &'static dyn BlockOwner,
+    pub(crate) shard: usize,
 }
 
 /// One piece of memory, freed when dropped. One pointer, because blocks are moved often.
 #[derive(Debug)]
-pub(in crate::host_pool) struct Block(Box<Body>);
+pub(crate) struct Block(Box<Body>);
 
 /// Shares no cache line with another block: they may be used by different threads.
 #[derive(Debug)]
@@ -49,8 +58,8 @@ struct Body {
     class: usize,
     /// Bytes that the present user requested.
     requested: usize,
-    /// The shard that gets the block back; none if it is freed then.
-    home: Option<Home>,
+    /// None if the block is freed when its buffer is dropped.
+    returns_to: Option<ReturnsTo>,
     init: bool,
     memory: Memory,
 }
@@ -63,12 +72,12 @@ unsafe impl Sync for Body {}
 
 impl Block {
     /// The size of a new block for this request.
-    pub(in crate::host_pool) fn size_for(fit: Fit) -> usize {
+    pub(crate) fn size_for(fit: Fit) -> usize {
         memory::round_up(size_class::size(fit.class))
     }
 
     /// A new block of zeros for this request, and the extras that were refused.
-    pub(in crate::host_pool) fn new(fit: Fit, extras: Extras) -> Result<(Block, Extras)> {
+    pub(crate) fn new(fit: Fit, extras: Extras) -> Result<(Block, Extras)> {
         let size = Block::size_for(fit);
         let (start, memory) = Memory::zeroed(size, extras)?;
         let refused = memory.request(extras);
@@ -78,7 +87,7 @@ impl Block {
     /// Takes over the memory of a vector; none if it is too small.
     ///
     /// If possible the vector is first reallocated to the size of a new block for its capacity.
-    pub(in crate::host_pool) fn from_vec<T: Element>(mut vec: Vec<T>) -> Option<Block> {
+    pub(crate) fn from_vec<T: Element>(mut vec: Vec<T>) -> Option<Block> {
         vec.clear();
         fit_to_class(&mut vec);
         let size = vec.capacity() * size_of::<T>();
@@ -97,76 +106,76 @@ impl Block {
 
     fn of(start: NonNull<u8>, size: usize, class: usize, dirty: usize, memory: Memory) -> Block {
         let init = dirty == 0;
-        let body = Body { start, size, dirty, class, requested: 0, home: None, init, memory };
+        let body = Body { start, size, dirty, class, requested: 0, returns_to: None, init, memory };
         Block(Box::new(body))
     }
 
     /// The first byte.
     #[inline]
-    pub(in crate::host_pool) fn start(&self) -> NonNull<u8> {
+    pub(crate) fn start(&self) -> NonNull<u8> {
         self.0.start
     }
 
     /// Bytes that may be used.
     #[inline]
-    pub(in crate::host_pool) fn capacity(&self) -> usize {
+    pub(crate) fn capacity(&self) -> usize {
         size_class::size(self.0.class)
     }
 
     /// Bytes that are allocated.
     #[inline]
-    pub(in crate::host_pool) fn size(&self) -> usize {
+    pub(crate) fn size(&self) -> usize {
         self.0.size
     }
 
     /// Its size class.
     #[inline]
-    pub(in crate::host_pool) fn class(&self) -> usize {
+    pub(crate) fn class(&self) -> usize {
         self.0.class
     }
 
     /// The part of a cap that it uses while it is retained.
     #[inline]
-    pub(in crate::host_pool) fn amount(&self) -> Amount {
+    pub(crate) fn amount(&self) -> Amount {
         Amount { bytes: self.0.size, blocks: 1 }
     }
 
     /// Records how many bytes were requested.
     #[inline]
-    pub(in crate::host_pool) fn set_requested(&mut self, bytes: usize) {
+    pub(crate) fn set_requested(&mut self, bytes: usize) {
         self.0.requested = bytes;
     }
 
     /// Bytes that the present user requested.
     #[inline]
-    pub(in crate::host_pool) fn requested(&self) -> usize {
+    pub(crate) fn requested(&self) -> usize {
         self.0.requested
     }
 
     /// The shard that gets it back.
     #[inline]
-    pub(in crate::host_pool) fn home(&self) -> Option<Home> {
-        self.0.home
+    pub(crate) fn returns_to(&self) -> Option<ReturnsTo> {
+        self.0.returns_to
     }
 
-    pub(in crate::host_pool) fn set_home(&mut self, home: Option<Home>) {
-        self.0.home = home;
+    pub(crate) fn set_returns_to(&mut self, to: Option<ReturnsTo>) {
+        self.0.returns_to = to;
     }
 
     /// Records that the first `bytes` bytes may have been written.
     #[inline]
-    pub(in crate::host_pool) fn soil(&mut self, bytes: usize) {
+    pub(crate) fn mark_written(&mut self, bytes: usize) {
         self.0.dirty = self.0.dirty.max(bytes);
     }
 
     /// Records that bytes may become uninitialised.
     #[inline]
-    pub(in crate::host_pool) fn forget_init(&mut self) {
+    pub(crate) fn forget_init(&mut self) {
         self.0.init = false;
     }
 
     /// Fills the requested bytes as `fill` says. Returns how many zeros it need not write.
-    pub(in crate::host_pool) fn prepare(&mut self, fill: Fill) -> usize {
+    pub(crate) fn prepare(&mut self, fill: Fill) -> usize {
         match fill {
             Fill::Uninit => 0,
             Fill::Stale if self.0.init => 0,
@@ -177,30 +186,30 @@ impl Block {
     fn zero(&mut self, bytes: usize) -> usize {
         debug_assert!(bytes <= self.capacity());
         let body = &mut *self.0;
-        let soiled = body.dirty.min(bytes);
-        // SAFETY: the block owns `capacity` bytes at `start`, `soiled` is at most that many since
+        let written = body.dirty.min(bytes);
+        // SAFETY: the block owns `capacity` bytes at `start`, `written` is at most that many since
         // `dirty` never is more, and `&mut self` means that there is no other access.
-        unsafe { body.start.write_bytes(0, soiled) };
-        if soiled == body.dirty {
+        unsafe { body.start.write_bytes(0, written) };
+        if written == body.dirty {
             body.dirty = 0;
             body.init = true;
         }
-        bytes - soiled
+        bytes - written
     }
 
     /// Whether freeing it returns it to the allocator of the process, which may keep it.
-    pub(in crate::host_pool) fn is_on_heap(&self) -> bool {
+    pub(crate) fn is_on_heap(&self) -> bool {
         self.0.memory.is_on_heap()
     }
 
     /// Locks its pages in memory, if it shares them with no other block. Returns whether it did.
-    pub(in crate::host_pool) fn pin(&self) -> bool {
+    pub(crate) fn pin(&self) -> bool {
         let lock = Extras { lock: true, ..Extras::default() };
         !self.0.memory.request(lock).lock
     }
 
     /// Undoes [`pin`](Block::pin).
-    pub(in crate::host_pool) fn unpin(&self) {
+    pub(crate) fn unpin(&self) {
         self.0.memory.unlock();
     }
 }
@@ -242,9 +251,9 @@ mod tests {
     }
 
     #[test]
-    fn only_soiled_bytes_are_zeroed() {
+    fn only_written_bytes_are_zeroed() {
         let mut block = block(4096);
-        block.soil(100);
+        block.mark_written(100);
         // SAFETY: the block has 4096 bytes.
         unsafe { block.0.start.write_bytes(7, 100) };
         assert_eq!(block.zero(4000), 3900);
@@ -253,11 +262,11 @@ mod tests {
     }
 
     #[test]
-    fn zeroing_a_part_keeps_the_rest_soiled() {
+    fn zeroing_a_part_does_not_zero_the_rest() {
         let mut block = block(4096);
         // SAFETY: the block has 4096 bytes.
         unsafe { block.0.start.write_bytes(7, 1000) };
-        block.soil(1000);
+        block.mark_written(1000);
         assert_eq!(block.zero(10), 0);
         assert_eq!(bytes(&block)[10..1000], [7; 990]);
         assert_eq!(block.zero(2000), 1000);

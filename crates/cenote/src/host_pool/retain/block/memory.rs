@@ -4,6 +4,7 @@ use std::fmt;
 use std::ptr::NonNull;
 
 use crate::error::{Error, Result};
+use crate::host_pool::stats::BufferStats;
 use crate::memory::budget::{Budget, Reservation};
 use crate::memory::heap_block::Heap;
 #[cfg(target_os = "linux")]
@@ -11,18 +12,18 @@ use crate::sys::mapping::Map;
 
 /// Blocks from this size on are mapped on Linux: their pages are zero without a write, and return to
 /// the system when the block is freed.
-pub(in crate::host_pool) const MAPPED_FROM: usize = 128 << 10;
+pub(crate) const MAPPED_FROM: usize = 128 << 10;
 
 /// Every block starts at a multiple of this, the size of a cache line and of the widest vector
 /// register.
-pub(in crate::host_pool) const ALIGN: usize = 64;
+pub(crate) const ALIGN: usize = 64;
 
 /// A mapping must start at a multiple of this to have huge pages.
 #[cfg(target_os = "linux")]
 const HUGE_PAGE: usize = 2 << 20;
 
 #[derive(Debug)]
-pub(in crate::host_pool) struct Memory {
+pub(crate) struct Memory {
     source: Source,
     /// Declared last: dropped after the memory.
     _reservation: Option<Reservation>,
@@ -49,30 +50,36 @@ impl fmt::Debug for Owner {
 
 /// Extras that are requested for large blocks, or that were refused.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(in crate::host_pool) struct Extras {
-    pub(in crate::host_pool) huge_pages: bool,
-    pub(in crate::host_pool) prefault: bool,
-    pub(in crate::host_pool) lock: bool,
+pub(crate) struct Extras {
+    pub(crate) huge_pages: bool,
+    pub(crate) prefault: bool,
+    pub(crate) lock: bool,
+}
+
+impl Extras {
+    /// Counts these extras as refused to a large block.
+    pub(crate) fn count_refused(self, stats: &mut BufferStats) {
+        stats.huge_pages_refused += u64::from(self.huge_pages);
+        stats.prefaults_refused += u64::from(self.prefault);
+        stats.locks_refused += u64::from(self.lock);
+    }
 }
 
 impl Memory {
     /// `size` zero bytes, aligned.
-    pub(in crate::host_pool) fn zeroed(
-        size: usize,
-        extras: Extras,
-    ) -> Result<(NonNull<u8>, Memory)> {
+    pub(crate) fn zeroed(size: usize, extras: Extras) -> Result<(NonNull<u8>, Memory)> {
         let reservation = Some(Budget::reserve(size)?);
         let (start, source) = Source::zeroed(size, extras)?;
         Ok((start, Memory { source, _reservation: reservation }))
     }
 
     /// Keeps the memory of a vector.
-    pub(in crate::host_pool) fn vec(owner: impl Send + Sync + 'static) -> Memory {
+    pub(crate) fn vec(owner: impl Send + Sync + 'static) -> Memory {
         Memory { source: Source::Vec(Owner { _drop: Box::new(owner) }), _reservation: None }
     }
 
     /// Whether freeing it returns it to the allocator of the process, which may keep it.
-    pub(in crate::host_pool) fn is_on_heap(&self) -> bool {
+    pub(crate) fn is_on_heap(&self) -> bool {
         match &self.source {
             #[cfg(target_os = "linux")]
             Source::Map(_) => false,
@@ -81,7 +88,7 @@ impl Memory {
     }
 
     /// Requests extras. Returns those that were refused.
-    pub(in crate::host_pool) fn request(&self, extras: Extras) -> Extras {
+    pub(crate) fn request(&self, extras: Extras) -> Extras {
         match &self.source {
             #[cfg(target_os = "linux")]
             Source::Map(map) => Extras {
@@ -94,7 +101,7 @@ impl Memory {
     }
 
     /// Unlocks the pages.
-    pub(in crate::host_pool) fn unlock(&self) {
+    pub(crate) fn unlock(&self) {
         #[cfg(target_os = "linux")]
         if let Source::Map(map) = &self.source {
             // If this fails the pages stay locked until they are unmapped.
@@ -126,7 +133,7 @@ impl Source {
 }
 
 /// The size of the memory for `size` bytes: whole pages if it is mapped.
-pub(in crate::host_pool) fn round_up(size: usize) -> usize {
+pub(crate) fn round_up(size: usize) -> usize {
     #[cfg(target_os = "linux")]
     if size >= MAPPED_FROM {
         return size.next_multiple_of(rustix::param::page_size());

@@ -10,19 +10,19 @@ const SMALLEST: usize = 64;
 const OCTAVES: usize = if usize::BITS < 47 { usize::BITS as usize - 7 } else { 40 };
 
 /// Number of classes.
-pub(in crate::host_pool) const COUNT: usize = 8 * OCTAVES;
+pub(crate) const COUNT: usize = 8 * OCTAVES;
 
 /// A request accepts blocks that are larger by an eighth of it and by this.
 const SLACK: usize = 64 << 10;
 
 /// Bytes in a block of this class.
-pub(in crate::host_pool) const fn size(class: usize) -> usize {
+pub(crate) const fn size(class: usize) -> usize {
     (8 + class % 8) << (class / 8 + 3)
 }
 
 /// The largest class of at most `bytes` bytes.
 #[inline]
-pub(in crate::host_pool) fn floor(bytes: usize) -> Option<usize> {
+pub(crate) fn floor(bytes: usize) -> Option<usize> {
     let octave = (bytes.checked_ilog2()? as usize).checked_sub(6)?;
     let class = 8 * octave + ((bytes >> (octave + 3)) & 7);
     (class < COUNT).then_some(class)
@@ -30,17 +30,17 @@ pub(in crate::host_pool) fn floor(bytes: usize) -> Option<usize> {
 
 /// A request: accepts blocks from its class on, up to a bound on waste.
 #[derive(Debug, Clone, Copy)]
-pub(in crate::host_pool) struct Fit {
+pub(crate) struct Fit {
     /// The requested bytes; never 0.
-    pub(in crate::host_pool) bytes: usize,
+    pub(crate) bytes: usize,
     /// The class of a new block for the request.
-    pub(in crate::host_pool) class: usize,
+    pub(crate) class: usize,
 }
 
 impl Fit {
     /// The smallest class that holds `bytes`; none if no block can be that large.
     #[inline]
-    pub(in crate::host_pool) fn new(bytes: usize) -> Option<Fit> {
+    pub(crate) fn new(bytes: usize) -> Option<Fit> {
         let class = match bytes {
             0..=SMALLEST => 0,
             _ => floor(bytes - 1)? + 1,
@@ -50,7 +50,7 @@ impl Fit {
 
     /// Whether a block of `size` bytes in all is not too large.
     #[inline]
-    pub(in crate::host_pool) fn accepts(&self, size: usize) -> bool {
+    pub(crate) fn accepts(&self, size: usize) -> bool {
         size - self.bytes <= self.bytes / 8 + SLACK
     }
 }

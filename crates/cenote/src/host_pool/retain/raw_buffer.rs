@@ -3,7 +3,7 @@
 
 use std::ptr::NonNull;
 
-use super::retain::{ALIGN, Block, Fill};
+use super::block::{ALIGN, Block, Fill};
 
 /// A type with the alignment of blocks.
 #[repr(align(64))]
@@ -13,11 +13,11 @@ const _: () = assert!(align_of::<Aligned>() == ALIGN);
 
 /// A block that returns to its pool when dropped, or is freed if it has none.
 #[derive(Debug)]
-pub(super) struct RawBuffer {
+pub(crate) struct RawBuffer {
     /// The first byte, a copy of the block's pointer: element access needs it often.
     start: NonNull<u8>,
     /// Bytes that may have been written through this handle, from the first on.
-    soiled: usize,
+    written: usize,
     /// None for a buffer of 0 bytes, which belongs to no pool.
     block: Option<Block>,
 }
@@ -29,63 +29,57 @@ unsafe impl Sync for RawBuffer {}
 
 impl RawBuffer {
     /// A buffer of 0 bytes.
-    pub(super) const EMPTY: RawBuffer =
-        RawBuffer { start: NonNull::<Aligned>::dangling().cast(), soiled: 0, block: None };
+    pub(crate) const EMPTY: RawBuffer =
+        RawBuffer { start: NonNull::<Aligned>::dangling().cast(), written: 0, block: None };
 
     #[inline]
-    pub(super) fn new(block: Block) -> RawBuffer {
-        RawBuffer { start: block.start(), soiled: 0, block: Some(block) }
+    pub(crate) fn new(block: Block) -> RawBuffer {
+        RawBuffer { start: block.start(), written: 0, block: Some(block) }
     }
 
     /// The first byte: aligned, even if there is none.
     #[inline]
-    pub(super) fn start(&self) -> NonNull<u8> {
+    pub(crate) fn start(&self) -> NonNull<u8> {
         self.start
     }
 
     /// Bytes that may be used.
     #[inline]
-    pub(super) fn capacity(&self) -> usize {
+    pub(crate) fn capacity(&self) -> usize {
         self.block.as_ref().map_or(0, Block::capacity)
     }
 
     /// Records that the first `bytes` bytes may be written from now on.
     #[inline]
-    pub(super) fn soil(&mut self, bytes: usize) {
-        self.soiled = self.soiled.max(bytes);
+    pub(crate) fn mark_written(&mut self, bytes: usize) {
+        self.written = self.written.max(bytes);
     }
 
     /// Records that bytes may become uninitialised.
-    pub(super) fn forget_init(&mut self) {
+    pub(crate) fn forget_init(&mut self) {
         self.block.iter_mut().for_each(Block::forget_init);
     }
 
     /// Fills the requested bytes as `fill` says. Returns how many zeros it need not write.
-    pub(super) fn prepare(&mut self, fill: Fill) -> usize {
+    pub(crate) fn prepare(&mut self, fill: Fill) -> usize {
         self.block.as_mut().map_or(0, |block| block.prepare(fill))
     }
 
     /// Takes the block out of its pool for good.
-    pub(super) fn detach(&mut self) {
+    pub(crate) fn detach(&mut self) {
         let Some(block) = &mut self.block else { return };
-        let Some(home) = block.home() else { return };
-        block.set_home(None);
-        home.cache.detach(home.shard, block);
-    }
-
-    /// The cache that gets the block back.
-    #[cfg(all(test, loom))]
-    pub(super) fn cache(&self) -> Option<&'static super::retain::FreeCache> {
-        self.block.as_ref()?.home().map(|home| home.cache)
+        let Some(to) = block.returns_to() else { return };
+        block.set_returns_to(None);
+        to.owner.detach(to.shard, block);
     }
 
     /// Locks its pages in memory, if it shares them with no other block. Returns whether it did.
-    pub(super) fn pin(&self) -> bool {
+    pub(crate) fn pin(&self) -> bool {
         self.block.as_ref().is_some_and(Block::pin)
     }
 
     /// Undoes [`pin`](RawBuffer::pin).
-    pub(super) fn unpin(&self) {
+    pub(crate) fn unpin(&self) {
         self.block.iter().for_each(Block::unpin);
     }
 }
@@ -94,9 +88,9 @@ impl Drop for RawBuffer {
     #[inline]
     fn drop(&mut self) {
         let Some(mut block) = self.block.take() else { return };
-        block.soil(self.soiled);
-        if let Some(home) = block.home() {
-            home.cache.release(home.shard, block);
+        block.mark_written(self.written);
+        if let Some(to) = block.returns_to() {
+            to.owner.release(to.shard, block);
         }
     }
 }
