@@ -42,7 +42,7 @@ pub(crate) fn array<'py>(
     unsafe { over(descr, elements, Bound::new(py, Memory(export))?.into_any()) }
 }
 
-/// A read-only array over the memory of an immutable tensor ([`Tensor::is_settled`]). It keeps `keeper`, the
+/// A read-only array over the memory of an immutable tensor ([`Tensor::is_immutable`]). It keeps `keeper`, the
 /// object that holds the tensor.
 ///
 /// # Safety

@@ -31,8 +31,8 @@ pub(crate) fn jax<'py>(
     tensor: &Tensor,
     copy: Option<bool>,
 ) -> Result<Bound<'py, PyAny>> {
-    let copy = copy.unwrap_or(!tensor.is_settled());
-    if !copy && !tensor.is_settled() {
+    let copy = copy.unwrap_or(!tensor.is_immutable());
+    if !copy && !tensor.is_immutable() {
         return Err(refuse("it may still be written, and jax relies on it not changing"));
     }
     let shim = DlpackShim { tensor: tensor.clone(), copy, never_writes: true };

@@ -182,7 +182,7 @@ impl Tensor {
     /// ([0, 5, 0], True)
     fn numpy<'py>(slf: &Bound<'py, Self>) -> Result<Bound<'py, PyUntypedArray>> {
         let tensor = &slf.get().0;
-        match tensor.is_settled() && has_own_class(slf) {
+        match tensor.is_immutable() && has_own_class(slf) {
             // SAFETY: the object is frozen, so it holds the tensor for as long as it lives.
             true => unsafe { numpy_array::immutable(tensor, slf.clone().into_any()) },
             false => array(slf.py(), tensor, Access::WriteIfAllowed),

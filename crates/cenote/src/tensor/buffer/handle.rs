@@ -1,9 +1,9 @@
 //! Counted references to buffers.
 //!
 //! # Contract
-//! There are no weak references to a [`Buffer`], and every strong one is a [`Handle`], or that of its pool
-//! while no handle is left. So whoever has a handle to himself and finds a count of one has the buffer to
-//! himself: nobody is left to make it two.
+//! There are no weak references to a [`Buffer`]. Every strong one is a [`Handle`], or the one that its pool has
+//! while no handle exists. So code that has `&mut` or ownership of a handle, and finds a count of one, has the
+//! buffer exclusively: no other reference is left that could be cloned.
 #![allow(
     unsafe_code,
     reason = "takes a count out of a handle, and skips what weak references would need"
@@ -23,34 +23,35 @@ use crate::tensor::buffer::buffer::BufferSlot;
 
 /// A counted reference to a buffer.
 ///
-/// The last one of a pooled buffer gives it back to its pool whole, so that the next allocation
-/// need not make a new one.
+/// The last handle of a pooled buffer returns the buffer itself to its pool, so that the next allocation reuses
+/// it.
 #[derive(Debug, Clone)]
 pub struct Handle(
-    /// Taken out only when the handle ends.
+    /// Taken out only when the handle is dropped or consumed.
     ManuallyDrop<Arc<Buffer>>,
 );
 
 impl Handle {
-    /// A buffer of its own.
+    /// A buffer that belongs to no pool.
     pub(crate) fn new(storage: Storage, selection: Selection) -> Handle {
         Handle(ManuallyDrop::new(Arc::new(Buffer::new(storage, selection))))
     }
 
-    /// A buffer that goes back to a pool when the last handle is gone.
+    /// A buffer that the last handle returns to a pool.
     #[cfg(target_os = "linux")]
     pub(crate) fn pooled(storage: Storage, selection: Selection, slot_ref: BufferSlot) -> Handle {
         Handle::of(Arc::new(Buffer::pooled(storage, selection, slot_ref)))
     }
 
-    /// Wraps a buffer that came back from its pool.
+    /// Wraps a buffer that its pool hands out again.
     #[cfg(target_os = "linux")]
     #[inline]
     pub(crate) fn of(buffer: Arc<Buffer>) -> Handle {
         Handle(ManuallyDrop::new(buffer))
     }
 
-    /// The buffer itself, to be retired, if this was the last handle of a published one whose slot is `ours`.
+    /// Returns the buffer for its pool to retire, if this is the last handle of a published buffer, and `ours` is
+    /// true for its slot.
     #[cfg(target_os = "linux")]
     #[inline]
     pub(crate) fn last_of(self, ours: impl FnOnce(&BufferSlot) -> bool) -> Option<Arc<Buffer>> {
@@ -59,7 +60,7 @@ impl Handle {
             return None;
         }
         let mut ended = ManuallyDrop::new(self);
-        // SAFETY: nobody looks at it again: it was ours, and its drop does not run.
+        // SAFETY: the value is not used again: this function owns the handle, and its drop does not run.
         let buffer = unsafe { ManuallyDrop::take(&mut ended.0) };
         Some(Buffer::into_recycled(buffer))
     }
@@ -69,11 +70,11 @@ impl Handle {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
-    /// The storage for writing, if nobody else could be looking at its bytes.
+    /// Returns the storage for writing. Fails if another handle exists, or the buffer cannot be written.
     #[inline]
     pub(crate) fn storage_mut(&mut self) -> Result<&mut Storage, NotWritable> {
-        // First the count: what the sole holder finds afterwards is final. Another could publish between a
-        // look at that and the end of its handle.
+        // Check the count first: what the sole holder reads after that is final. In the other order, another
+        // handle could publish the buffer after the check and then be dropped.
         let shared = self.is_shared();
         // Pairs with the Release by which the other handles were dropped.
         fence(Ordering::Acquire);
@@ -85,7 +86,7 @@ impl Handle {
         Ok(buffer.storage_mut())
     }
 
-    /// Why [`Handle::storage_mut`] would refuse now, as far as can be told without `&mut`.
+    /// Returns why [`Handle::storage_mut`] would fail now, as far as that can be seen without `&mut`.
     #[inline]
     pub(crate) fn not_writable(&self) -> Option<NotWritable> {
         self.0.not_writable().or_else(|| self.is_shared())
@@ -109,7 +110,7 @@ impl Deref for Handle {
 impl Drop for Handle {
     #[inline]
     fn drop(&mut self) {
-        // SAFETY: nobody looks at it again.
+        // SAFETY: the value is not used again: the handle is being dropped.
         let buffer = unsafe { ManuallyDrop::take(&mut self.0) };
         #[cfg(target_os = "linux")]
         if Arc::strong_count(&buffer) == 1

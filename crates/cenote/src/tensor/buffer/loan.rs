@@ -1,26 +1,26 @@
-//! Loans: access for code that Rust's borrows do not reach, such as arrays of Python.
+//! Loans: access by pointer for code that Rust's borrows do not reach, such as arrays in Python.
 //!
-//! [`Tensor::map_mut`](crate::Tensor::map_mut) asks for the sole holder, for as long as a borrow
-//! lasts. An array in another language has a pointer, for as long as it likes. So the buffer counts
-//! those: while there are any it is not published, and once it is there are none.
+//! [`Tensor::map_mut`](crate::Tensor::map_mut) needs the sole holder, for the duration of a borrow. An array in
+//! another language keeps a pointer without such a limit. So the buffer counts the loans to write: while one is
+//! alive the buffer is not published, and once it is published no loan to write begins.
 
 use crate::error::{Error, NotWritable, Result};
 use crate::memory::cpu_access::{CpuAccess, Direction};
 use crate::memory::kind::TensorMemory;
-use crate::tensor::Tensor;
+use crate::tensor::tensor::Tensor;
 
 /// Access to the bytes of a tensor by pointer, until dropped.
 ///
-/// While a loan [to write](Tensor::lend) is alive, the tensor cannot be sent as it is:
-/// [`Topic::send`](crate::Topic::send) copies it first, and says so; [`descriptor`](Tensor::descriptor)
-/// refuses.
+/// While a loan [to write](Tensor::lend) is alive, the tensor cannot be sent without a copy:
+/// [`Topic::send`](crate::Topic::send) copies it first and counts that, and [`descriptor`](Tensor::descriptor)
+/// fails.
 ///
 /// ```
 /// use cenote::{DType, Tensor};
 ///
 /// let tensor = Tensor::new(&[4], DType::U8)?;
 /// let loan = tensor.lend()?;
-/// // SAFETY: four bytes, lent to us, and nobody looks meanwhile.
+/// // SAFETY: the loan is for these four bytes, and no other code accesses them now.
 /// unsafe { loan.as_ptr().write_bytes(7, 4) };
 /// drop(loan);
 /// assert_eq!(tensor.to_vec::<u8>()?, [7; 4]);
@@ -28,27 +28,27 @@ use crate::tensor::Tensor;
 /// ```
 #[derive(Debug)]
 pub struct Loan {
-    /// Devices have their caches put in order when it ends, which is before the tensor does.
+    /// Ends the access of the CPU for devices. Declared first, so that it is dropped before the tensor.
     _access: CpuAccess<'static>,
     tensor: Tensor,
-    /// Counted by the buffer.
+    /// Whether it is a loan to write, which the buffer counts.
     writable: bool,
 }
 
 impl Loan {
-    /// The address of the first element. The bytes of the [`layout`](Tensor::layout) around it may
-    /// be read, and written if the loan [is to write](Loan::is_writable), until it is dropped; by one
-    /// thread at a time, and while nobody has them [mapped](Tensor::map).
+    /// The address of the first element. Until the loan is dropped, the caller may read the bytes of the
+    /// [`layout`](Tensor::layout) around it, and write them if the loan [is to write](Loan::is_writable). Only one
+    /// thread may do so at a time, and only while the tensor is not [mapped](Tensor::map).
     pub fn as_ptr(&self) -> *mut u8 {
         self.tensor.as_ptr().cast_mut()
     }
 
-    /// Whether the bytes may be written.
+    /// Returns whether the bytes may be written.
     pub fn is_writable(&self) -> bool {
         self.writable
     }
 
-    /// The tensor that was lent.
+    /// The tensor that is on loan.
     pub fn tensor(&self) -> &Tensor {
         &self.tensor
     }
@@ -57,33 +57,33 @@ impl Loan {
 impl Drop for Loan {
     fn drop(&mut self) {
         if self.writable {
-            self.tensor.buffer.sharing().give_back();
+            self.tensor.buffer.write_state().end_loan();
         }
     }
 }
 
 impl Tensor {
-    /// Lends the bytes to code that writes by pointer. Any number of loans can be alive, and other
-    /// handles too: whoever writes has to see to it that nobody reads meanwhile.
+    /// Lends the bytes to code that writes by pointer. Several loans and other handles may exist: the writer must
+    /// make sure that no other code reads at the same time.
     ///
-    /// An error if the bytes were published, belong to somebody else, or are a device's too.
+    /// Fails if the bytes were published, are foreign memory, or a device uses them too.
     pub fn lend(&self) -> Result<Loan> {
         let refused = |why| Error::NotWritable { why };
         match self.not_writable() {
             None | Some(NotWritable::Shared) => {}
             Some(why) => return Err(refused(why)),
         }
-        // Its access by the CPU has a beginning and an end, which a pointer that writes has not.
+        // CPU access to such memory needs a begin and an end, which writes through a pointer do not have.
         if matches!(self.memory(), TensorMemory::Dma | TensorMemory::Pbo) {
             return Err(refused(NotWritable::Device));
         }
         let mut loan = self.lend_to_read()?;
-        loan.writable = self.buffer.sharing().lend();
+        loan.writable = self.buffer.write_state().begin_loan();
         loan.writable.then_some(loan).ok_or(refused(NotWritable::Published))
     }
 
-    /// Lends the bytes to code that reads by pointer, whoever else has them. It does not keep them from
-    /// being sent. An error for memory that has an address only now and then (OpenGL).
+    /// Lends the bytes to code that reads by pointer. The tensor can still be sent without a copy. Fails for OpenGL
+    /// buffers, which have no fixed address, and for images whose planes are in several buffers.
     pub fn lend_to_read(&self) -> Result<Loan> {
         if self.far_planes.is_some() {
             return Err(Error::FarPlanes { op: "lend" });
@@ -97,40 +97,40 @@ impl Tensor {
         Ok(Loan { tensor: self.clone(), writable: false, _access })
     }
 
-    /// Whether the bytes stay as they are, at [one address](Tensor::as_ptr), for as long as any handle of them
-    /// lives: they are in shared memory, were sent or received, and nobody else can write them. Who reads those by
-    /// pointer needs no loan. What a forked child inherited is not settled.
+    /// Returns whether the bytes stay the same, at [one address](Tensor::as_ptr), as long as any handle of them
+    /// exists. They are in shared memory, were sent or received, and no process can write them. Code that reads
+    /// them by pointer needs no loan. Memory that a forked child inherited is not immutable.
     ///
     /// ```
     /// use cenote::{DType, Tensor, TensorPool, TensorPoolConfig};
-    /// # let dir = std::env::temp_dir().join(format!("cenote-settled-{}", std::process::id()));
+    /// # let dir = std::env::temp_dir().join(format!("cenote-immutable-{}", std::process::id()));
     /// # unsafe { std::env::set_var("CENOTE_DIR", &dir) };
     ///
     /// let pool = TensorPool::new("frames", TensorPoolConfig::default())?;
     /// let tensor = pool.alloc(&[4], DType::U8)?;
-    /// assert!(!tensor.is_settled());
+    /// assert!(!tensor.is_immutable());
     /// let descriptor = tensor.descriptor()?; // for another process
-    /// assert!(tensor.is_settled());
+    /// assert!(tensor.is_immutable());
     /// # drop((tensor, pool));
     /// # std::fs::remove_dir_all(dir).ok();
     /// # Ok::<(), cenote::Error>(())
     /// ```
-    pub fn is_settled(&self) -> bool {
+    pub fn is_immutable(&self) -> bool {
         let done =
             matches!(self.not_writable(), Some(NotWritable::Published | NotWritable::Received));
         let shared = self.memory() == TensorMemory::Shm && self.far_planes.is_none();
-        done && shared && self.buffer.stays()
+        done && shared && self.buffer.stays_unchanged()
     }
 
-    /// Whether a [`Loan`] of its bytes to write is alive.
+    /// Returns whether a [`Loan`] to write its bytes is alive.
     #[inline]
     pub fn is_lent(&self) -> bool {
-        self.buffer.sharing().is_lent()
+        self.buffer.write_state().has_loans()
     }
 
-    /// The address of the first element, for code that reads by pointer. It is valid while any handle
-    /// of the buffer lives; strides may lead to lower addresses. Of no use for OpenGL buffers, which have
-    /// an address only while they are mapped.
+    /// The address of the first element, for code that reads by pointer. It is valid while any handle of the buffer
+    /// exists. With negative strides, elements are at lower addresses. It must not be used for OpenGL buffers, which
+    /// have an address only while they are mapped.
     pub fn as_ptr(&self) -> *const u8 {
         let start = self.buffer.storage().region.start();
         start.as_ptr().wrapping_add(self.layout.offset()).cast_const()

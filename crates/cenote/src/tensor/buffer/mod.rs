@@ -2,10 +2,13 @@
 
 pub(crate) mod buffer;
 pub(crate) mod handle;
+pub(crate) mod identity;
 pub(crate) mod loan;
+#[cfg(target_os = "linux")]
+pub(crate) mod publish;
 #[cfg(target_os = "linux")]
 pub(crate) mod slot_ref;
 pub(crate) mod write_state;
 
 pub(crate) use buffer::Buffer;
-pub use buffer::BufferIdentity;
+pub use identity::BufferIdentity;

@@ -1,41 +1,41 @@
-//! Who may write a buffer: its holder, those it was lent to, or nobody any more.
+//! Whether a buffer may still be written: it is private, on loan to code that writes by pointer, or published.
 
 use crate::sync::{AtomicU32, Ordering};
 
-/// Set once, when another process may have the bytes.
+/// The value once another process may have the bytes.
 const PUBLISHED: u32 = 1 << 31;
 
-/// Whether a buffer was published, and how many loans of it are alive: one word, so that it is
-/// never both.
+/// Whether a buffer is published, and how many loans to write it are alive. Both are in one word, so that it is
+/// never both published and on loan.
 #[derive(Debug, Default)]
-pub(crate) struct Sharing(AtomicU32);
+pub(crate) struct WriteState(AtomicU32);
 
-/// A buffer that is being written, or may be.
+/// The error for a buffer that cannot be published, because a loan to write it is alive.
 #[cfg(any(test, target_os = "linux"))]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Lent;
+pub(crate) struct OnLoan;
 
-impl Sharing {
-    /// From here on nobody writes the bytes. Not while somebody has borrowed them to write.
+impl WriteState {
+    /// Marks the buffer as published: from then on it is not written. Fails while a loan is alive.
     #[cfg(any(test, target_os = "linux"))]
     #[inline]
-    pub(crate) fn publish(&self) -> Result<(), Lent> {
-        // Acquire, here and below: whoever wrote through a loan gave it back with a release, to the first
-        // who published, and what that one saw is passed on.
+    pub(crate) fn publish(&self) -> Result<(), OnLoan> {
+        // Acquire, here and below: it pairs with the Release of `end_loan` for the first publisher, and with the
+        // Release of that publisher for later ones. So every publisher sees what was written through a loan.
         match self.0.load(Ordering::Acquire) {
             PUBLISHED => Ok(()),
             0 => self.first_publish(),
-            _ => Err(Lent),
+            _ => Err(OnLoan),
         }
     }
 
     #[cfg(any(test, target_os = "linux"))]
     #[inline]
-    fn first_publish(&self) -> Result<(), Lent> {
+    fn first_publish(&self) -> Result<(), OnLoan> {
         let done = self.0.compare_exchange(0, PUBLISHED, Ordering::AcqRel, Ordering::Acquire);
         match done {
             Ok(_) | Err(PUBLISHED) => Ok(()),
-            Err(_) => Err(Lent),
+            Err(_) => Err(OnLoan),
         }
     }
 
@@ -45,26 +45,26 @@ impl Sharing {
     }
 
     #[inline]
-    pub(crate) fn is_lent(&self) -> bool {
+    pub(crate) fn has_loans(&self) -> bool {
         !matches!(self.0.load(Ordering::Relaxed), 0 | PUBLISHED)
     }
 
-    /// One more may write. `false` if it was published.
-    pub(crate) fn lend(&self) -> bool {
+    /// Counts a loan to write. Returns false if the buffer is published.
+    pub(crate) fn begin_loan(&self) -> bool {
         let more = |loans: u32| (loans < PUBLISHED - 1).then_some(loans + 1);
         self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()
     }
 
-    /// One less may write.
-    pub(crate) fn give_back(&self) {
-        // Release: what was written is there for whoever publishes next.
+    /// Ends a loan.
+    pub(crate) fn end_loan(&self) {
+        // Release: the next publisher sees what was written through the loan.
         self.0.fetch_sub(1, Ordering::Release);
     }
 
-    /// For a buffer that nobody has: as if it were new.
+    /// Makes a recycled buffer private again. Only the pool has the buffer.
     #[cfg(target_os = "linux")]
     #[inline]
-    pub(crate) fn renew(&self) {
+    pub(crate) fn reset(&self) {
         self.0.store(0, Ordering::Relaxed);
     }
 }
@@ -74,16 +74,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_lent_is_not_published_and_what_was_published_is_not_lent() {
-        let sharing = Sharing::default();
-        assert!(sharing.lend() && sharing.lend());
-        assert_eq!(sharing.publish(), Err(Lent));
-        sharing.give_back();
-        assert!(sharing.is_lent() && !sharing.is_published());
-        sharing.give_back();
-        assert_eq!(sharing.publish(), Ok(()));
-        assert_eq!(sharing.publish(), Ok(()));
-        assert!(!sharing.lend() && !sharing.is_lent() && sharing.is_published());
+    fn a_buffer_is_never_both_on_loan_and_published() {
+        let state = WriteState::default();
+        assert!(state.begin_loan() && state.begin_loan());
+        assert_eq!(state.publish(), Err(OnLoan));
+        state.end_loan();
+        assert!(state.has_loans() && !state.is_published());
+        state.end_loan();
+        assert_eq!(state.publish(), Ok(()));
+        assert_eq!(state.publish(), Ok(()));
+        assert!(!state.begin_loan() && !state.has_loans() && state.is_published());
     }
 }
 
@@ -97,28 +97,28 @@ mod loom_tests {
 
     use super::*;
 
-    /// The operations of [`Sharing`], of which a negative model replaces one.
+    /// The operations of [`WriteState`], of which a negative model replaces one.
     #[derive(Clone, Copy)]
     struct Operations {
-        lend: fn(&Sharing) -> bool,
-        give_back: fn(&Sharing),
-        publish: fn(&Sharing) -> Result<(), Lent>,
+        begin_loan: fn(&WriteState) -> bool,
+        end_loan: fn(&WriteState),
+        publish: fn(&WriteState) -> Result<(), OnLoan>,
     }
 
     const SHIPPED: Operations = Operations {
-        lend: Sharing::lend,
-        give_back: Sharing::give_back,
-        publish: Sharing::publish,
+        begin_loan: WriteState::begin_loan,
+        end_loan: WriteState::end_loan,
+        publish: WriteState::publish,
     };
 
     struct Buffer {
-        sharing: Sharing,
+        state: WriteState,
         byte: Cell<u8>,
     }
 
     impl Buffer {
         fn new() -> Arc<Buffer> {
-            Arc::new(Buffer { sharing: Sharing::default(), byte: Cell::new(0) })
+            Arc::new(Buffer { state: WriteState::default(), byte: Cell::new(0) })
         }
 
         fn write(&self) {
@@ -126,44 +126,44 @@ mod loom_tests {
         }
 
         fn publish_and_read(&self, operations: Operations) -> Option<u8> {
-            (operations.publish)(&self.sharing).ok()?;
+            (operations.publish)(&self.state).ok()?;
             Some(self.byte.get())
         }
     }
 
-    /// One thread lends, writes and gives back; the other publishes.
-    fn lend_against_publish(operations: Operations) {
+    /// One thread begins a loan, writes and ends the loan; the other publishes.
+    fn loan_against_publish(operations: Operations) {
         model(move || {
             let buffer = Buffer::new();
             let writer = buffer.clone();
             let writer = thread::spawn(move || {
-                let lent = (operations.lend)(&writer.sharing);
-                if lent {
+                let is_loaned = (operations.begin_loan)(&writer.state);
+                if is_loaned {
                     writer.write();
-                    (operations.give_back)(&writer.sharing);
+                    (operations.end_loan)(&writer.state);
                 }
-                lent
+                is_loaned
             });
             let read = buffer.publish_and_read(operations);
-            let lent = writer.join().unwrap();
-            assert!(lent || read == Some(0), "a loan is refused only once it is published");
+            let is_loaned = writer.join().unwrap();
+            assert!(is_loaned || read == Some(0), "a loan is refused only once it is published");
         });
     }
 
     #[test]
-    fn loom_what_is_published_is_not_written_any_more() {
-        lend_against_publish(SHIPPED);
+    fn loom_published_bytes_are_not_written() {
+        loan_against_publish(SHIPPED);
     }
 
     #[test]
     fn loom_every_publisher_sees_what_was_written_through_a_loan() {
         model(|| {
             let buffer = Buffer::new();
-            assert!(buffer.sharing.lend());
+            assert!(buffer.state.begin_loan());
             let [writer, other] = [(); 2].map(|()| buffer.clone());
             let writer = thread::spawn(move || {
                 writer.write();
-                writer.sharing.give_back();
+                writer.state.end_loan();
             });
             let other = thread::spawn(move || other.publish_and_read(SHIPPED));
             let read = [buffer.publish_and_read(SHIPPED), other.join().unwrap()];
@@ -175,29 +175,29 @@ mod loom_tests {
     #[test]
     #[should_panic(expected = "Causality violation")]
     fn loom_needs_the_release_of_a_loan() {
-        let give_back = |sharing: &Sharing| _ = sharing.0.fetch_sub(1, Ordering::Relaxed);
-        lend_against_publish(Operations { give_back, ..SHIPPED });
+        let end_loan = |state: &WriteState| _ = state.0.fetch_sub(1, Ordering::Relaxed);
+        loan_against_publish(Operations { end_loan, ..SHIPPED });
     }
 
     #[test]
     #[should_panic(expected = "Causality violation")]
     fn loom_needs_the_acquire_of_a_publisher() {
-        let publish = |sharing: &Sharing| {
+        let publish = |state: &WriteState| {
             let published =
-                sharing.0.compare_exchange(0, PUBLISHED, Ordering::Release, Ordering::Relaxed);
-            published.map(drop).map_err(|_| Lent)
+                state.0.compare_exchange(0, PUBLISHED, Ordering::Release, Ordering::Relaxed);
+            published.map(drop).map_err(|_| OnLoan)
         };
-        lend_against_publish(Operations { publish, ..SHIPPED });
+        loan_against_publish(Operations { publish, ..SHIPPED });
     }
 
     #[test]
     #[should_panic(expected = "Causality violation")]
-    fn loom_needs_one_step_to_look_and_lend() {
-        let lend = |sharing: &Sharing| {
-            let loans = sharing.0.load(Ordering::Relaxed);
-            sharing.0.store(loans + 1, Ordering::Relaxed);
+    fn loom_needs_one_step_to_check_and_count_a_loan() {
+        let begin_loan = |state: &WriteState| {
+            let loans = state.0.load(Ordering::Relaxed);
+            state.0.store(loans + 1, Ordering::Relaxed);
             loans < PUBLISHED
         };
-        lend_against_publish(Operations { lend, ..SHIPPED });
+        loan_against_publish(Operations { begin_loan, ..SHIPPED });
     }
 }
