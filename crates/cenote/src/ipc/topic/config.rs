@@ -1,4 +1,4 @@
-//! How a topic is used.
+//! The configuration of a topic.
 
 use std::time::Duration;
 
@@ -6,18 +6,17 @@ use crate::error::{Error, Result};
 use crate::ipc::pool::config::TensorPoolConfig;
 use crate::ipc::ring::ring::RingShape;
 
-/// What a publisher does when a subscriber has not yet taken the message that the next one would
-/// push out.
+/// What a publisher does if a subscriber has not yet taken the message that the next one overwrites.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Policy {
-    /// Pushes it out: the subscriber is told how many it missed, and slows nobody.
+    /// Overwrites it. The subscriber counts it as missed, and does not slow the publisher.
     #[default]
     KeepLast,
-    /// Waits for the subscriber, but not longer than this. Then sending fails, and the error names
-    /// the subscriber. `Duration::MAX` waits for as long as the subscriber lives.
+    /// Waits for the subscriber, no longer than this. Then `send` fails, and the error names the subscriber.
+    /// `Duration::MAX` waits as long as the subscriber lives.
     Block(Duration),
-    /// Fails at once. The error names the subscriber.
+    /// `send` fails at once. The error names the subscriber.
     Reject,
 }
 
@@ -32,20 +31,19 @@ pub enum Policy {
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TopicConfig {
-    /// How many messages a publisher keeps for its subscribers, from 1 to 65536. Where these are tensors,
-    /// the pool must have more slots than that.
+    /// How many messages a publisher keeps for its subscribers, from 1 to 65536. If messages have tensors, the pool must
+    /// have more slots than that.
     pub depth: usize,
-    /// What happens when a subscriber is slower than that.
+    /// What a publisher does if a subscriber is slow.
     pub policy: Policy,
-    /// How many messages from before it came a subscriber asks those publishers for that were there
-    /// first. It gets as many as there still are; of those that come later, all.
+    /// How many earlier messages a subscriber receives from each publisher that is already there, if the publisher still has
+    /// them. From publishers that start later, it receives all messages.
     pub history: usize,
-    /// Do not receive what was sent through this very object.
+    /// Whether this object does not receive its own messages.
     pub ignore_own: bool,
-    /// The pool that a publisher allocates from. Who may subscribe is its `access`.
+    /// The configuration of the publisher's pool. Its `access` also says who may subscribe.
     pub pool: TensorPoolConfig,
-    /// The sequence of a publisher's first message. Only tests of what happens after 2^64 messages
-    /// have a use for it.
+    /// The sequence of a publisher's first message. Only for tests of what happens after 2^64 messages.
     #[doc(hidden)]
     pub first_sequence: u64,
 }
@@ -64,7 +62,8 @@ impl Default for TopicConfig {
 }
 
 impl TopicConfig {
-    /// The ring for messages of up to `payload` words, which may be `tensors`, if the configuration makes sense.
+    /// The shape of a ring for messages of up to `payload` words. `tensors`: each message has a slot. Fails if the
+    /// configuration makes no sense.
     pub(crate) fn ring(&self, payload: usize, tensors: bool) -> Result<RingShape> {
         let slots = self.pool.check()?;
         let bad = |rule| Error::BadConfig { field: "depth", rule };

@@ -1,12 +1,13 @@
-//! What publisher and subscriber say to each other when they meet.
+//! The packets between a publisher and a subscriber.
 //!
 //! ```text
-//!   subscriber → publisher   Subscribe             what it expects, and from where on
+//!   subscriber → publisher   Subscribe              its type, and how many earlier messages it wants
 //!   publisher → subscriber   Subscribed + ring, row
-//!                            Mismatch              what it sends instead
-//!                            Refused
-//!                            one byte              (there is something new)
-//!   subscriber → publisher   Wake                  (I took something)
+//!                            Mismatch               the type that the publisher sends
+//!                            Refused                the reason
+//!   afterwards
+//!   publisher → subscriber   one byte               wakes a subscriber that sleeps
+//!   subscriber → publisher   Wake                   wakes a publisher that waits for subscribers
 //! ```
 
 use bytemuck::{Pod, Zeroable};
@@ -16,13 +17,13 @@ use crate::ipc::ring::ring::RingShape;
 use crate::ipc::shared::wire::{Kind, Packet};
 use crate::ipc::topic::signature::Signature;
 
-/// A subscriber's first words.
+/// The first packet of a subscriber.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Pod, Zeroable)]
 pub(crate) struct Subscribe {
     pub(crate) head: Packet,
     pub(crate) signature: Signature,
-    /// How many messages from before it came. `u64::MAX`: it was there first, and wants all.
+    /// How many earlier messages it wants. `u64::MAX`: all, because the subscriber was there before the publisher.
     pub(crate) history: u64,
 }
 
@@ -32,16 +33,16 @@ impl Subscribe {
     }
 }
 
-/// A publisher's answer.
+/// The answer of a publisher that accepts the subscriber.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Pod, Zeroable)]
 pub(crate) struct Subscribed {
     pub(crate) head: Packet,
-    /// The uid of the publisher, and of its pool.
+    /// The uid of the publisher and of its pool.
     pub(crate) uid: u64,
-    /// The sequence that the ring began with.
+    /// The sequence of the publisher's first message.
     pub(crate) first: u64,
-    /// That of the subscriber's first message.
+    /// The sequence of the subscriber's first message.
     pub(crate) start: u64,
     pub(crate) depth: u64,
     pub(crate) payload: u64,
@@ -50,7 +51,7 @@ pub(crate) struct Subscribed {
 }
 
 impl Subscribed {
-    /// The ring, if there can be such a one.
+    /// The shape of the ring. Fails if it is outside the limits.
     pub(crate) fn shape(&self) -> Result<RingShape> {
         let size = |size| usize::try_from(size).unwrap_or(usize::MAX);
         RingShape::new(size(self.depth), size(self.payload))
@@ -58,7 +59,7 @@ impl Subscribed {
     }
 }
 
-/// A publisher's answer to somebody who expects something else.
+/// The answer of a publisher that sends another type.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Pod, Zeroable)]
 pub(crate) struct Mismatch {
@@ -72,7 +73,7 @@ impl Mismatch {
     }
 }
 
-/// Reads one of the above, which has been found to be of the right kind.
+/// Reads one of these packets, after its kind was checked. Fails if its length is wrong.
 pub(crate) fn read<P: Pod>(bytes: &[u8]) -> Result<P> {
     bytemuck::try_pod_read_unaligned(bytes)
         .map_err(|_| Error::BadMessage { what: "it has the wrong length" })

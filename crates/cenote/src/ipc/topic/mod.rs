@@ -1,16 +1,20 @@
-//! Topics: messages from any number of publishers to any number of subscribers, in any number of
-//! processes, without copying tensors.
+//! Topics: messages from any number of publishers to any number of subscribers, in any number of processes, without copying
+//! tensors.
 //!
 //! ```text
-//!   publisher                                     subscriber
-//!   publisher.rs  ring, pool, held tensors   ←──  arrivals.rs    finds and greets publishers
-//!   ring.rs       entries           ── read-only ──→  source.rs  one publisher's ring, a cursor
-//!   row.rs        rows              ←── writes ──                its own row: armed, taken
-//!   stage.rs      what must be copied             subscriber.rs  takes turns, sleeps, leases
+//!   topic.rs                     Topic: the public object; it starts either side when it is first used
+//!   message.rs  plain.rs  signature.rs             what a topic carries, and how two processes compare types
+//!   handshake.rs  report.rs                        packets between the two sides
+//!   publisher/    publisher, stage, state          sends: pool, ring, subscribers
+//!   subscriber/   subscriber, receive_state        receives: publishers take turns
+//!                 discovery, publisher_link        finds and connects publishers
+//!                 resolve                          finds the pool of a message, leases its slot
+//!   notify.rs                                      ends the sleep of a thread of this process
+//!   inspect/                                       lists and observes topics without taking part
 //! ```
 //!
-//! A topic is a directory; each publisher is a socket in it, which is also that of its pool. After the
-//! handshake (`wire.rs`) nothing goes over the connection but single bytes that wake whoever sleeps.
+//! A topic is a directory. Each publisher has a socket in it, which is also the socket of its pool. After the handshake, messages go through
+//! the ring (`ipc/ring`); the connection carries only packets that wake the other side.
 
 pub(crate) mod config;
 pub(crate) mod handshake;

@@ -1,10 +1,10 @@
-//! Names of topics.
+//! The name of a topic.
 
 use std::fmt;
 
 use crate::error::{Error, Result};
 
-/// Leaves room in a file name for more.
+/// The longest name. It leaves room for a suffix in a file name.
 const MAX: usize = 128;
 
 /// The name of a topic: parts of letters, digits, dashes and underscores, with dots between them.
@@ -14,7 +14,7 @@ const MAX: usize = 128;
 pub(crate) struct TopicName(String);
 
 impl TopicName {
-    /// Checks a name and brings it to its one form.
+    /// Checks a name, and brings it into the form with dots.
     pub(crate) fn new(given: &str) -> Result<TopicName> {
         let refuse = |rule| Err(Error::BadName { given: given.into(), rule });
         let name = given.strip_prefix('/').unwrap_or(given).replace('/', ".");
@@ -39,7 +39,7 @@ impl TopicName {
         &self.0
     }
 
-    /// The directory of its publishers, below the namespace's.
+    /// The directory of its publishers, below that of the namespace.
     pub(crate) fn directory(&self) -> String {
         format!("topics/{}", self.0)
     }
@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn what_would_not_be_a_file_name_is_refused() {
+    fn names_that_are_no_file_names_are_refused() {
         let long = "x".repeat(129);
         for name in [
             "", "/", ".", "..", "a..b", "a//b", "a.", "/a/", "a b", "a@b", "-a", "a.-b", "é", &long,

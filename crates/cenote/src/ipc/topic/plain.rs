@@ -1,5 +1,4 @@
-//! Plain data: values that are nothing but their bytes, and what these stand for, in words that two
-//! processes can compare.
+//! Plain data: values that consist of their bytes only, with a description of the type that two processes can compare.
 
 use std::fmt::Write;
 use std::num::Wrapping;
@@ -10,19 +9,17 @@ use num_complex::Complex;
 /// Plain data that a [`Topic`](crate::Topic) carries: numbers, arrays of such data, and structs that list
 /// their fields with [`plain!`](crate::plain).
 ///
-/// Without padding, and valid whatever its bits are, for they come from another process:
-/// [`bytemuck::Pod`] says so, and the compiler checks it. It does not tell what the bytes stand for.
-/// [`layout`](Plain::layout) does, so that two processes whose fields differ, in order or name or type,
-/// are told instead of taking one for another.
+/// The bytes come from another process. So a type must have no padding and be valid for any bits, which
+/// [`bytemuck::Pod`] promises and the compiler checks. [`layout`](Plain::layout) describes the fields: if those of two processes
+/// differ in order, name or type, the subscriber reports an error.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is no plain data",
     note = "a struct of plain data derives `bytemuck::Pod` and `bytemuck::Zeroable`, is `#[repr(C)]`, and \
             lists its fields: `cenote::plain!(Pose {{ position, rotation }});`"
 )]
 pub trait Plain: bytemuck::Pod + Send {
-    /// The type, as others are told of it: its name, and of a struct its fields, each with its own layout
-    /// and where it begins. Modules are no part of it: programs that share a type may well have it in
-    /// different places.
+    /// The type as text: its name, and for a struct each field with its layout and offset. It has no module path,
+    /// because programs that share a type may have it in different modules.
     fn layout() -> String;
 }
 
@@ -84,7 +81,7 @@ impl<T: Plain> Plain for Complex<T> {
 /// assert!(Segment::layout().ends_with("1: Point { x: f32 at 0, y: f32 at 4 } at 8 }"));
 /// ```
 ///
-/// All of them, or it does not compile:
+/// It does not compile unless it lists all fields:
 ///
 /// ```compile_fail
 /// # use cenote::bytemuck;
@@ -101,7 +98,7 @@ macro_rules! plain {
     ($type:ident { $($field:tt),* $(,)? }) => {
         impl $crate::Plain for $type {
             fn layout() -> ::std::string::String {
-                // Without `..`: whoever adds a field hears of it here.
+                // Without `..`, so that a field which is missing in the list is a compile error.
                 let _all = |value: &$type| {
                     let $type { $($field: _),* } = value;
                 };
@@ -117,7 +114,7 @@ macro_rules! plain {
     };
 }
 
-/// What [`plain!`](crate::plain) writes a layout with.
+/// Builds the text of a layout for [`plain!`](crate::plain).
 #[doc(hidden)]
 #[derive(Debug)]
 pub struct StructLayout {
@@ -130,11 +127,11 @@ impl StructLayout {
         StructLayout { text: format!("{name} {{"), fields: 0 }
     }
 
-    /// Adds a field, of the type that `get` gives.
+    /// Adds a field of the type that `_get` returns.
     #[must_use]
     pub fn field<S, F: Plain>(mut self, name: &str, offset: usize, _get: fn(&S) -> F) -> Self {
         let comma = if self.fields == 0 { "" } else { "," };
-        // A string takes everything.
+        // Writing to a string cannot fail.
         let _ = write!(self.text, "{comma} {name}: {} at {offset}", F::layout());
         self.fields += 1;
         self
@@ -151,7 +148,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_and_arrays_are_called_what_they_are() {
+    fn numbers_and_arrays_have_their_rust_names() {
         assert_eq!(<[[f64; 2]; 3]>::layout(), "[[f64; 2]; 3]");
         assert_eq!(Wrapping::<u8>::layout(), "Wrapping<u8>");
         assert_eq!(Complex::<f32>::layout(), "Complex<f32>");

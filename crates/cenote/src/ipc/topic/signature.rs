@@ -1,4 +1,4 @@
-//! What a topic carries, in words that two processes can compare.
+//! The type of a topic's messages, in a form that two processes can compare.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -9,30 +9,30 @@ use crate::error::Error;
 use crate::ipc::topic::plain::Plain;
 use crate::sys::socket::peer::Peer;
 
-/// The longest text that is told to others. Of a longer one, the beginning, and a hash of all of it.
+/// The longest text of a signature, in bytes. A longer one is cut, and a hash of the whole text follows.
 const MAX_TEXT: usize = 416;
 
-/// The characters of that hash, and what is before them.
+/// The characters of that hash and of the separator before it.
 const HASH: usize = 20;
 
-/// The type of a topic's messages, as it is told to whoever subscribes.
+/// The type of a topic's messages. Publisher and subscriber exchange it in the handshake.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Pod, Zeroable)]
 pub struct Signature {
-    /// 0: plain data, in the entry itself. Otherwise a tensor, and what it is.
+    /// 0: plain data, which is in the entry itself. Otherwise a tensor or a type over one.
     kind: u32,
     align: u32,
     size: u64,
     len: u64,
-    /// What it is called, and of plain data the layout.
+    /// The name, or the layout of plain data.
     text: [u8; MAX_TEXT],
 }
 
-/// The kind of any tensor: whoever asks for it takes images and the others, too.
+/// The kind of a tensor. A subscriber of this kind also receives images and other types over a tensor.
 const TENSOR: u32 = 1;
 
 impl Signature {
-    /// Of plain data.
+    /// The signature of plain data.
     pub(crate) fn plain<T: Plain>() -> Signature {
         Signature {
             size: size_of::<T>() as u64,
@@ -41,7 +41,7 @@ impl Signature {
         }
     }
 
-    /// Of a tensor, or something made of one.
+    /// The signature of a tensor, or of a type over one.
     pub(crate) fn tensor(kind: u16, name: &str) -> Signature {
         Self::named(TENSOR + u32::from(kind), name)
     }
@@ -53,7 +53,7 @@ impl Signature {
         signature
     }
 
-    /// What to tell somebody who expects this, and meets a publisher of something else.
+    /// The error for a subscriber of this type that finds a publisher of another.
     pub(crate) fn mismatch(&self, topic: &str, theirs: &Signature, publisher: &Peer) -> Error {
         Error::TypeMismatch {
             topic: topic.to_owned(),
@@ -64,24 +64,24 @@ impl Signature {
         }
     }
 
-    /// The bytes of a message, if it is plain data.
+    /// The bytes of a message of plain data.
     pub(crate) fn size(&self) -> u64 {
         self.size
     }
 
-    /// Whether messages are tensors.
+    /// Whether messages have tensors.
     pub(crate) fn is_tensor(&self) -> bool {
         self.kind != 0
     }
 
-    /// Whether somebody who expects this can read what has the other signature.
+    /// Whether a subscriber of this type can receive messages of the other.
     pub(crate) fn reads(&self, other: &Signature) -> bool {
         self == other || (self.kind == TENSOR && other.kind > TENSOR)
     }
 }
 
 impl fmt::Display for Signature {
-    /// Whoever wrote it may be hostile, and people read it.
+    /// Replaces control characters: the text may come from a hostile process, and people read it in a terminal.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let len = usize::try_from(self.len).unwrap_or(MAX_TEXT).min(MAX_TEXT);
         let name = String::from_utf8_lossy(&self.text[..len]).replace(char::is_control, "?");
@@ -92,12 +92,12 @@ impl fmt::Display for Signature {
     }
 }
 
-/// A text of at most [`MAX_TEXT`] bytes, which differs where longer ones do.
+/// A text of at most [`MAX_TEXT`] bytes. Different long texts stay different.
 fn shortened(text: &str) -> Cow<'_, str> {
     if text.len() <= MAX_TEXT {
         return text.into();
     }
-    // FNV-1a: both sides must agree on it, whatever they were built with.
+    // FNV-1a, because both sides must use the same hash, whatever they were built with.
     let step = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
     let hash = text.bytes().fold(0xcbf2_9ce4_8422_2325, step);
     let mut cut = MAX_TEXT - HASH;

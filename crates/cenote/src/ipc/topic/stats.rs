@@ -1,4 +1,4 @@
-//! Counting what a topic does, and why it copied.
+//! Counters of a topic, and why it copied tensors.
 
 use crate::sync::{AtomicU64, Ordering};
 
@@ -6,19 +6,18 @@ use crate::sync::{AtomicU64, Ordering};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum StagedBecause {
-    /// It is on the heap, where no other process sees it.
+    /// It is on the heap, which no other process sees.
     Heap,
-    /// Its shared memory could not be adopted: somebody may still write it, it is not all there, or the
-    /// topic has adopted as much as it can.
+    /// Its shared memory could not be adopted: it is not sealed against writing, it is shorter than the tensor, or the topic
+    /// has adopted as much as it can.
     NotAdopted,
-    /// Its planes are in several buffers.
+    /// Its planes are in different buffers.
     FarPlanes,
-    /// It came from a pool whose owner is dead: nobody could attach to it any more.
+    /// It is in a pool whose owner is dead, so no process can attach to it.
     OwnerGone,
     /// It is in an OpenGL buffer, which no other process sees.
     Pbo,
-    /// It is [lent](crate::Tensor::lend) to somebody who may go on writing it, such as an array of
-    /// Python.
+    /// It has a live [loan](crate::Tensor::lend), such as a numpy array, through which it can be written.
     Lent,
 }
 
@@ -31,7 +30,7 @@ pub(crate) const REASONS: [StagedBecause; 6] = [
     StagedBecause::Lent,
 ];
 
-/// How often, and how much, was copied for one reason.
+/// How many tensors, and how many bytes, were copied for one reason.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct StagedCopies {
@@ -43,7 +42,7 @@ pub struct StagedCopies {
     pub bytes: u64,
 }
 
-/// What a [`Topic`](crate::Topic) object has done so far.
+/// What a [`Topic`](crate::Topic) object has sent and received so far.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct TopicStats {
@@ -53,13 +52,12 @@ pub struct TopicStats {
     pub received: u64,
     /// Messages that were lost: see [`Topic::missed`](crate::Topic::missed).
     pub missed: u64,
-    /// Publishers that are attached to, this object's own not counted. One that is gone counts while
-    /// something that it sent is left to take.
+    /// Publishers that are connected, not counting this object. One that has ended counts while it has messages to
+    /// receive.
     pub publishers: usize,
-    /// Subscribers of this object, itself not counted.
+    /// Subscribers of this object, not counting the object itself.
     pub subscribers: usize,
-    /// Tensors that had to be copied before they were sent, by reason; those that never happened are
-    /// left out.
+    /// Tensors that were copied before they were sent, by reason. Reasons that never occurred are left out.
     pub copies: Vec<StagedCopies>,
 }
 
@@ -74,7 +72,7 @@ impl StagedCounters {
         total.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
-    /// How often and how much, in the order of [`REASONS`].
+    /// Number and bytes of copies, in the order of [`REASONS`].
     pub(crate) fn numbers(&self) -> [[u64; 2]; REASONS.len()] {
         let load = |number: &AtomicU64| number.load(Ordering::Relaxed);
         self.0.each_ref().map(|(count, bytes)| [load(count), load(bytes)])
@@ -85,7 +83,7 @@ impl StagedCounters {
     }
 }
 
-/// What numbers in the order of [`REASONS`] mean; what never happened is left out.
+/// Makes a list from numbers in the order of [`REASONS`]. Reasons that never occurred are left out.
 pub(crate) fn staged(numbers: &[[u64; 2]; REASONS.len()]) -> Vec<StagedCopies> {
     let counted = REASONS.into_iter().zip(*numbers).filter(|(_, [count, _])| *count > 0);
     counted.map(|(reason, [count, bytes])| StagedCopies { reason, count, bytes }).collect()

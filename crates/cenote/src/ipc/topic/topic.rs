@@ -1,16 +1,4 @@
-//! Topics: messages from any number of publishers to any number of subscribers, in any number of
-//! processes, without copying tensors.
-//!
-//! ```text
-//!   publisher                                     subscriber
-//!   publisher.rs  ring, pool, held tensors   ←──  discovery.rs    finds and greets publishers
-//!   ring.rs       entries           ── read-only ──→  source.rs  one publisher's ring, a cursor
-//!   row.rs        rows              ←── writes ──                its own row: armed, taken
-//!   stage.rs      what must be copied             subscriber.rs  takes turns, sleeps, leases
-//! ```
-//!
-//! A topic is a directory; each publisher is a socket in it, which is also that of its pool. After the
-//! handshake (`handshake.rs`) nothing goes over the connection but single bytes that wake whoever sleeps.
+//! The public object of a topic. It starts the publisher with the first `send`, and the subscriber with the first `recv`.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -59,7 +47,7 @@ use crate::types::pixel_format::PixelFormat;
 /// [`advertise`](Topic::advertise)), and to subscribe with the first [`recv`](Topic::recv) (or
 /// [`subscribe`](Topic::subscribe)). Clones share all of it. Any thread can use it.
 ///
-/// What was sent is for good: nobody can write it any more, and `make_mut` copies.
+/// A message is immutable once it is sent: no process can write it, and `make_mut` copies.
 pub struct Topic<T> {
     pub(crate) parts: Arc<TopicParts>,
     messages: PhantomData<fn(T) -> T>,
@@ -68,16 +56,16 @@ pub struct Topic<T> {
 pub(crate) struct TopicParts {
     pub(crate) name: TopicName,
     config: TopicConfig,
-    /// Of the publisher, once there is one.
+    /// The uid of the publisher, even before it is started.
     uid: u64,
-    /// The process that made it: a forked child would use the same uid.
+    /// A forked child would use the same uid.
     creator: Creator,
     publisher: OnceLock<Arc<Publisher>>,
     subscriber: OnceLock<Subscriber>,
-    /// Held while a part is started.
+    /// Locked while the publisher or the subscriber is started.
     starting: Mutex<()>,
-    /// Why something that cannot tell of errors failed.
-    trouble: Mutex<Option<Error>>,
+    /// The error of a call that cannot return one.
+    noted_error: Mutex<Option<Error>>,
 }
 
 impl Drop for TopicParts {
@@ -89,9 +77,9 @@ impl Drop for TopicParts {
         let published = publisher.and_then(|publisher| publisher.close());
         let watched = subscriber.and_then(Subscriber::close);
         let held = [published, watched].into_iter().flatten().find(|place| !place.is_removed());
-        // What is held may have been removed, and made again by somebody else.
+        // The directory may have been removed, and created again by another process.
         let find = || SocketDir::find(&self.name.directory()).ok().flatten().map(Arc::new);
-        // The last to leave; whoever is still there makes it again.
+        // The last to leave removes it. A subscriber that is still there creates it again.
         held.or_else(find).inspect(|place| place.remove_if_empty());
     }
 }
@@ -127,7 +115,7 @@ impl<T: Message> Topic<T> {
         Self::with_config(name, TopicConfig::default())
     }
 
-    /// A topic that is used in a particular way.
+    /// A topic with a configuration. Fails if the configuration makes no sense.
     pub fn with_config(name: &str, config: TopicConfig) -> Result<Topic<T>> {
         let name = TopicName::new(name)?;
         config.ring(T::max_words(), T::signature().is_tensor())?;
@@ -139,7 +127,7 @@ impl<T: Message> Topic<T> {
             publisher: OnceLock::new(),
             subscriber: OnceLock::new(),
             starting: Mutex::new(()),
-            trouble: Mutex::new(None),
+            noted_error: Mutex::new(None),
         };
         Ok(Topic { parts: Arc::new(parts), messages: PhantomData })
     }
@@ -155,25 +143,26 @@ impl<T: Message> Topic<T> {
         self.publisher().map(drop)
     }
 
-    /// Begins to subscribe: whatever is sent from here on is received. Publishers that are there
-    /// already have answered when this returns, unless they are very slow.
+    /// Begins to subscribe: every message that is sent from here on is received. Publishers that are there already are
+    /// connected when this returns, unless they take longer than 0.2 s.
     ///
-    /// An error if one of them sends something else. That is told once; others are received from.
+    /// Returns [`TypeMismatch`](Error::TypeMismatch) if one of them sends another type. Each such publisher is reported
+    /// once; the others are received from.
     pub fn subscribe(&self) -> Result<()> {
         self.check_process()?;
         self.subscriber()?;
         self.check_types()
     }
 
-    /// An error if a publisher was found to send something else. Told once.
+    /// Fails if a publisher sends another type. Each such publisher is reported once.
     pub(crate) fn check_types(&self) -> Result<()> {
         self.subscriber()?.take_mismatch().map_or(Ok(()), Err)
     }
 
-    /// Sends a message to every subscriber there is, this object included unless `ignore_own` is set.
+    /// Sends a message to all subscribers, including this object unless `ignore_own` is set.
     ///
-    /// A tensor that other processes cannot see is copied first, and counted in
-    /// [`stats`](Topic::stats). If a subscriber is slow, the [`Policy`] decides.
+    /// A tensor that other processes cannot see is copied first; [`stats`](Topic::stats) counts that. If a subscriber
+    /// is slow, the [`Policy`] decides.
     pub fn send(&self, message: &T) -> Result<()> {
         let publisher = self.publisher()?;
         Self::send_as(publisher, message, publisher.policy())
@@ -187,7 +176,8 @@ impl<T: Message> Topic<T> {
         }
     }
 
-    /// Tries again to send what was lent after it was found not to be: now that is seen, and it is copied.
+    /// Sends again a tensor that was loaned after `send` had found no loan. Now the loan is found, and the tensor is
+    /// copied.
     #[cold]
     fn send_again(
         publisher: &Publisher,
@@ -195,7 +185,7 @@ impl<T: Message> Topic<T> {
         policy: Policy,
         mut error: Error,
     ) -> Result<()> {
-        // They may be what stands in the way: then not the next time.
+        // Dropped adoptions may have caused the error: the next call then succeeds.
         publisher.stage.drop_dead();
         while matches!(error, Error::Lent) {
             match publisher.send(message, policy) {
@@ -206,7 +196,8 @@ impl<T: Message> Topic<T> {
         Err(error)
     }
 
-    /// Sends a message if no subscriber has to be waited for.
+    /// Sends a message without waiting for subscribers. Fails with [`SlowSubscriber`](Error::SlowSubscriber) if the [`Policy`]
+    /// is to wait and one is slow.
     pub fn try_send(&self, message: &T) -> Result<()> {
         let publisher = self.publisher()?;
         let policy = match publisher.policy() {
@@ -216,11 +207,11 @@ impl<T: Message> Topic<T> {
         Self::send_as(publisher, message, policy)
     }
 
-    /// Sends a message; where the [`Policy`] is to wait for slow subscribers, no longer than this.
+    /// Sends a message. If the [`Policy`] is to wait for slow subscribers, it waits no longer than this.
     pub fn send_timeout(&self, message: &T, timeout: Duration) -> Result<()> {
         let publisher = self.publisher()?;
         let policy = match publisher.policy() {
-            Policy::Block(patience) => Policy::Block(patience.min(timeout)),
+            Policy::Block(longest) => Policy::Block(longest.min(timeout)),
             policy => policy,
         };
         Self::send_as(publisher, message, policy)
@@ -228,10 +219,9 @@ impl<T: Message> Topic<T> {
 
     /// The next message, if there is one. Never waits.
     ///
-    /// Messages of one publisher come in the order they were sent; publishers take turns.
+    /// Messages of one publisher arrive in the order in which they were sent. Publishers take turns.
     ///
-    /// It has no way to tell of an error: if there never is anything, ask
-    /// [`last_error`](Topic::last_error).
+    /// It cannot return an error. If it never returns a message, [`last_error`](Topic::last_error) may say why.
     #[inline(always)]
     pub fn recv(&self) -> Option<T> {
         let subscriber = match self.parts.subscriber.get() {
@@ -241,16 +231,16 @@ impl<T: Message> Topic<T> {
         subscriber.recv()
     }
 
-    /// The next message. `None` if there was none for so long.
+    /// The next message. `None` if none arrived within the time.
     ///
-    /// An error if there is none, but a publisher that sends something else. That is told once.
+    /// Returns [`TypeMismatch`](Error::TypeMismatch) if no message arrived and a publisher of this topic sends another type.
+    /// Each such publisher is reported once.
     pub fn recv_timeout(&self, timeout: Duration) -> Result<Option<T>> {
         let deadline = Instant::now().checked_add(timeout);
         self.recv_until(deadline)
     }
 
-    /// The next message, however long it takes. Errors are those of
-    /// [`recv_timeout`](Topic::recv_timeout).
+    /// Waits for the next message, without limit. Fails like [`recv_timeout`](Topic::recv_timeout).
     pub fn wait(&self) -> Result<T> {
         loop {
             if let Some(message) = self.recv_until(None)? {
@@ -263,28 +253,30 @@ impl<T: Message> Topic<T> {
         self.subscriber()?.recv_until(deadline)
     }
 
-    /// The newest message that was not received yet; those before it are skipped, and not counted as
-    /// missed. Of several publishers, it is that of one of them. As to errors, see
-    /// [`recv`](Topic::recv).
+    /// The newest message that was not received yet. Older ones are skipped, and not counted as missed. If there are several
+    /// publishers, it is the newest message of one of them. Errors are those of [`recv`](Topic::recv).
     pub fn latest(&self) -> Option<T> {
         self.noted(self.subscriber())?.latest()
     }
 
-    /// Message after message, waiting for each. Ends when waiting fails, as [`wait`](Topic::wait) does;
-    /// [`last_error`](Topic::last_error) says why. After a publisher that sends something else, of whom
-    /// is told once, it can be called again.
+    /// Iterates over the messages, and waits for each. It ends when [`wait`](Topic::wait) fails;
+    /// [`last_error`](Topic::last_error) says why. After a `TypeMismatch`, which is reported once for each publisher, it can be
+    /// called again.
     pub fn iter(&self) -> impl Iterator<Item = T> {
         std::iter::from_fn(|| self.noted(self.wait()))
     }
 
-    /// Why [`recv`](Topic::recv), [`latest`](Topic::latest) or [`iter`](Topic::iter) gave nothing, if it
-    /// was for another reason than that there was nothing: this process was forked off the one that made
-    /// the topic; subscribing failed; a publisher sends something else; or there is one that does not let this process in,
-    /// or that could not be met for want of memory or descriptors. (Then it is tried again.) Each is told once, here or by
-    /// a call that returns errors, but for the first, which lasts.
+    /// Why [`recv`](Topic::recv), [`latest`](Topic::latest) or [`iter`](Topic::iter) returned nothing, if there was an
+    /// error:
     ///
-    /// Messages that were there and could not be had are another matter: see
-    /// [`last_loss`](Topic::last_loss).
+    /// - this process is a forked child of the one that made the topic. This is returned by every call; the other
+    ///   errors once, here or by a call that returns errors;
+    /// - subscribing failed;
+    /// - a publisher sends another type;
+    /// - a publisher refused this process;
+    /// - a publisher could not be connected for want of memory or descriptors. The subscriber tries again.
+    ///
+    /// [`last_loss`](Topic::last_loss) is about messages that arrived and could not be received.
     ///
     /// ```
     /// use cenote::{Error, Topic};
@@ -302,59 +294,58 @@ impl<T: Message> Topic<T> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn last_error(&self) -> Option<Error> {
-        // First: a child may have inherited the locks in any state.
+        // Before any lock: a forked child may have inherited it locked.
         if let Err(forked) = self.check_process() {
             return Some(forked);
         }
-        let noted = self.trouble().take();
+        let noted = self.noted_error().take();
         let subscriber = self.parts.subscriber.get();
         let mismatch = || subscriber?.take_mismatch();
         noted.or_else(mismatch).or_else(|| subscriber?.take_failure())
     }
 
-    /// What came of something, and if that was an error, a note of it.
+    /// The value, or `None` and the error is kept for [`last_error`](Topic::last_error).
     fn noted<R>(&self, result: Result<R>) -> Option<R> {
         let error = match result {
             Ok(value) => return Some(value),
             Err(error) => error,
         };
         if self.check_process().is_ok() {
-            *self.trouble() = Some(error);
+            *self.noted_error() = Some(error);
         }
         None
     }
 
-    fn trouble(&self) -> MutexGuard<'_, Option<Error>> {
-        // It is set and taken whole.
-        self.parts.trouble.lock().unwrap_or_else(PoisonError::into_inner)
+    fn noted_error(&self) -> MutexGuard<'_, Option<Error>> {
+        // It is replaced whole, so a panic leaves it consistent.
+        self.parts.noted_error.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A descriptor that is readable when there may be something to receive: for `epoll`, `poll` and
-    /// `select`. Then call [`recv`](Topic::recv) until it gives `None`.
+    /// A descriptor for `epoll`, `poll` and `select`. It is readable when there may be a message: then call
+    /// [`recv`](Topic::recv) until it returns `None`.
     pub fn fd(&self) -> Result<BorrowedFd<'_>> {
         self.subscriber()?.fd()
     }
 
-    /// How many messages were lost so far: overwritten before they were taken, or not to be had.
+    /// How many messages were lost: overwritten before they were received, or impossible to receive.
     pub fn missed(&self) -> u64 {
-        self.here(&self.parts.subscriber).map_or(0, Subscriber::missed)
+        self.started(&self.parts.subscriber).map_or(0, Subscriber::missed)
     }
 
-    /// Why the last lost message could not be had, unless it was just overwritten. Told once.
+    /// Why the last lost message could not be received, unless it was overwritten. Returned once.
     pub fn last_loss(&self) -> Option<Error> {
-        self.here(&self.parts.subscriber)?.take_last_loss()
+        self.started(&self.parts.subscriber)?.take_last_loss()
     }
 
-    /// Waits until there are `count` subscribers, this object not counted; tells how many there are
-    /// when it is over.
+    /// Waits until there are `count` subscribers, not counting this object, or the time is over. Returns how many there are.
     pub fn wait_for_subscribers(&self, count: usize, timeout: Duration) -> Result<usize> {
         self.publisher()?.wait_for_subscribers(count, timeout)
     }
 
-    /// What this object has done so far.
+    /// What this object has sent and received so far.
     pub fn stats(&self) -> TopicStats {
         let TopicParts { publisher, subscriber, .. } = &*self.parts;
-        let (publisher, subscriber) = (self.here(publisher), self.here(subscriber));
+        let (publisher, subscriber) = (self.started(publisher), self.started(subscriber));
         TopicStats {
             sent: publisher.map_or(0, |publisher| publisher.sent()),
             received: subscriber.map_or(0, Subscriber::received),
@@ -365,15 +356,15 @@ impl<T: Message> Topic<T> {
         }
     }
 
-    /// The pool of the publisher: for its statistics, and for allocating in other ways.
+    /// The pool of the publisher, for its statistics and for other kinds of allocation. Starts the publisher.
     pub fn pool(&self) -> Result<&TensorPool> {
         self.check_process()?;
         Ok(&self.publisher()?.pool)
     }
 
-    /// A part that has been started, in this very process: a forked child may have inherited its locks in
-    /// any state.
-    fn here<'a, P>(&self, part: &'a OnceLock<P>) -> Option<&'a P> {
+    /// The publisher or the subscriber, if it was started. `None` in a forked child, which may have inherited its locks
+    /// locked.
+    fn started<'a, P>(&self, part: &'a OnceLock<P>) -> Option<&'a P> {
         part.get().filter(|_| self.check_process().is_ok())
     }
 
@@ -456,9 +447,9 @@ impl<T: Message> Topic<T> {
     }
 }
 
-/// Allocating from the topic's own pool, so that sending copies nothing.
+/// Allocation from the publisher's pool: such tensors are sent without a copy.
 impl<T: Message> Topic<T> {
-    /// Allocates a tensor, or the tensor of whatever the topic carries.
+    /// Allocates a tensor, for a topic of tensors or of a type over one.
     #[inline(always)]
     pub fn alloc_tensor(&self, shape: &[usize], dtype: DType) -> Result<Tensor> {
         let publisher = self.publisher()?;

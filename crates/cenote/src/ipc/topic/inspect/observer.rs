@@ -206,7 +206,8 @@ impl Observer {
         Content::of(layouts.make_tensor(buffer), &entry).map(Some)
     }
 
-    /// Reads the directory, queries publishers that are new, and forgets those that have ended and whose messages are all observed.
+    /// Reads the directory, and queries new publishers. Forgets a publisher that has ended once all its messages are
+    /// observed.
     fn find_publishers(&mut self) -> Result<()> {
         let is_first = self.scanned.replace(Instant::now()).is_none();
         self.observed.retain(|publisher| !publisher.has_ended());
@@ -214,7 +215,7 @@ impl Observer {
         let Some(dir) = SocketDir::find(&self.topic.directory())? else { return Ok(()) };
         let entries = dir.endpoints()?;
         self.ignored.retain(|(_, since)| since.elapsed() < OBSERVER_IGNORES);
-        let new = entries.iter().filter(|entry| !self.knows(entry.uid));
+        let new = entries.iter().filter(|entry| !self.has_contacted(entry.uid));
         let query = |entry| PublisherQuery::send(&dir, entry).map(|it| it.ok()?).transpose();
         // Limited, so that publishers which never answer do not use up the descriptors.
         let new = new.filter_map(query).take(query::AT_ONCE.saturating_sub(self.queries.len()));
@@ -233,7 +234,7 @@ impl Observer {
         at
     }
 
-    fn knows(&self, uid: u64) -> bool {
+    fn has_contacted(&self, uid: u64) -> bool {
         self.observed.iter().any(|publisher| publisher.uid == uid)
             || self.queries.iter().any(|(query, _)| query.uid == uid)
             || self.ignored.iter().any(|(ignored, _)| *ignored == uid)

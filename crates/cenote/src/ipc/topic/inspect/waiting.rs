@@ -1,6 +1,6 @@
 //! Which processes wait for a publisher.
 //!
-//! A subscriber tells publishers that it is there; without a publisher it tells no process. But it watches the topic's
+//! A subscriber announces itself to publishers only. Without a publisher no process is notified. But it watches the topic's
 //! directory (`ipc/topic/subscriber/discovery.rs`), and the kernel shows which directories a process watches
 //! (proc_pid_fdinfo(5)). So a subscriber writes nothing, and leaves nothing behind when it is killed.
 //!

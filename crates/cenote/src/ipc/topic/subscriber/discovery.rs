@@ -92,7 +92,7 @@ struct DiscoveryState {
 enum Contact {
     /// A handshake is under way: with its pool, or to subscribe. They have different numbers, because the second may begin
     /// before the thread that began the first has stored it.
-    Handshake { number: u64, request: Request, greeting: Option<Arc<Handshake>> },
+    Handshake { number: u64, request: Request, handshake: Option<Arc<Handshake>> },
     /// Its queue of connections was full, or it closed the connection without an answer: try again.
     Retry(Request),
     /// It has answered. The weak pointer is dead if it sends another type, or its link was dropped.
@@ -125,18 +125,18 @@ impl DiscoveryState {
     fn begin_handshake(&mut self, uid: u64, request: Request) -> u64 {
         self.handshakes += 1;
         let number = self.handshakes;
-        self.contacts.insert(uid, Contact::Handshake { number, request, greeting: None });
+        self.contacts.insert(uid, Contact::Handshake { number, request, handshake: None });
         number
     }
 
     /// The handshakes whose answers no thread reads yet, by uid.
     fn unheard(&self) -> Vec<(u64, Arc<Handshake>)> {
-        let greeting = |(uid, contact): (&u64, &Contact)| match contact {
-            Contact::Handshake { greeting: Some(one), .. } => Some((*uid, one.clone())),
+        let handshake = |(uid, contact): (&u64, &Contact)| match contact {
+            Contact::Handshake { handshake: Some(one), .. } => Some((*uid, one.clone())),
             _ => None,
         };
-        let greetings = self.contacts.iter().filter_map(greeting);
-        greetings.filter(|(_, one)| one.is_unwatched()).collect()
+        let handshakes = self.contacts.iter().filter_map(handshake);
+        handshakes.filter(|(_, one)| one.is_unwatched()).collect()
     }
 
     /// Clears the failure if it is about this publisher.
@@ -181,7 +181,7 @@ impl PublisherDiscovery {
         })
     }
 
-    /// Begins to look for publishers, and waits a moment for those that are there already.
+    /// Begins to look for publishers, and waits a moment for publishers that are there already.
     pub(crate) fn start(self: &Arc<Self>) -> Result<()> {
         let until = Instant::now() + FIRST_CONNECT_TIMEOUT;
         // Created now, because a later shortage of descriptors is when it is needed.
@@ -193,8 +193,8 @@ impl PublisherDiscovery {
         self.poll_if_unwatched();
         self.state().scanned = true;
         self.listen(until);
-        self.leave_to_service();
-        // For those that the service thread deals with.
+        self.watch_by_service();
+        // For publishers whose answers the service thread reads.
         let open = |state: &mut DiscoveryState| {
             state.contacts.values().any(|contact| !matches!(contact, Contact::Answered(_)))
         };
@@ -212,12 +212,12 @@ impl PublisherDiscovery {
                 return;
             }
             unheard.iter().for_each(|(uid, _)| registry::accept_now(*uid));
-            handshake::await_some(&unheard, left).iter().for_each(|greeting| greeting.receive());
+            handshake::await_some(&unheard, left).iter().for_each(|one| one.receive());
         }
     }
 
-    /// From here on the service thread reads the answers, also those that are still missing.
-    fn leave_to_service(self: &Arc<Self>) {
+    /// From here on the service thread reads the answers, also the ones that are still missing.
+    fn watch_by_service(self: &Arc<Self>) {
         let mut state = self.state();
         state.listener = None;
         let unheard = state.unheard().into_iter();
@@ -303,8 +303,8 @@ impl PublisherDiscovery {
         self.state().failure.take().map(|(_, error)| error)
     }
 
-    /// Reads the directory, and connects to all publishers that are new. Those that came after this subscriber send all their
-    /// messages.
+    /// Reads the directory, and connects to all publishers that are new. Publishers that came after this subscriber send all
+    /// their messages.
     fn scan(self: &Arc<Self>) -> Result<()> {
         self.follow();
         let Some(dir) = self.dir() else { return Ok(()) };
@@ -392,8 +392,8 @@ impl PublisherDiscovery {
         let is_current = |contact: &&mut Contact| matches!(contact, Contact::Handshake { number: current, .. } if *current == number);
         let Some(contact) = state.contacts.get_mut(&uid).filter(is_current) else { return };
         match begun {
-            Ok(Connecting::Started(greeting)) => {
-                *contact = Contact::Handshake { number, request, greeting: Some(greeting) };
+            Ok(Connecting::Started(handshake)) => {
+                *contact = Contact::Handshake { number, request, handshake: Some(handshake) };
             }
             Ok(Connecting::Busy) => {
                 *contact = Contact::Retry(request);

@@ -12,8 +12,8 @@ use crate::ipc::topic::message::Message;
 use crate::ipc::topic::topic::Topic;
 
 impl<T: Message> Topic<T> {
-    /// The next message, however long it takes. Needs a tokio runtime with I/O, and the feature
-    /// `tokio`. Dropping the future loses nothing.
+    /// Waits for the next message, without limit. Needs a tokio runtime with I/O, and the feature `tokio`. Dropping the future
+    /// loses no message.
     ///
     /// ```
     /// # let dir = std::env::temp_dir().join(format!("cenote-async-doc-{}", std::process::id()));
@@ -33,7 +33,7 @@ impl<T: Message> Topic<T> {
         }
         let watched = self.watched()?;
         loop {
-            // Looked for before sleeping: whatever comes after makes the descriptor readable anew.
+            // Before sleeping: a message that arrives after this makes the descriptor readable again.
             if let Some(message) = self.recv() {
                 return Ok(message);
             }
@@ -46,8 +46,8 @@ impl<T: Message> Topic<T> {
         }
     }
 
-    /// A descriptor of its own, for several may wait at once.
-    #[allow(unsafe_code, reason = "tokio asks for a promise about the descriptor")]
+    /// A separate descriptor for each call, because several may wait at once.
+    #[allow(unsafe_code, reason = "tokio requires a promise about the descriptor")]
     fn watched(&self) -> Result<AsyncFd<OwnedFd>> {
         let error = |source| Error::os("watching a topic", source);
         // Without a runtime, tokio would panic.

@@ -1,4 +1,4 @@
-//! Waiting for several topics at once.
+//! Waiting for several topics.
 
 use std::fmt;
 use std::os::fd::OwnedFd;
@@ -12,7 +12,7 @@ use crate::ipc::topic::message::Message;
 use crate::ipc::topic::topic::{Topic, TopicParts};
 use crate::sys;
 
-/// Waits for several [`Topic`]s at once, whatever they carry.
+/// Waits for several [`Topic`]s at once. They may carry different types.
 ///
 /// ```
 /// use std::time::Duration;
@@ -32,15 +32,15 @@ use crate::sys;
 /// ```
 pub struct WaitSet {
     epoll: OwnedFd,
-    /// The place is the key; those that were removed leave it empty.
+    /// The index is the key. A topic that was removed leaves `None`.
     topics: Vec<Option<Member>>,
 }
 
 /// A topic in a set.
 struct Member {
     parts: Weak<TopicParts>,
-    /// Its descriptor, to be taken out of the set by when it is dropped: a forked child may have it as well, and
-    /// so closing it would not do.
+    /// The descriptor of the topic, by which it is removed from epoll. Closing the descriptor is not enough: a forked child
+    /// may have it, too.
     fd: OwnedFd,
 }
 
@@ -62,7 +62,7 @@ impl fmt::Debug for WaitSet {
 }
 
 impl WaitSet {
-    /// A set of no topics.
+    /// An empty set.
     pub fn new() -> Result<WaitSet> {
         let error = |source| Error::os("making an epoll instance", source);
         Ok(WaitSet {
@@ -71,7 +71,7 @@ impl WaitSet {
         })
     }
 
-    /// Adds a topic, which begins to subscribe; gives the key that stands for it, each time the same.
+    /// Adds a topic, which begins to subscribe. Returns its key; a topic that is added again has the same key.
     ///
     /// A topic that is dropped leaves the set.
     pub fn add<T: Message>(&mut self, topic: &Topic<T>) -> Result<usize> {
@@ -91,7 +91,7 @@ impl WaitSet {
         Ok(key)
     }
 
-    /// Removes a topic; false if it is not in the set. Its key is not given to another.
+    /// Removes a topic. Returns false if it is not in the set. Its key is not used again.
     pub fn remove<T: Message>(&mut self, topic: &Topic<T>) -> bool {
         let Some(key) = self.key_of(topic) else { return false };
         if let Some(member) = self.topics[key].take() {
@@ -104,10 +104,10 @@ impl WaitSet {
         self.topics.iter().flatten()
     }
 
-    /// Has topics that were dropped wake nobody.
+    /// Removes dropped topics from epoll.
     fn forget_dropped(&self) {
         for member in self.members().filter(|member| member.is_dropped()) {
-            // It fails if that was done before.
+            // It fails if the topic was removed before.
             let _ = epoll::delete(&self.epoll, &member.fd);
         }
     }
@@ -117,11 +117,11 @@ impl WaitSet {
         self.topics.iter().position(|member| member.as_ref().is_some_and(is_it))
     }
 
-    /// Waits until some topics may have something; gives their keys. None if it took too long; `None`
-    /// for a timeout waits for ever.
+    /// Waits until some topics may have a message, and returns their keys. Returns no keys if the time is over; without a timeout
+    /// it waits without limit. Fails in a forked child.
     ///
-    /// Call [`recv`](Topic::recv) on each until it gives `None`: what is not taken is told again. In a forked
-    /// child that is an error.
+    /// Call [`recv`](Topic::recv) on each of them until it returns `None`. A topic with messages left is returned
+    /// again.
     pub fn wait(&self, timeout: Option<Duration>) -> Result<Vec<usize>> {
         for parts in self.members().filter_map(|member| member.parts.upgrade()) {
             parts.check_process()?;
