@@ -137,11 +137,7 @@ fn explain(reason: StagedBecause) -> (&'static str, &'static str, &'static str) 
             "its memory could still be written through a pointer, such as a NumPy array",
             "drop arrays and pointers into it before you send it",
         ),
-        _ => (
-            "other",
-            "for a reason that this version of cenote does not know",
-            "update the command",
-        ),
+        _ => ("other", "for a reason that is newer than this command", "update the command"),
     }
 }
 

@@ -1,4 +1,4 @@
-//! Whether a topic has a publisher. A command that waits tells the user when that changes.
+//! Whether a topic has a publisher. A command that waits reports when that changes.
 
 use cenote::{PublisherInfo, Tensor, Topic};
 
