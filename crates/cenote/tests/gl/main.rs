@@ -12,7 +12,7 @@ mod lost;
 mod residue;
 mod round_trip;
 #[allow(dead_code, reason = "it has a main")]
-#[path = "../tensor.rs"]
+#[path = "../tensor/main.rs"]
 mod suite;
 mod wrong;
 
@@ -125,9 +125,9 @@ fn in_vm() -> bool {
 
 fn trials() -> Vec<Trial> {
     let mode = if is_fallback() { "pbo-fallback" } else { "pbo" };
-    let suite = suite::TABLE.iter().map(|&(name, test)| {
+    let suite = suite::SUITE.iter().copied().flatten().map(|&(name, test)| {
         Trial::test(format!("{mode}::{name}"), move || {
-            suite::MAKER.set(Some(context().options()));
+            suite::OPTIONS.set(Some(context().options()));
             test(TensorMemory::Pbo);
             Ok(())
         })
