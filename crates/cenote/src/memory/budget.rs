@@ -1,38 +1,34 @@
-//! Asks, before memory is taken, whether it can be had, so that running out is an error value and
+//! Checks before each allocation whether the memory is available, so that running out of memory is an error value and
 //! not a kill.
 //!
-//! **The problem.** Linux gives out heap pages when they are first touched. What it says is left
-//! therefore leaves out what was allocated and not touched yet, and ten tensors that fit one by one
-//! may not fit together.
+//! **The problem.** Linux provides a heap page when it is first touched. The free memory that it reports still includes
+//! what was allocated and not touched yet, so ten tensors that fit one by one may not fit together.
 //!
 //! **The policy.** Every allocation holds a [`Reservation`]. A request is granted if
 //!
 //! ```text
-//! request <= left - pending        left:    what the OS says can still be had, less a margin
+//! request <= left - pending        left:    free memory as the OS reports it, less a margin
 //!                                  pending: bytes reserved and not touched yet
 //!                                         = reserved - min(reserved, touched - own)
 //! ```
 //!
-//! where `touched` is the private memory of this process that has pages (`RssAnon`), and `own` is
-//! the part of it that is not ours: what `touched` was when nothing was reserved, or less if it was
-//! less since. So pages are counted once, whether touched or not, and what other processes take or
-//! give back is seen at once, because `left` is always measured anew.
+//! where `touched` is the private memory of this process that has pages (`RssAnon`), and `own` is the part of it that
+//! was never reserved here: the value of `touched` when nothing was reserved, or a smaller one seen since. So each page
+//! counts once, touched or not. Memory that other processes take or free counts at once, because `left` is measured
+//! anew.
 //!
-//! Memory that the kernel charges when it is made (`fallocate`) is pending only until then: its
-//! owner calls [`Reservation::settle`] when the call has returned. Heap memory keeps its reservation
-//! until it has been freed.
+//! Memory that the kernel charges when it is created (`fallocate`) is pending only until then: its allocator calls
+//! [`Reservation::settle`] when the call has returned. Heap memory keeps its reservation until it is freed.
 //!
-//! **The cost.** A measurement reads files for 100 to 300 µs. It is good for 100 ms, and for 1/16 of
-//! what it found to be free: as long as `reserved` stays under that `ceiling`, a reservation is one
-//! compare-and-swap and a look at the clock; small ones do not even look at the clock. Only a fresh
-//! measurement ever refuses.
+//! **The cost.** A measurement reads files for 100 to 300 µs. It is used for 100 ms, and for 1/16 of the memory that it
+//! found free: while `reserved` stays below that `ceiling`, a reservation is one compare-and-swap and a look at the
+//! clock. Small ones do not look at the clock. Only a fresh measurement refuses a request.
 //!
-//! **The limits.** (1) Growth of the program's own heap after the first reservation looks like
-//! tensors being touched: pending may be too small by as much. (2) Pending memory of other
-//! processes, and what they take in the up to 100 ms between measurement and use, cannot be
-//! seen. (3) Freed memory that the allocator keeps for itself counts as in use. (4) What a forked
-//! child copies on write was never asked for. In each of these the margin is all there is. Where the
-//! kernel does not tell (not Linux, or no `/proc`), every request is granted.
+//! **The limits.** (1) If the program's own heap grows after the first reservation, that looks like tensors being
+//! touched, and pending is too small by as much. (2) Pending memory of other processes is invisible, and so is what
+//! they take between measurement and use (up to 100 ms). (3) Freed memory that the allocator retains counts as used.
+//! (4) Pages that a forked child copies on write are not reserved. Only the margin covers these. If the kernel reports
+//! nothing (not Linux, or no `/proc`), every request is granted.
 
 use crate::error::{Error, Limit, Result};
 use crate::intervals::{LOCK_POLL, MEASUREMENT_MILLIS, RESERVE_ATTEMPTS};
@@ -51,22 +47,22 @@ const UNMEASURED_PART: u64 = 16;
 pub(crate) struct Budget {
     /// Bytes of all live reservations.
     reserved: StaticU64,
-    /// Up to where `reserved` may grow without a measurement; 0 while one is being made.
+    /// How far `reserved` may grow without a measurement; 0 during a measurement.
     ceiling: StaticU64,
     /// When the last measurement was made, in milliseconds of [`clock`].
     measured_at: StaticU64,
-    /// Private memory of this process that was never reserved. Written by the holder of the turn.
+    /// Private memory of this process that was never reserved. Only the thread that holds the turn writes it.
     own: StaticU64,
     turn: Turn,
     measure: fn() -> Measurement,
 }
 
-/// What the operating system says.
+/// What the operating system reports.
 #[derive(Debug, Clone, Copy)]
 struct Measurement {
     left: u64,
     limit: Limit,
-    /// Private memory of this process that has pages, if that is known.
+    /// Private memory of this process that has pages; `None` if not known.
     touched: Option<u64>,
 }
 
@@ -75,7 +71,7 @@ impl Measurement {
     fn take() -> Self {
         use crate::sys::available_memory::{anonymous, available_memory};
 
-        // In this order a page touched in between is counted twice rather than not at all.
+        // In this order a page that is touched between the two calls counts twice. In the other it would not count.
         let touched = anonymous();
         let found = available_memory();
         Measurement { left: found.available, limit: found.limit, touched }
@@ -86,12 +82,12 @@ impl Measurement {
         Measurement { left: u64::MAX, limit: Limit::Machine, touched: None }
     }
 
-    /// What can be promised while `reserved` bytes are, of which some have pages already.
+    /// The bytes that can be granted while `reserved` bytes are, of which some have pages.
     fn free(&self, reserved: u64, own: u64) -> u64 {
-        // Where nobody tells what was touched, assume that all was: `left` is all there is to go by.
+        // If `touched` is not known, assume that all reserved bytes have pages: then `left` alone decides.
         let ours = self.touched.map_or(reserved, |touched| touched.saturating_sub(own));
         let pending = reserved.saturating_sub(ours);
-        // The second bound keeps the counter from overflowing where there is no limit.
+        // The second bound keeps `reserved` from overflowing if there is no limit.
         self.left.saturating_sub(pending).min(u64::MAX - reserved)
     }
 }
@@ -110,9 +106,8 @@ impl Budget {
         }
     }
 
-    /// Reserves `len` bytes of this process's memory, or says how many there are.
-    ///
-    /// To be called before the memory is allocated.
+    /// Reserves `len` bytes. Call it before the memory is allocated. Fails with [`Error::OutOfMemory`], which says how
+    /// many bytes are free.
     pub(crate) fn reserve(len: usize) -> Result<Reservation> {
         PROCESS.grant(len)
     }
@@ -124,22 +119,23 @@ impl Budget {
         Ok(Reservation { len, budget: self })
     }
 
-    /// The fast path: no syscall, no lock.
+    /// The fast path, without a lock: grants below the ceiling.
     fn grant_unmeasured(&self, bytes: u64) -> bool {
-        (bytes < SMALL || self.is_fresh()) && self.raise(bytes)
+        (bytes < SMALL || self.is_fresh()) && self.try_raise(bytes)
     }
 
     fn is_fresh(&self) -> bool {
         clock().saturating_sub(self.measured_at.load(Ordering::Relaxed)) < MEASUREMENT_MILLIS
     }
 
-    /// Adds to `reserved` unless that would pass the ceiling.
-    fn raise(&self, bytes: u64) -> bool {
+    /// Adds to `reserved`, unless the sum is above the ceiling. Returns whether it did.
+    fn try_raise(&self, bytes: u64) -> bool {
         let fits = |reserved: u64| {
             let sum = reserved.checked_add(bytes)?;
             (sum <= self.ceiling.load(Ordering::Relaxed)).then_some(sum)
         };
-        // Acquire: whoever sees what `settle` took from `reserved` sees the lower ceiling too.
+        // Acquire, pairs with the Release of a reservation's drop: a thread that sees `reserved` without a settled
+        // reservation also sees the ceiling that `settle` lowered before.
         self.reserved.fetch_update(Ordering::Relaxed, Ordering::Acquire, fits).is_ok()
     }
 
@@ -147,45 +143,44 @@ impl Budget {
     fn grant_measured(&self, len: usize) -> Result<()> {
         let bytes = len as u64;
         let _turn = self.turn.wait();
-        // Whoever had the turn before us may have measured just now.
+        // The thread that held the turn before may have just measured.
         if self.grant_unmeasured(bytes) {
             return Ok(());
         }
-        let (free, limit) = self.look(bytes);
+        let (free, limit) = self.measure_free(bytes);
         if bytes > free {
-            self.open(self.reserved.load(Ordering::Relaxed), free);
+            self.open_fast_path(self.reserved.load(Ordering::Relaxed), free);
             return Err(Error::OutOfMemory { asked: len, available: to_usize(free), limit });
         }
         let reserved = self.reserved.fetch_add(bytes, Ordering::Relaxed) + bytes;
-        self.open(reserved, free - bytes);
+        self.open_fast_path(reserved, free - bytes);
         Ok(())
     }
 
-    /// Measures what is free. Leaves the fast path closed.
-    fn look(&self, wanted: u64) -> (u64, Limit) {
+    /// Measures the free memory. Returns it with the limit that bounds it, and leaves the fast path closed.
+    fn measure_free(&self, wanted: u64) -> (u64, Limit) {
         self.ceiling.store(0, Ordering::Relaxed);
         for _ in 1..RESERVE_ATTEMPTS {
-            let (free, limit, overtaken) = self.look_once();
+            let (free, limit, overtaken) = self.measure_once();
             if wanted <= free || !overtaken {
                 return (free, limit);
             }
         }
-        let (free, limit, _) = self.look_once();
+        let (free, limit, _) = self.measure_once();
         (free, limit)
     }
 
-    /// Measures what is free, and tells whether reservations ended while it did: then there may be
-    /// more.
-    fn look_once(&self) -> (u64, Limit, bool) {
+    /// The same, once. Also returns whether reservations ended meanwhile: then more may be free.
+    fn measure_once(&self) -> (u64, Limit, bool) {
         let before = self.reserved.load(Ordering::Relaxed);
         let found = (self.measure)();
         let after = self.reserved.load(Ordering::Relaxed);
         let own = self.update_own(before, found.touched);
-        // The larger: what was settled during the measurement may be missing from it.
+        // The larger value, because the measurement may miss what was settled during it.
         (found.free(before.max(after), own), found.limit, after < before)
     }
 
-    /// `own` is exact when nothing is reserved. Otherwise it can only be seen to have shrunk.
+    /// Updates `own`. It is exact if nothing is reserved; otherwise only a smaller value is evidence.
     fn update_own(&self, reserved: u64, touched: Option<u64>) -> u64 {
         let known = if reserved == 0 { u64::MAX } else { self.own.load(Ordering::Relaxed) };
         let own = known.min(touched.unwrap_or(u64::MAX));
@@ -193,8 +188,8 @@ impl Budget {
         own
     }
 
-    /// Lets the fast path have its part of what is free.
-    fn open(&self, reserved: u64, free: u64) {
+    /// Sets the ceiling: the fast path may grant a part of the free memory.
+    fn open_fast_path(&self, reserved: u64, free: u64) {
         let ceiling = reserved.saturating_add(free / UNMEASURED_PART);
         self.ceiling.store(ceiling, Ordering::Relaxed);
         self.measured_at.store(clock(), Ordering::Relaxed);
@@ -209,7 +204,7 @@ fn clock() -> u64 {
     u64::try_from(millis).unwrap_or(0)
 }
 
-/// Milliseconds since some moment in the life of the process.
+/// Milliseconds since the first call.
 #[cfg(not(target_os = "linux"))]
 fn clock() -> u64 {
     static START: std::sync::LazyLock<std::time::Instant> =
@@ -221,23 +216,22 @@ fn to_usize(bytes: u64) -> usize {
     usize::try_from(bytes).unwrap_or(usize::MAX)
 }
 
-/// A right to bytes of memory, given back when dropped.
+/// A claim to bytes of memory. Dropping it ends the claim.
 ///
-/// Drop it after the memory has been freed: in a struct, declare it below what owns the memory.
+/// Drop it after the memory is freed: in a struct, declare it below the field that owns the memory.
 #[derive(Debug)]
-#[must_use = "dropping a reservation gives it back"]
+#[must_use = "dropping a reservation ends it"]
 pub(crate) struct Reservation {
     len: usize,
     budget: &'static Budget,
 }
 
 impl Reservation {
-    /// Ends the reservation of memory that the kernel has charged by now: measurements show it, and
-    /// go on doing so until it is freed.
+    /// Ends the reservation of memory that the kernel has charged. Measurements include that memory until it is freed.
     #[cfg(any(test, target_os = "linux"))]
     pub(crate) fn settle(self) {
-        // The bytes are used, not given back: the fast path must not hand them out again. The turn,
-        // because a ceiling that was computed before `reserved` sank must not be set after it.
+        // The bytes are in use, so the fast path must not grant them again: the ceiling sinks with `reserved`. Under
+        // the turn, so that no thread sets a ceiling that it computed before.
         let _turn = self.budget.turn.wait();
         let bytes = self.len as u64;
         let lower = |ceiling: u64| Some(ceiling.saturating_sub(bytes));
@@ -254,10 +248,10 @@ impl Drop for Reservation {
 
 /// A lock that a forked child can take even if a thread of its parent held it during the fork.
 ///
-/// Waiting sleeps instead of spinning, so that a real-time thread does not starve the holder.
+/// A waiter sleeps and does not spin, so that a thread of real-time priority does not starve the holder.
 #[derive(Debug)]
 struct Turn {
-    /// The process whose thread has the turn, or 0.
+    /// The process of the thread that holds the turn, or 0.
     holder: StaticU32,
 }
 
@@ -270,7 +264,7 @@ impl Turn {
         let me = std::process::id();
         while !self.try_take(0, me) {
             let holder = self.holder.load(Ordering::Relaxed);
-            // That thread exists in the parent only.
+            // The thread that holds it exists only in the parent.
             let abandoned = holder != 0 && holder != me;
             if abandoned && self.try_take(holder, me) {
                 break;
@@ -303,7 +297,7 @@ mod tests {
     const MIB: usize = 1 << 20;
 
     thread_local! {
-        /// The operating system of a test: bytes left, bytes touched, measurements made.
+        /// The operating system of a test: bytes left, bytes touched, number of measurements.
         static LEFT: Cell<usize> = const { Cell::new(0) };
         static TOUCHED: Cell<usize> = const { Cell::new(0) };
         static MEASURED: Cell<u32> = const { Cell::new(0) };
@@ -324,7 +318,7 @@ mod tests {
         keep(Budget::new(fake))
     }
 
-    /// A budget outlives its reservations. Kept in a static, so that it is no leak.
+    /// Makes a budget that outlives its reservations. It is in a static, so leak checkers do not report it.
     fn keep(budget: Budget) -> &'static Budget {
         static KEPT: Mutex<Vec<&'static Budget>> = Mutex::new(Vec::new());
         let budget: &'static Budget = Box::leak(Box::new(budget));
@@ -332,7 +326,7 @@ mod tests {
         budget
     }
 
-    /// Pages of this process, reserved or not, are touched.
+    /// Pretends that the process touches pages, reserved or not.
     fn touch(bytes: usize) {
         LEFT.set(LEFT.get() - bytes);
         TOUCHED.set(TOUCHED.get() + bytes);
@@ -380,7 +374,7 @@ mod tests {
         let budget = budget(64 * MIB);
         let mut settled = 0;
         while let Ok(one) = budget.grant(MIB) {
-            // fallocate: charged, but not memory of this process alone.
+            // fallocate: the memory is charged, but is not private memory of this process.
             LEFT.set(LEFT.get() - MIB);
             one.settle();
             settled += 1;
@@ -396,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_dropped_can_be_had_again() {
+    fn dropped_reservations_can_be_granted_again() {
         let budget = budget(64 * MIB);
         for _ in 0..3 {
             assert_eq!(fill(budget, MIB).len(), 64);
@@ -405,7 +399,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_takes_nothing_and_tells_what_there_is() {
+    fn a_refusal_reserves_nothing_and_says_how_much_is_free() {
         let budget = budget(64 * MIB);
         let _half = budget.grant(32 * MIB).unwrap();
         assert_eq!(refusal(budget, 33 * MIB), (33 * MIB, 32 * MIB, Limit::Cgroup));
@@ -414,7 +408,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_take_is_seen_on_top_of_what_is_pending() {
+    fn memory_of_other_processes_adds_to_pending_memory() {
         let budget = budget(64 * MIB);
         let _untouched = budget.grant(30 * MIB).unwrap();
         LEFT.set(44 * MIB);
@@ -424,7 +418,7 @@ mod tests {
     }
 
     #[test]
-    fn a_temporary_of_the_program_leaves_no_trace() {
+    fn temporary_memory_of_the_program_has_no_lasting_effect() {
         let budget = budget(64 * MIB);
         let _ours = budget.grant(20 * MIB).unwrap();
         touch(20 * MIB);
@@ -445,7 +439,7 @@ mod tests {
             drop(budget.grant(MIB).unwrap());
         }
         drop(held);
-        // Once for the first; more only if the test was held up for 100 ms.
+        // One for the first request; more only if the test was delayed for 100 ms.
         assert!(MEASURED.get() - before < 10, "{}", MEASURED.get() - before);
     }
 
@@ -460,26 +454,26 @@ mod tests {
     }
 
     #[test]
-    fn where_nothing_is_known_everything_is_granted() {
+    fn every_request_is_granted_if_nothing_is_known() {
         fn unknown() -> Measurement {
             Measurement { left: u64::MAX, limit: Limit::Machine, touched: None }
         }
         let budget = keep(Budget::new(unknown));
         let _one = budget.grant(usize::MAX / 2).unwrap();
         let _two = budget.grant(usize::MAX / 2).unwrap();
-        // The counters do not overflow even so.
+        // The counters do not overflow.
         refusal(budget, usize::MAX);
     }
 
     #[test]
-    fn threads_never_get_more_than_there_is() {
+    fn threads_are_never_granted_more_than_is_free() {
         fn constant() -> Measurement {
             Measurement { left: 100 << 20, limit: Limit::Cgroup, touched: Some(0) }
         }
         let budget = keep(Budget::new(constant));
         let counts: Vec<usize> = std::thread::scope(|scope| {
             let threads: Vec<_> = (0..4).map(|_| scope.spawn(|| fill(budget, MIB))).collect();
-            // Nothing is given back before all have been refused.
+            // No thread drops a reservation before all were refused.
             let all: Vec<_> = threads.into_iter().map(|thread| thread.join().unwrap()).collect();
             all.iter().map(Vec::len).collect()
         });
@@ -488,7 +482,7 @@ mod tests {
     }
 
     #[test]
-    fn a_turn_left_behind_by_a_fork_is_taken_over() {
+    fn a_turn_that_was_held_during_a_fork_can_be_taken() {
         let budget = budget(64 * MIB);
         budget.turn.holder.store(u32::MAX, Ordering::Relaxed);
         let _one = budget.grant(MIB).unwrap();

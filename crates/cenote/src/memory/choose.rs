@@ -11,17 +11,17 @@ use crate::memory::storage::Storage;
 #[cfg(target_os = "linux")]
 use crate::memory::{dma, shm};
 
-/// The environment variable that sends every allocation to the heap, also where another memory was
-/// asked for: `1` or `true`; `0` and `false` are as if it were not set.
+/// The environment variable that makes every allocation use the heap, even if another kind of memory was requested: `1`
+/// or `true`. `0` and `false` have no effect.
 pub const FORCE_MEM_ENV: &str = "CENOTE_FORCE_MEM";
 
 impl TensorMemory {
-    /// Whether tensors can be allocated in this memory, on this machine, now.
+    /// Whether tensors can be allocated in this memory on this machine at present.
     pub fn is_available(self) -> bool {
         self.availability().is_ok()
     }
 
-    /// Like [`is_available`](TensorMemory::is_available), with the reason if not.
+    /// Like [`is_available`](TensorMemory::is_available), but returns the reason if not.
     ///
     /// ```
     /// use cenote::TensorMemory;
@@ -60,7 +60,7 @@ fn dma_availability() -> Result<(), Unavailable> {
     Err(Unavailable::Platform)
 }
 
-/// Allocates in the memory asked for, or in the first of the preferred ones that can be had.
+/// Allocates in the requested kind of memory. Without one, it tries the preferred kinds in order.
 pub(crate) fn allocate(request: &Request<'_>) -> Result<(Storage, Selection)> {
     if force_mem()? && request.memory != Some(TensorMemory::Mem) {
         return allocate_forced(request);
@@ -122,12 +122,12 @@ fn allocate_kind(
         TensorMemory::Shm => shm::allocate(request, grants),
         #[cfg(target_os = "linux")]
         TensorMemory::Dma => dma::allocate(request, grants),
-        // `availability` has said no to every other kind.
+        // `availability` has refused every other kind.
         _ => Err(Error::Unavailable { memory: memory.name(), why: Unavailable::Platform }),
     }
 }
 
-/// Why a memory was passed over, from the error it gave.
+/// Why a kind of memory was passed over, from its error.
 fn reason(error: Error) -> Unavailable {
     match error {
         Error::Unavailable { why, .. } => why,
@@ -139,7 +139,7 @@ fn reason(error: Error) -> Unavailable {
     }
 }
 
-/// Reads the environment each time: it costs little beside an allocation.
+/// Whether [`FORCE_MEM_ENV`] is set. It is read each time, which costs little compared to an allocation.
 pub(crate) fn force_mem() -> Result<bool> {
     let Some(value) = env::var_os(FORCE_MEM_ENV) else { return Ok(false) };
     match value.to_str() {

@@ -1,5 +1,7 @@
-//! The bracket around what the CPU does to memory that devices use too: their caches are put in order
-//! before it and after it, and what is theirs alone is mapped. Heap and shared memory need none.
+//! An access of the CPU to memory that devices use, too.
+//!
+//! The kernel synchronises caches before and after it, and an OpenGL buffer is mapped during it. Heap and shared memory
+//! need none of that.
 
 use std::marker::PhantomData;
 
@@ -13,27 +15,27 @@ use crate::sys::dmabuf::DmaBuf;
 #[cfg(target_os = "linux")]
 pub(crate) use crate::sys::dmabuf::Direction;
 
-/// What devices know the bytes by, where they do.
+/// The DMA-BUF by which devices access the bytes, if there is one.
 #[cfg(target_os = "linux")]
-pub(crate) type ByDevices = Option<DmaBuf>;
+pub(crate) type MaybeDmaBuf = Option<DmaBuf>;
 
-/// Nothing, on systems without DMA-BUFs.
+/// Nothing: only Linux has DMA-BUFs.
 #[cfg(not(target_os = "linux"))]
-pub(crate) type ByDevices = ();
+pub(crate) type MaybeDmaBuf = ();
 
-/// An access by the CPU, which ends when it is dropped.
+/// An access of the CPU. Dropping it ends the access.
 #[derive(Debug, Default)]
 pub(crate) struct CpuAccess<'a> {
-    /// What must be told of its end.
+    /// Ends the access to a DMA-BUF.
     #[cfg(target_os = "linux")]
     _dma: Option<DmaAccess>,
-    /// Without it the bytes of an OpenGL buffer may be gone.
+    /// Keeps the bytes of an OpenGL buffer mapped.
     #[cfg(all(target_os = "linux", feature = "gl"))]
     _mapped: Option<Mapped<'a>>,
     _lifetime: PhantomData<&'a ()>,
 }
 
-/// An access to a DMA-BUF, likewise.
+/// An access to a DMA-BUF. Dropping it ends the access.
 #[cfg(target_os = "linux")]
 #[derive(Debug)]
 struct DmaAccess(DmaBuf, Direction);
@@ -41,12 +43,12 @@ struct DmaAccess(DmaBuf, Direction);
 #[cfg(target_os = "linux")]
 impl Drop for DmaAccess {
     fn drop(&mut self) {
-        // Whoever could do something about a failure is told by the next one to begin.
+        // A failure is ignored here. A lasting one also fails the next `begin`, which reports it.
         let _ = self.0.end(self.1);
     }
 }
 
-/// What the CPU does.
+/// What the CPU does during an access.
 #[cfg(not(target_os = "linux"))]
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Direction {
@@ -55,11 +57,11 @@ pub(crate) enum Direction {
 }
 
 impl CpuAccess<'_> {
-    /// Begins an access.
+    /// Begins an access. Fails if the kernel cannot synchronise the DMA-BUF.
     #[cfg(target_os = "linux")]
     #[inline]
-    pub(crate) fn begin(by_devices: &ByDevices, direction: Direction) -> Result<Self> {
-        match by_devices {
+    pub(crate) fn begin(dma_buf: &MaybeDmaBuf, direction: Direction) -> Result<Self> {
+        match dma_buf {
             None => Ok(CpuAccess::default()),
             Some(dma) => CpuAccess::begin_dma(dma, direction),
         }
@@ -75,30 +77,30 @@ impl CpuAccess<'_> {
     }
 
     #[cfg(not(target_os = "linux"))]
-    pub(crate) fn begin(_: &ByDevices, _: Direction) -> Result<Self> {
+    pub(crate) fn begin(_: &MaybeDmaBuf, _: Direction) -> Result<Self> {
         Ok(CpuAccess::default())
     }
 }
 
 #[cfg(all(target_os = "linux", feature = "gl"))]
-#[allow(unsafe_code, reason = "bytes that are reachable only while something is kept")]
+#[allow(unsafe_code, reason = "bytes that are mapped only while a guard exists")]
 impl<'a> CpuAccess<'a> {
-    fn of(mapped: Mapped<'a>) -> CpuAccess<'a> {
+    fn with_map(mapped: Mapped<'a>) -> CpuAccess<'a> {
         CpuAccess { _mapped: Some(mapped), ..CpuAccess::default() }
     }
 
-    /// The bytes of an OpenGL buffer that is mapped to be read, and what they are reachable with.
+    /// The bytes of an OpenGL buffer that is mapped for reading. They are valid while the access exists.
     pub(crate) fn read_pbo(mapped: Mapped<'a>) -> (&'a [u8], CpuAccess<'a>) {
-        // SAFETY: nobody uses the bytes without the access: the guards of `tensor/map.rs`, where both
-        // go, lend them only while they are borrowed themselves.
+        // SAFETY: no code uses the bytes after the access: the guards of `tensor/map.rs` own both, and give out the bytes
+        // only while the guard itself is borrowed.
         let bytes = unsafe { mapped.bytes() };
-        (bytes, CpuAccess::of(mapped))
+        (bytes, CpuAccess::with_map(mapped))
     }
 
-    /// The same, of one that is mapped to be written, and where in it they begin.
+    /// The same for writing. Also returns where in the buffer the bytes begin.
     pub(crate) fn write_pbo(mut mapped: Mapped<'a>) -> (&'a mut [u8], usize, CpuAccess<'a>) {
-        // SAFETY: as above; `mapped` came from `Pbo::write`, and gives them out once.
+        // SAFETY: as above; `mapped` came from `Pbo::write`, and this is its only slice.
         let bytes = unsafe { mapped.bytes_mut() };
-        (bytes, mapped.start(), CpuAccess::of(mapped))
+        (bytes, mapped.start(), CpuAccess::with_map(mapped))
     }
 }

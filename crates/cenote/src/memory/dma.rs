@@ -1,7 +1,7 @@
-//! DMA-BUF memory: from the kernel's heaps, or of a memfd (udmabuf), mapped once.
+//! DMA-BUF memory: from the kernel's heaps, or made of a memfd (udmabuf), mapped once.
 //!
-//! A heap buffer can be written by everybody who has it. A udmabuf can too, but beneath it is a memfd, which
-//! can be sealed against writing and given to others instead.
+//! Every process that has the descriptor of a heap buffer can write the buffer. That is true of a udmabuf, too, but a
+//! memfd lies below it. The owner seals the memfd against writing and sends that to other processes instead.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -9,7 +9,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use crate::error::{Error, Result, Tried, Unavailable};
 use crate::memory::budget::Budget;
 use crate::memory::dma_heaps;
-use crate::memory::dma_heaps::{Device, Kinds};
+use crate::memory::dma_heaps::{Device, DeviceChoice};
 use crate::memory::kind::TensorMemory;
 use crate::memory::region::Region;
 use crate::memory::request::{Import, Request};
@@ -20,33 +20,38 @@ use crate::sys::mapping::{Access, Map};
 use crate::sys::memfd;
 use crate::sys::memfd::Facts;
 
-/// Whether there is a device that DMA-BUFs can be allocated from.
+/// Fails if no device can allocate DMA-BUFs.
 pub(crate) fn availability() -> Result<(), Unavailable> {
-    dma_heaps::devices(Kinds::Any).map(drop)
+    dma_heaps::devices(DeviceChoice::Any).map(drop)
 }
 
-/// A new DMA-BUF, mapped to be written.
+/// A new DMA-BUF, mapped for writing.
 #[derive(Debug)]
-pub(crate) struct Fresh {
+pub(crate) struct NewDmaBuf {
     pub(crate) map: Map,
-    /// The file beneath a udmabuf, not yet sealed against writing.
+    /// The file below a udmabuf, not yet sealed against writing.
     pub(crate) memfd: Option<OwnedFd>,
     /// The name of the heap, or `udmabuf`.
     pub(crate) device: String,
 }
 
-impl Fresh {
-    /// Allocates and maps `len` bytes of zeros, from the first device that has them.
-    pub(crate) fn make(name: &str, len: usize, align: usize, kinds: Kinds) -> Result<Fresh> {
-        let devices = dma_heaps::devices(kinds)
+impl NewDmaBuf {
+    /// Allocates and maps `len` bytes of zeros from the first device that succeeds. Fails with the errors of all devices.
+    pub(crate) fn allocate(
+        name: &str,
+        len: usize,
+        align: usize,
+        choice: DeviceChoice,
+    ) -> Result<NewDmaBuf> {
+        let devices = dma_heaps::devices(choice)
             .map_err(|why| Error::Unavailable { memory: TensorMemory::Dma.name(), why })?;
         let reservation = Budget::reserve(len)?;
         let mut tried = Vec::new();
         for device in devices {
-            match Fresh::of(&device, name, len, align) {
-                Ok(fresh) => {
+            match NewDmaBuf::from_device(&device, name, len, align) {
+                Ok(new) => {
                     reservation.settle();
-                    return Ok(fresh);
+                    return Ok(new);
                 }
                 Err(source) => tried.push(Tried { path: device.path(), source }),
             }
@@ -55,7 +60,7 @@ impl Fresh {
         Err(Error::Unavailable { memory: TensorMemory::Dma.name(), why })
     }
 
-    fn of(device: &Device, name: &str, len: usize, align: usize) -> io::Result<Fresh> {
+    fn from_device(device: &Device, name: &str, len: usize, align: usize) -> io::Result<NewDmaBuf> {
         let (map, memfd) = match device {
             Device::Heap { fd, .. } => {
                 let dma = DmaBuf::from_heap(fd.as_fd(), len)?;
@@ -70,17 +75,19 @@ impl Fresh {
                 (map.with_dmabuf(dma), Some(memfd))
             }
         };
-        // For people to look at: it is no less a buffer without.
+        // The name is for debugging only, so a failure is ignored.
         let _ = map.dmabuf().map(|dma| dma.set_name(name));
-        Ok(Fresh { map, memfd, device: device.name().to_owned() })
+        Ok(NewDmaBuf { map, memfd, device: device.name().to_owned() })
     }
 }
 
-/// Allocates a DMA-BUF for one tensor. Whoever did not ask for one gets none that others could write.
+/// Allocates a DMA-BUF for one tensor. Unless the user asked for DMA-BUFs, it must be one that other processes cannot
+/// write.
 pub(crate) fn allocate(request: &Request<'_>, grants: &mut Grants) -> Result<Storage> {
-    let kinds = if request.asked { Kinds::Any } else { Kinds::Unasked };
+    let choice = if request.asked { DeviceChoice::Any } else { DeviceChoice::ProtectedOrNamed };
     let name = request.name.unwrap_or("cenote");
-    let Fresh { map, memfd, device } = Fresh::make(name, request.len, request.map_align(), kinds)?;
+    let NewDmaBuf { map, memfd, device } =
+        NewDmaBuf::allocate(name, request.len, request.map_align(), choice)?;
     grants.advise(request.advice, &map);
     grants.note_device(device);
     let dma = map.dmabuf().cloned();
@@ -93,12 +100,12 @@ pub(crate) fn allocate(request: &Request<'_>, grants: &mut Grants) -> Result<Sto
     })
 }
 
-/// What keeps others from writing what is mapped.
+/// What keeps other processes from writing the mapped memory.
 pub(crate) fn protection(map: &Map) -> Protection {
     if map.is_direct() { Protection::Convention } else { Protection::Kernel }
 }
 
-/// Maps a DMA-BUF that came as a file descriptor, all of it.
+/// Maps a whole DMA-BUF that arrived as a file descriptor.
 pub(crate) fn import(fd: OwnedFd, facts: &Facts, needed: usize, import: Import) -> Result<Storage> {
     if import == Import::Trusted && !facts.writable {
         let why = "it was opened read-only";
@@ -115,7 +122,7 @@ pub(crate) fn import(fd: OwnedFd, facts: &Facts, needed: usize, import: Import) 
     })
 }
 
-/// Maps a DMA-BUF of at least `needed` bytes. Its memory is there already, and stays.
+/// Maps a DMA-BUF of at least `needed` bytes. Its memory is allocated, so no budget is needed.
 pub(crate) fn open(fd: OwnedFd, facts: &Facts, needed: u64, access: Access) -> Result<Map> {
     if !facts.readable {
         return Err(Error::FdAccess { access: "for reading", why: "it was opened write-only" });

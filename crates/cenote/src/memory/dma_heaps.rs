@@ -1,5 +1,5 @@
-//! The devices that DMA-BUFs are allocated from: which there are, in which order they are asked. They are
-//! opened once and stay open.
+//! The devices that allocate DMA-BUFs: which exist, and in which order they are tried. They are opened once and stay
+//! open.
 
 use std::ffi::OsStr;
 use std::os::fd::OwnedFd;
@@ -12,43 +12,41 @@ use rustix::fs::{Mode, OFlags};
 use crate::error::{Tried, Unavailable};
 use crate::sys::fork::PerProcess;
 
-/// The environment variable that names the one heap to allocate DMA-BUFs from, as in `/dev/dma_heap`, or
-/// `udmabuf`.
+/// The environment variable that names the only heap to allocate DMA-BUFs from: a name in `/dev/dma_heap`, or `udmabuf`.
 pub const DMA_HEAP_ENV: &str = "CENOTE_DMA_HEAP";
 
 const HEAPS: &str = "/dev/dma_heap";
 const UDMABUF: &str = "/dev/udmabuf";
 
-/// What udmabuf is called among the heaps.
+/// The name of udmabuf among the heaps.
 const UDMABUF_NAME: &str = "udmabuf";
 
-/// Heaps whose buffers lie in one piece of physical memory, as devices without an MMU of their own need
-/// it. Names depend on kernel and board.
+/// Heaps whose buffers are contiguous in physical memory, which devices without an IOMMU need. The names depend on
+/// kernel and board.
 const CONTIGUOUS: [&str; 4] = ["linux,cma", "reserved", "default_cma_region", "default-cma-region"];
 
 /// The heap that every kernel with heaps has.
 const SYSTEM: &str = "system";
 
-/// Words in the names of heaps that are for special purposes: buffers that the CPU cannot read, or only
-/// slowly.
+/// Words in the names of heaps for special purposes, whose buffers the CPU cannot read, or only slowly.
 const SPECIAL: [&str; 4] = ["secure", "protected", "restricted", "uncached"];
 
-/// Something that DMA-BUFs are allocated from.
+/// A device that allocates DMA-BUFs.
 #[derive(Debug)]
 pub(crate) enum Device {
     Heap { name: String, fd: OwnedFd },
     Udmabuf { fd: OwnedFd },
 }
 
-/// Which of them will do.
+/// Which devices are acceptable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kinds {
-    /// Heaps, else udmabuf.
+pub(crate) enum DeviceChoice {
+    /// Heaps, and udmabuf after them.
     Any,
-    /// Those whose memory others can be kept from writing.
+    /// Only those whose memory can be protected from other processes: udmabuf.
     Protected,
-    /// The same, unless the environment names a heap: nobody else has asked for one.
-    Unasked,
+    /// The same, or the heap that the environment names. For callers that did not ask for DMA-BUFs.
+    ProtectedOrNamed,
 }
 
 impl Device {
@@ -86,24 +84,24 @@ fn path_of(name: &str) -> PathBuf {
     }
 }
 
-/// The devices to ask, in this order. At least one; else why not.
-pub(crate) fn devices(kinds: Kinds) -> Result<Vec<Arc<Device>>, Unavailable> {
-    let (devices, heaps) = match env::var_os(DMA_HEAP_ENV) {
-        Some(name) => (vec![named(&name)?], kinds != Kinds::Protected),
-        None => (all()?.to_vec(), kinds == Kinds::Any),
+/// The acceptable devices, in the order to try them. There is at least one; otherwise an error says why not.
+pub(crate) fn devices(choice: DeviceChoice) -> Result<Vec<Arc<Device>>, Unavailable> {
+    let (devices, accept_heaps) = match env::var_os(DMA_HEAP_ENV) {
+        Some(name) => (vec![named(&name)?], choice != DeviceChoice::Protected),
+        None => (all()?.to_vec(), choice == DeviceChoice::Any),
     };
-    let will_do = |device: &Arc<Device>| heaps || !device.is_heap();
-    let devices: Vec<Arc<Device>> = devices.into_iter().filter(will_do).collect();
+    let is_accepted = |device: &Arc<Device>| accept_heaps || !device.is_heap();
+    let devices: Vec<Arc<Device>> = devices.into_iter().filter(is_accepted).collect();
     if devices.is_empty() { Err(Unavailable::Unprotected) } else { Ok(devices) }
 }
 
-/// The one that the environment names.
+/// The device that the environment names.
 fn named(name: &OsStr) -> Result<Arc<Device>, Unavailable> {
     let known = all().ok().and_then(|all| all.iter().find(|device| name == device.name()));
     if let Some(device) = known {
         return Ok(device.clone());
     }
-    // It may be there although it could not be opened: say why.
+    // It may exist but not open. Try it again, for the error.
     let opened = match name.to_str().filter(|name| is_plain(name)) {
         Some(name) => Device::open(name),
         None => Err(Tried { path: name.into(), source: io::ErrorKind::InvalidInput.into() }),
@@ -111,12 +109,13 @@ fn named(name: &OsStr) -> Result<Arc<Device>, Unavailable> {
     opened.map(Arc::new).map_err(|tried| Unavailable::NoDevice { tried: vec![tried] })
 }
 
-/// A name that stays in the directory of heaps.
+/// Whether a name is a plain file name, so does not lead out of the directory of heaps.
 fn is_plain(name: &str) -> bool {
     !name.is_empty() && !name.contains('/') && name != "." && name != ".."
 }
 
-/// All that can be opened. Looked for until there are some: they may come with a module, or with a right.
+/// All devices that can be opened. As long as there are none, each call tries again: a kernel module may be loaded, or a
+/// permission granted.
 fn all() -> Result<&'static [Arc<Device>], Unavailable> {
     static OPEN: PerProcess<Vec<Arc<Device>>> = PerProcess::new();
     OPEN.get(open_all).map(Vec::as_slice)
@@ -139,7 +138,7 @@ fn open_all() -> Result<Vec<Arc<Device>>, Unavailable> {
     if devices.is_empty() { Err(Unavailable::NoDevice { tried }) } else { Ok(devices) }
 }
 
-/// The heaps there are, the best first.
+/// The names of the heaps, the preferred first.
 fn heap_names() -> io::Result<Vec<String>> {
     let name = |entry: io::Result<fs::DirEntry>| entry.ok()?.file_name().into_string().ok();
     let mut names: Vec<String> = fs::read_dir(HEAPS)?.filter_map(name).collect();
@@ -147,8 +146,8 @@ fn heap_names() -> io::Result<Vec<String>> {
     Ok(names)
 }
 
-/// The place of a heap among others: contiguous memory, which every device can use; then pages of
-/// anywhere; then heaps that nobody here has heard of; then those for special purposes.
+/// The rank of a heap: contiguous memory first, which every device can use; then the system heap; then unknown heaps;
+/// then those for special purposes.
 fn rank(name: &str) -> usize {
     let known = CONTIGUOUS.iter().position(|known| *known == name);
     if SPECIAL.iter().any(|word| name.contains(word)) {
@@ -191,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_lead_elsewhere_are_refused() {
+    fn names_that_lead_out_of_the_directory_are_refused() {
         for name in ["", ".", "..", "../null", "a/b"] {
             assert!(!is_plain(name), "{name:?}");
         }

@@ -7,12 +7,12 @@ use crate::memory::request::Request;
 use crate::memory::selection::Grants;
 use crate::memory::storage::Storage;
 
-/// From this size on the bytes come straight from the kernel, which has zero pages at hand and
-/// takes them back at once; below it the allocator is faster.
+/// From this size on the bytes come from the kernel, which provides zero pages and takes them back at once. Below it the
+/// allocator is faster.
 #[cfg(target_os = "linux")]
 const MAP_FROM: usize = 128 << 10;
 
-/// Allocates zeroed heap memory. Pages are not touched unless the request says so.
+/// Allocates zeroed heap memory. Its pages are touched only if the request says so.
 pub(crate) fn allocate(request: &Request<'_>, grants: &mut Grants) -> Result<Storage> {
     let reservation = Budget::reserve(request.len)?;
     let region = region(request, grants)?;

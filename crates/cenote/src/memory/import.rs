@@ -1,4 +1,4 @@
-//! Memory that comes as a file descriptor: looked at, then mapped as what it is.
+//! Memory that arrives as a file descriptor: examined, then mapped as shared memory or as a DMA-BUF.
 
 use std::os::fd::OwnedFd;
 
@@ -8,7 +8,7 @@ use crate::memory::storage::Storage;
 use crate::memory::{dma, shm};
 use crate::sys::memfd;
 
-/// Maps shared memory or a DMA-BUF of at least `needed` bytes.
+/// Maps shared memory or a DMA-BUF. Fails if it has fewer than `needed` bytes, or does not meet `import`.
 pub(crate) fn import(fd: OwnedFd, needed: usize, import: Import) -> Result<Storage> {
     let facts = memfd::examine(&fd).map_err(|source| Error::os("fstat", source))?;
     match facts.dma_buf {

@@ -7,8 +7,8 @@ use crate::error::{Error, Result};
 
 /// A kind of memory.
 ///
-/// The heap and shared memory are on every Linux machine. DMA-BUFs need a device that gives them out,
-/// and the right to use it. OpenGL buffers are made by a context, never by themselves.
+/// Every Linux machine has heap and shared memory. DMA-BUFs need a device that allocates them, and the permission to use
+/// it. OpenGL buffers are made only by a context.
 ///
 /// ```
 /// use cenote::TensorMemory;
@@ -21,13 +21,13 @@ use crate::error::{Error, Result};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum TensorMemory {
-    /// The heap of this process. Always there; cannot be shared.
+    /// The heap of this process. Always available; cannot be shared.
     Mem = 0,
     /// A DMA-BUF, which devices can read and write.
     Dma = 1,
     /// Shared memory (a sealed memfd), which other processes can map.
     Shm = 2,
-    /// An OpenGL pixel buffer object: made by a `GlContext` (feature `gl`), and by nothing else.
+    /// An OpenGL pixel buffer object, made only by a `GlContext` (feature `gl`).
     Pbo = 3,
 }
 
@@ -36,7 +36,7 @@ impl TensorMemory {
     pub const ALL: [TensorMemory; 4] =
         [TensorMemory::Mem, TensorMemory::Dma, TensorMemory::Shm, TensorMemory::Pbo];
 
-    /// The order in which kinds are tried when none is asked for.
+    /// The order in which kinds are tried if none is requested.
     pub const PREFERENCE: [TensorMemory; 3] =
         [TensorMemory::Dma, TensorMemory::Shm, TensorMemory::Mem];
 
@@ -50,12 +50,12 @@ impl TensorMemory {
         }
     }
 
-    /// The code that stands for it between processes and languages. It never changes.
+    /// The number that identifies it between processes and languages. It never changes.
     pub const fn code(self) -> u8 {
         self as u8
     }
 
-    /// The kind of a code, if there is one.
+    /// The kind with this code; `None` if there is none.
     pub fn from_code(code: u8) -> Option<TensorMemory> {
         TensorMemory::ALL.get(usize::from(code)).copied()
     }

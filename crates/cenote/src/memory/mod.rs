@@ -1,4 +1,9 @@
-//! Where the bytes of a tensor come from: the kinds of memory, how one is chosen, and the budget.
+//! Where the bytes of a tensor come from.
+//!
+//! `kind` lists the kinds of memory, `request` says what a caller wants, `choose` picks a kind and allocates. Each kind has
+//! a file: `heap`, `shm`, `dma`, `pbo`; `import` maps file descriptors. All of them return a `storage`, which is a
+//! `region` of bytes and what its kind adds. `selection` reports the choice, and `budget` refuses memory that the
+//! machine does not have.
 
 pub(crate) mod budget;
 pub(crate) mod choose;

@@ -1,17 +1,16 @@
 //! OpenGL pixel buffer objects.
 //!
-//! Where the driver can, a buffer is mapped once, for good and coherently (`buffer_storage`), and
-//! mapping it is counting: [`Core::begin_map`]. Elsewhere every map is one of the driver's, made and ended
-//! on the context's thread; readers share it, for a buffer has one map at most.
+//! If the driver has `buffer_storage`, a buffer is mapped once, persistently and coherently, and to map it again is only
+//! to count: [`Core::begin_map`]. With other drivers each map is a map of the driver, which begins and ends on the
+//! context's thread. Readers share it, because a buffer has at most one.
 //!
-//! What the driver was told to do with a buffer it does later. So every use leaves a [`Fence`]: whoever
-//! reads waits for what writes, and whoever writes waits for both.
+//! The driver executes commands later. So every use of a buffer by the GPU leaves a [`Fence`]: a CPU read waits for GPU
+//! writes, and a CPU write waits for GPU reads and writes.
 //!
 //! # Contract
-//! `place`, if there is one, is `len` bytes that stay mapped until the buffer is deleted, which is not
-//! before [`Pbo`] is dropped and, when the context is closed, every [`LiveMap`] is. The bytes of a map of
-//! the driver's are there until its [`Unmap`] is dropped. All bytes were written before a slice is
-//! made of them.
+//! `address`, if there is one, is that of `len` bytes that stay mapped until the buffer is deleted. The buffer is deleted
+//! after [`Pbo`] is dropped, or when the context is closed and every [`LiveMap`] is dropped. The bytes of a map of the
+//! driver are valid until its [`Unmap`] is dropped. All bytes are written before a slice of them is made.
 #![allow(unsafe_code, reason = "OpenGL hands out raw memory")]
 
 use std::num::NonZeroU32;
@@ -35,31 +34,31 @@ use crate::memory::request::{MIN_ALIGN, Request};
 use crate::memory::selection::Grants;
 use crate::sync::{AtomicBool, AtomicU8, Ordering};
 
-/// Where buffers are bound while we map them.
+/// The target that a buffer is bound to while it is mapped.
 const TARGET: u32 = glow::PIXEL_UNPACK_BUFFER;
 
 /// A buffer of a context.
 #[derive(Debug)]
 pub(crate) struct Pbo {
-    state: Arc<State>,
-    /// Where it stays mapped.
-    place: Option<Place>,
+    state: Arc<PboState>,
+    /// The address of the persistent map.
+    address: Option<Address>,
     len: usize,
-    // Dropped in this order, so that there is a context to be told.
+    // Dropped in this order, so that the context still exists when the object is deleted.
     _owned: OwnedObject,
     core: Arc<Core>,
 }
 
-/// What work on the context's thread needs of a buffer, without keeping the context alive.
+/// The part of a buffer that work on the context's thread needs. It does not keep the context alive.
 #[derive(Debug)]
-pub(crate) struct State {
+pub(crate) struct PboState {
     pub(crate) name: NonZeroU32,
     len: usize,
-    /// The uses of which there are fences.
+    /// The uses that have a fence, as bits of [`Use`].
     pending: AtomicU8,
     fences: Mutex<Fences>,
     map: Mutex<DriverMap>,
-    /// What was written through a map did not arrive.
+    /// The driver lost what was written through a map.
     content_lost: AtomicBool,
 }
 
@@ -85,34 +84,33 @@ impl Fences {
     }
 }
 
-/// The map of a buffer that does not stay mapped. Touched on the context's thread only.
+/// The map of a buffer without a persistent one. Used only on the context's thread.
 #[derive(Debug, Default)]
 struct DriverMap {
     users: usize,
-    place: Option<Place>,
-    /// All of it, and only to be read.
+    address: Option<Address>,
+    /// It covers the whole buffer, for reading only.
     shared: bool,
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Place(NonNull<u8>);
+struct Address(NonNull<u8>);
 
-// SAFETY: the address of memory that belongs to the process; who may use it, and when, is the
-// contract of this module.
-unsafe impl Send for Place {}
+// SAFETY: an address is valid in every thread of the process. The contract of this module says when it may be used.
+unsafe impl Send for Address {}
 // SAFETY: as above.
-unsafe impl Sync for Place {}
+unsafe impl Sync for Address {}
 
-/// Whether a buffer stays mapped.
+/// Whether a buffer has a persistent map.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Maps {
-    /// If the driver can.
+pub(crate) enum MapPolicy {
+    /// If the driver supports it.
     Kept,
-    /// No: the driver is to know of every access, because others use the buffer by its name.
+    /// No: the driver must be told of each access, because other code uses the buffer by its name.
     Ended,
 }
 
-/// Allocates a buffer of zeros.
+/// Allocates a buffer of zeros. Fails if the alignment is larger than OpenGL guarantees.
 pub(crate) fn allocate(
     context: &GlContext,
     request: &Request<'_>,
@@ -123,20 +121,20 @@ pub(crate) fn allocate(
     }
     grants.refuse_all(request.advice);
     let reservation = Budget::reserve(request.len)?;
-    let mut pbo = Pbo::new(context.core(), request.len, Maps::Kept)?;
+    let mut pbo = Pbo::new(context.core(), request.len, MapPolicy::Kept)?;
     pbo.write(0..request.len)?.clear();
     Ok((pbo, reservation))
 }
 
 impl Pbo {
-    /// A buffer that holds anything.
-    pub(crate) fn new(core: &Arc<Core>, len: usize, maps: Maps) -> Result<Pbo> {
+    /// Creates a buffer with undefined content.
+    pub(crate) fn new(core: &Arc<Core>, len: usize, maps: MapPolicy) -> Result<Pbo> {
         let size = i32::try_from(len).map_err(|_| GlError::TooLarge { len, max: i32::MAX })?;
-        let (owned, name, place) = core.run("make a buffer", move |core| {
-            let kept = maps == Maps::Kept && core.resources().driver.persistent;
+        let (owned, name, address) = core.run("make a buffer", move |core| {
+            let kept = maps == MapPolicy::Kept && core.resources().driver.persistent;
             Ok(make(core, size, kept)?)
         })?;
-        let state = State {
+        let state = PboState {
             name,
             len,
             pending: AtomicU8::new(0),
@@ -144,14 +142,14 @@ impl Pbo {
             map: Mutex::default(),
             content_lost: AtomicBool::new(false),
         };
-        Ok(Pbo { state: Arc::new(state), place, len, _owned: owned, core: Arc::clone(core) })
+        Ok(Pbo { state: Arc::new(state), address, len, _owned: owned, core: Arc::clone(core) })
     }
 
     pub(crate) fn core(&self) -> &Arc<Core> {
         &self.core
     }
 
-    pub(crate) fn state(&self) -> &Arc<State> {
+    pub(crate) fn state(&self) -> &Arc<PboState> {
         &self.state
     }
 
@@ -159,41 +157,41 @@ impl Pbo {
         self.len
     }
 
-    /// All bytes, to be read.
+    /// MapPolicy all bytes for reading, after the GPU has finished writing.
     pub(crate) fn read(&self) -> Result<Mapped<'_>> {
         let live_map = self.core().begin_map()?;
-        self.settle(Use::Writes as u8)?;
+        self.wait_for_gpu(Use::Writes as u8)?;
         self.mapped(live_map, 0..self.len, glow::MAP_READ_BIT)
     }
 
-    /// Some bytes, to be written, and read.
+    /// MapPolicy some bytes for reading and writing, after the GPU has finished using the buffer.
     pub(crate) fn write(&mut self, range: Range<usize>) -> Result<Mapped<'_>> {
         debug_assert!(range.start < range.end && range.end <= self.len);
         let live_map = self.core().begin_map()?;
-        self.settle(Use::Reads as u8 | Use::Writes as u8)?;
+        self.wait_for_gpu(Use::Reads as u8 | Use::Writes as u8)?;
         self.mapped(live_map, range, glow::MAP_READ_BIT | glow::MAP_WRITE_BIT)
     }
 
-    /// Replaces all bytes. For a buffer whose maps are ended.
+    /// Replaces all bytes. For a buffer without a persistent map.
     pub(crate) fn store(&mut self, bytes: &[u8]) -> Result<()> {
         debug_assert_eq!(bytes.len(), self.len);
         let live_map = self.core().begin_map()?;
         let access = glow::MAP_WRITE_BIT | glow::MAP_INVALIDATE_BUFFER_BIT;
         let mapped = self.mapped(live_map, 0..self.len, access)?;
-        // SAFETY: as many bytes are mapped, to be written by nobody else.
+        // SAFETY: as many bytes are mapped for writing, and no other code accesses them.
         unsafe {
-            mapped.place.0.copy_from_nonoverlapping(NonNull::from(bytes).cast(), bytes.len());
+            mapped.address.0.copy_from_nonoverlapping(NonNull::from(bytes).cast(), bytes.len());
         };
         drop(mapped);
         let state = Arc::clone(&self.state);
-        // After the end of the map, which tells whether the bytes arrived.
+        // After the end of the map: only then the driver reports whether the bytes arrived.
         self.core().run("store bytes", move |_| Ok(state.check_content()?))
     }
 
     /// Copies all bytes out.
     pub(crate) fn load(&self, bytes: &mut [u8]) -> Result<()> {
         let mapped = self.read()?;
-        // SAFETY: `mapped` is dropped after this.
+        // SAFETY: the slice is used only before `mapped` is dropped.
         bytes.copy_from_slice(unsafe { mapped.bytes() });
         Ok(())
     }
@@ -205,56 +203,58 @@ impl Pbo {
         access: u32,
     ) -> Result<Mapped<'a>> {
         let (start, len) = (range.start, range.len());
-        if let Some(place) = self.place {
-            // SAFETY: the range lies in the buffer, all of which is mapped.
-            let place = Place(unsafe { place.0.add(start) });
-            return Ok(Mapped { place, len, start, _unmap: None, _live_map: live_map });
+        if let Some(address) = self.address {
+            // SAFETY: the range lies in the buffer, and the whole buffer is mapped.
+            let address = Address(unsafe { address.0.add(start) });
+            return Ok(Mapped { address, len, start, _unmap: None, _live_map: live_map });
         }
         let state = Arc::clone(&self.state);
-        let (place, unmap) = self.core().run("map a buffer", move |core| {
-            let place = state.map(&core.resources().driver, range, access)?;
-            Ok((place, Unmap { state, core: Arc::clone(core) }))
+        let (address, unmap) = self.core().run("map a buffer", move |core| {
+            let address = state.map(&core.resources().driver, range, access)?;
+            Ok((address, Unmap { state, core: Arc::clone(core) }))
         })?;
-        Ok(Mapped { place, len, start, _unmap: Some(unmap), _live_map: live_map })
+        Ok(Mapped { address, len, start, _unmap: Some(unmap), _live_map: live_map })
     }
 
-    /// Waits for what the GPU still does with it.
-    fn settle(&self, uses: u8) -> Result<()> {
-        // Acquire: whoever finds nothing pending sees what was there when that was cleared.
+    /// Waits until the GPU has finished these uses.
+    fn wait_for_gpu(&self, uses: u8) -> Result<()> {
+        // Acquire, pairs with the Release of `wait_for_gpu` on the context's thread: a thread that finds no pending use
+        // sees what the GPU had written when the bit was cleared.
         if self.state.pending.load(Ordering::Acquire) & uses == 0 {
             return Ok(());
         }
         let state = Arc::clone(&self.state);
-        self.core().run("wait for the GPU", move |core| Ok(state.settle(core.resources(), uses)?))
+        self.core()
+            .run("wait for the GPU", move |core| Ok(state.wait_for_gpu(core.resources(), uses)?))
     }
 }
 
-impl State {
-    /// Notes that the GPU was told to use the buffer. Called on the context's thread.
-    pub(crate) fn used(&self, core: &Arc<Core>, by: Use) -> Result<(), GlError> {
+impl PboState {
+    /// Notes that a command to use the buffer was sent to the GPU. Called on the context's thread.
+    pub(crate) fn note_use(&self, core: &Arc<Core>, by: Use) -> Result<(), GlError> {
         let fence = Fence::new(core)?;
-        // A later fence stands for all earlier ones.
+        // The GPU executes commands in order, so a later fence includes all earlier ones.
         let before = self.fences().slot(by).replace(fence);
         self.pending.fetch_or(by as u8, Ordering::Release);
         drop(before);
         Ok(())
     }
 
-    /// Whether the GPU may use the buffer now. Called on the context's thread.
+    /// Fails if the GPU must not use the buffer, because it is mapped or its content is lost. Called on the context's thread.
     pub(crate) fn check_unmapped(&self) -> Result<(), GlError> {
         self.check_content()?;
         if self.driver_map().users > 0 { Err(GlError::Mapped) } else { Ok(()) }
     }
 
-    /// Whether what was written is there. Called on the context's thread.
+    /// Fails if the driver lost what was written. Called on the context's thread.
     fn check_content(&self) -> Result<(), GlError> {
         let lost = self.content_lost.load(Ordering::Acquire);
         if lost { Err(GlError::ContentLost) } else { Ok(()) }
     }
 
-    fn settle(&self, resources: &Resources, uses: u8) -> Result<(), GlError> {
+    fn wait_for_gpu(&self, resources: &Resources, uses: u8) -> Result<(), GlError> {
         for by in [Use::Reads, Use::Writes].into_iter().filter(|&by| uses & by as u8 != 0) {
-            // Not under the lock: dropping a fence is work that may come here again.
+            // Not under the lock: dropping a fence is work that may call this function again.
             let Some(fence) = self.fences().slot(by).take() else { continue };
             if let Err(error) = fence.wait(resources) {
                 *self.fences().slot(by) = Some(fence);
@@ -273,35 +273,35 @@ impl State {
         self.map.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Maps the buffer, or counts one more reader. Called on the context's thread.
-    fn map(&self, driver: &Driver, range: Range<usize>, access: u32) -> Result<Place, GlError> {
+    /// MapPolicy the buffer, or counts one more reader. Called on the context's thread.
+    fn map(&self, driver: &Driver, range: Range<usize>, access: u32) -> Result<Address, GlError> {
         let mut map = self.driver_map();
-        // Readers ask for all of it. (A writer has the buffer for himself; another user is there if the
-        // application has dropped the work that was to end his map.)
+        // Readers map the whole buffer and share the map. A writer is alone. (If another map still exists, the
+        // application has dropped the work that ends it.)
         let shared = access == glow::MAP_READ_BIT;
-        if let Some(place) = map.place {
+        if let Some(address) = map.address {
             if !shared || !map.shared {
                 return Err(GlError::Mapped);
             }
             map.users += 1;
-            return Ok(place);
+            return Ok(address);
         }
-        // Who is about to write all of it mends what was lost; anybody else would meet the rest.
+        // To write the whole buffer repairs lost content. Any other access would see it.
         let writes_all = access & glow::MAP_WRITE_BIT != 0 && range == (0..self.len);
         if !writes_all {
             self.check_content()?;
         }
-        let place = map_range(driver, self.name, range, access)?;
-        *map = DriverMap { users: 1, place: Some(place), shared };
+        let address = map_range(driver, self.name, range, access)?;
+        *map = DriverMap { users: 1, address: Some(address), shared };
         self.content_lost.store(false, Ordering::Release);
-        Ok(place)
+        Ok(address)
     }
 
-    /// Counts one user less, and unmaps the buffer with the last one. Called on the context's thread.
+    /// Counts one user less. The last one unmaps the buffer. Called on the context's thread.
     fn unmap(&self, driver: &Driver) {
         let mut map = self.driver_map();
         map.users = map.users.saturating_sub(1);
-        if map.users > 0 || map.place.take().is_none() {
+        if map.users > 0 || map.address.take().is_none() {
             return;
         }
         let _saved = SavedBindings::new(driver);
@@ -322,7 +322,7 @@ fn make(
     core: &Arc<Core>,
     size: i32,
     kept: bool,
-) -> Result<(OwnedObject, NonZeroU32, Option<Place>), GlError> {
+) -> Result<(OwnedObject, NonZeroU32, Option<Address>), GlError> {
     let driver = &core.resources().driver;
     let _saved = SavedBindings::new(driver);
     let gl = &driver.gl;
@@ -334,7 +334,7 @@ fn make(
     let owned = OwnedObject::new(core, Object::Buffer(name));
     bind(driver, TARGET, name);
     if !kept {
-        // SAFETY: called on the context's thread; there is no data to read.
+        // SAFETY: called on the context's thread; the driver reads no data.
         unsafe { gl.buffer_data_size(TARGET, size, glow::STREAM_READ) };
         driver.check("glBufferData")?;
         return Ok((owned, name, None));
@@ -342,8 +342,8 @@ fn make(
     // SAFETY: as above.
     unsafe { gl.buffer_storage(TARGET, size, None, PERSISTENT) };
     driver.check("glBufferStorage")?;
-    let place = map_bound(driver, 0, size, PERSISTENT)?;
-    Ok((owned, name, Some(place)))
+    let address = map_bound(driver, 0, size, PERSISTENT)?;
+    Ok((owned, name, Some(address)))
 }
 
 fn map_range(
@@ -351,30 +351,30 @@ fn map_range(
     name: NonZeroU32,
     range: Range<usize>,
     access: u32,
-) -> Result<Place, GlError> {
+) -> Result<Address, GlError> {
     let _saved = SavedBindings::new(driver);
     bind(driver, TARGET, name);
     let fits = |number| i32::try_from(number).unwrap_or(i32::MAX);
     map_bound(driver, fits(range.start), fits(range.len()), access)
 }
 
-/// Maps part of the buffer that is bound.
-fn map_bound(driver: &Driver, start: i32, len: i32, access: u32) -> Result<Place, GlError> {
-    // SAFETY: called on the context's thread; what does not fit the buffer is refused.
-    let place = unsafe { driver.gl.map_buffer_range(TARGET, start, len, access) };
+/// MapPolicy part of the bound buffer.
+fn map_bound(driver: &Driver, start: i32, len: i32, access: u32) -> Result<Address, GlError> {
+    // SAFETY: called on the context's thread; the driver refuses a range that is not in the buffer.
+    let address = unsafe { driver.gl.map_buffer_range(TARGET, start, len, access) };
     driver.check("glMapBufferRange")?;
     let refused = GlError::Refused { op: "glMapBufferRange", code: GlCode(glow::OUT_OF_MEMORY) };
-    NonNull::new(place).map(Place).ok_or(refused)
+    NonNull::new(address).map(Address).ok_or(refused)
 }
 
-/// Bytes of a buffer that the CPU can reach, until dropped.
+/// Mapped bytes of a buffer. Dropping it ends the map.
 #[derive(Debug)]
 pub(crate) struct Mapped<'a> {
-    place: Place,
+    address: Address,
     len: usize,
     /// Where in the buffer they begin.
     start: usize,
-    // Dropped in this order: the context stays until the buffer was told to be unmapped.
+    // Dropped in this order: the context exists until the buffer is unmapped.
     _unmap: Option<Unmap>,
     _live_map: LiveMap<'a>,
 }
@@ -387,35 +387,33 @@ impl Mapped<'_> {
     /// The bytes.
     ///
     /// # Safety
-    /// The slice is not used after `self` was dropped.
+    /// The slice is not used after `self` is dropped.
     pub(crate) unsafe fn bytes<'b>(&self) -> &'b [u8] {
-        // SAFETY: the contract of this module: mapped and written. Nobody in this process writes
-        // while it is mapped to be read, for writing takes `&mut Pbo`; the GPU has been waited for,
-        // and telling it to write takes `&mut` as well.
-        unsafe { std::slice::from_raw_parts(self.place.0.as_ptr(), self.len) }
+        // SAFETY: the contract of this module: mapped and written. No code of this process writes while it is mapped for
+        // reading, because writing takes `&mut Pbo`. The GPU has finished, and a new command to write takes `&mut`, too.
+        unsafe { std::slice::from_raw_parts(self.address.0.as_ptr(), self.len) }
     }
 
-    /// The bytes, to be written.
+    /// The bytes, for writing.
     ///
     /// # Safety
-    /// `self` came from [`Pbo::write`]; the slice is the only one, and is not used after `self` was
-    /// dropped.
+    /// `self` came from [`Pbo::write`]. The slice is the only one, and is not used after `self` is dropped.
     pub(crate) unsafe fn bytes_mut<'b>(&mut self) -> &'b mut [u8] {
-        // SAFETY: as above; `Pbo::write` took the buffer for itself, and maps it to be written.
-        unsafe { std::slice::from_raw_parts_mut(self.place.0.as_ptr(), self.len) }
+        // SAFETY: as above; `Pbo::write` borrowed the buffer mutably, and mapped it for writing.
+        unsafe { std::slice::from_raw_parts_mut(self.address.0.as_ptr(), self.len) }
     }
 
     /// Writes zeros.
     fn clear(&mut self) {
-        // SAFETY: the bytes are mapped to be written, and nobody else has them.
-        unsafe { self.place.0.write_bytes(0, self.len) };
+        // SAFETY: the bytes are mapped for writing, and no other code accesses them.
+        unsafe { self.address.0.write_bytes(0, self.len) };
     }
 }
 
-/// A user of a buffer's map.
+/// A user of the map of a buffer. Dropping it ends the use.
 #[derive(Debug)]
 struct Unmap {
-    state: Arc<State>,
+    state: Arc<PboState>,
     core: Arc<Core>,
 }
 

@@ -1,12 +1,12 @@
-//! A region: a range of bytes that knows how to free itself, wherever it came from.
+//! A region: a range of bytes that frees itself, from any source.
 //!
-//! Above this layer nobody sees a pointer.
+//! Code above this layer does not see pointers.
 //!
 //! # Contract
-//! The bytes `ptr .. ptr + len` are initialised, and stay valid until the keeper is dropped. A region
-//! is unique: `&mut Region` means that nobody else in this process looks at the bytes, which is
-//! why [`Region::bytes_mut`] can exist. Bytes that another process, or foreign code, may write are
-//! only made into a region under a promise that it does not (see [`Region::foreign`]).
+//! The bytes `ptr .. ptr + len` are initialised, and stay valid until the keeper is dropped. A region is unique:
+//! `&mut Region` means that no other code of this process accesses the bytes, so [`Region::bytes_mut`] is sound. Bytes
+//! that another process or foreign code could write become a region only under the promise that it does not (see
+//! [`Region::foreign`]).
 #![allow(unsafe_code, reason = "the one place where pointers become slices")]
 
 use std::io;
@@ -19,11 +19,11 @@ use std::{fmt, slice};
 
 use bytemuck::NoUninit;
 
-use crate::memory::heap_block::Heap;
+use crate::memory::heap_block::HeapBlock;
 #[cfg(target_os = "linux")]
 use crate::sys::mapping::{Access, Map};
 
-/// A range of bytes that knows how to free itself.
+/// A range of bytes that frees itself.
 #[derive(Debug)]
 pub(crate) struct Region {
     ptr: NonNull<u8>,
@@ -32,11 +32,11 @@ pub(crate) struct Region {
     _keeper: Keeper,
 }
 
-/// Whatever keeps the bytes alive.
+/// The value that keeps the bytes alive.
 #[allow(dead_code, reason = "kept to be dropped, and shown when debugging")]
 #[derive(Debug)]
 enum Keeper {
-    Heap(Heap),
+    Heap(HeapBlock),
     #[cfg(target_os = "linux")]
     Map(Map),
     #[cfg(target_os = "linux")]
@@ -44,7 +44,7 @@ enum Keeper {
     Owner(Owner),
 }
 
-/// Something that owns foreign bytes and frees them when dropped.
+/// A value that owns foreign bytes and frees them when dropped.
 struct Owner {
     _drop: Box<dyn Send>,
 }
@@ -55,13 +55,13 @@ impl fmt::Debug for Owner {
     }
 }
 
-/// An owner at a fixed address. A `Box` would do, were it not for the compiler's right to assume
-/// that nobody holds pointers into a box that moves.
-struct Lender<T>(NonNull<T>);
+/// An owner at a fixed address. Not a `Box`, because the compiler may assume that no pointers into a box exist when it
+/// moves.
+struct PinnedOwner<T>(NonNull<T>);
 
-impl<T> Lender<T> {
+impl<T> PinnedOwner<T> {
     fn new(owner: T) -> Self {
-        Lender(NonNull::from(Box::leak(Box::new(owner))))
+        PinnedOwner(NonNull::from(Box::leak(Box::new(owner))))
     }
 
     fn get(&self) -> &T {
@@ -75,25 +75,25 @@ impl<T> Lender<T> {
     }
 }
 
-impl<T> Drop for Lender<T> {
+impl<T> Drop for PinnedOwner<T> {
     fn drop(&mut self) {
-        // SAFETY: the pointer came from `Box::leak` and is turned back once.
+        // SAFETY: the pointer came from `Box::leak` and becomes a box again once.
         drop(unsafe { Box::from_raw(self.0.as_ptr()) });
     }
 }
 
-// SAFETY: a `Lender` owns its `T` as a box would.
-unsafe impl<T: Send> Send for Lender<T> {}
+// SAFETY: a `PinnedOwner` owns its `T`, as a box does.
+unsafe impl<T: Send> Send for PinnedOwner<T> {}
 
 // SAFETY: every keeper is `Send`, and the bytes are reached only through `&self` and `&mut self`.
 unsafe impl Send for Region {}
-// SAFETY: `&Region` gives out only `&[u8]`; the keeper is touched by nobody until it is dropped.
+// SAFETY: `&Region` gives access only to `&[u8]`; the keeper is not used until it is dropped.
 unsafe impl Sync for Region {}
 
 impl Region {
     /// Zeroed bytes from the allocator.
     pub(crate) fn heap(len: usize, align: usize) -> io::Result<Region> {
-        let heap = Heap::zeroed(len, align)?;
+        let heap = HeapBlock::zeroed(len, align)?;
         Ok(Region { ptr: heap.ptr(), len, writable: true, _keeper: Keeper::Heap(heap) })
     }
 
@@ -104,11 +104,11 @@ impl Region {
         Region { ptr: map.ptr(), len: map.len(), writable, _keeper: Keeper::Map(map) }
     }
 
-    /// Part of a mapping that others hold parts of as well. `None` if it is not that long.
+    /// A part of a mapping of which other regions may have other parts. `None` if the mapping is shorter.
     ///
     /// # Safety
-    /// While the region lives, nobody else writes these bytes; and if `access` is to write,
-    /// nobody else has a region over any of them.
+    /// While the region exists, no other code writes these bytes. If `access` is to write, no other region covers any
+    /// of them.
     #[cfg(target_os = "linux")]
     pub(crate) unsafe fn part(
         map: Arc<Map>,
@@ -124,41 +124,40 @@ impl Region {
         Some(Region { ptr, len: range.len(), writable, _keeper: Keeper::Part(map) })
     }
 
-    /// The elements of a vector, without copying them.
+    /// Takes the elements of a vector without copying them.
     pub(crate) fn vec<T: NoUninit + Send>(mut vec: Vec<T>) -> Region {
         let len = size_of_val(vec.as_slice());
         let ptr = NonNull::from(vec.as_mut_slice()).cast();
-        // SAFETY: the buffer of a `Vec` stays where it is when the `Vec` moves, lives until the
-        // `Vec` is dropped, and `NoUninit` elements have no uninitialised bytes. The `Vec` is not
-        // touched again until then, so the pointer is the only way to the elements.
+        // SAFETY: the buffer of a `Vec` does not move with the `Vec`, lives until the `Vec` is dropped, and `NoUninit`
+        // elements have no uninitialised bytes. The `Vec` is not used until then, so only this pointer accesses the
+        // elements.
         unsafe { Region::owned(ptr, len, true, Box::new(vec)) }
     }
 
-    /// Bytes that `owner` lends for as long as it lives. They are never written.
-    pub(crate) fn lent(owner: impl AsRef<[u8]> + Send + Sync + 'static) -> Region {
-        let lender = Lender::new(owner);
-        let bytes = lender.get().as_ref();
+    /// The bytes of `owner`, which the region keeps alive. They are never written.
+    pub(crate) fn read_only(owner: impl AsRef<[u8]> + Send + Sync + 'static) -> Region {
+        let pinned = PinnedOwner::new(owner);
+        let bytes = pinned.get().as_ref();
         let (ptr, len) = (NonNull::from(bytes).cast(), bytes.len());
-        // SAFETY: the slice is borrowed from the lender's owner, which is neither moved nor
-        // touched until the lender is dropped together with the region.
-        unsafe { Region::owned(ptr, len, false, Box::new(lender)) }
+        // SAFETY: the slice is borrowed from the pinned owner, which is neither moved nor used until it is dropped
+        // together with the region.
+        unsafe { Region::owned(ptr, len, false, Box::new(pinned)) }
     }
 
-    /// Bytes that `owner` holds and nobody else can reach. They may be written.
-    pub(crate) fn handed_over(owner: impl AsMut<[u8]> + Send + 'static) -> Region {
-        let mut lender = Lender::new(owner);
-        let bytes = lender.get_mut().as_mut();
+    /// The bytes of `owner`, which only this region accesses. They may be written.
+    pub(crate) fn writable(owner: impl AsMut<[u8]> + Send + 'static) -> Region {
+        let mut pinned = PinnedOwner::new(owner);
+        let bytes = pinned.get_mut().as_mut();
         let (ptr, len) = (NonNull::from(&mut *bytes).cast(), bytes.len());
-        // SAFETY: the slice is borrowed mutably from the lender's owner, which is neither moved
-        // nor touched until the lender is dropped together with the region.
-        unsafe { Region::owned(ptr, len, true, Box::new(lender)) }
+        // SAFETY: the slice is borrowed mutably from the pinned owner, which is neither moved nor used until it is
+        // dropped together with the region.
+        unsafe { Region::owned(ptr, len, true, Box::new(pinned)) }
     }
 
-    /// Bytes that belong to somebody else, given back by calling `release`.
+    /// Bytes of foreign code. The region calls `release` when it is dropped.
     ///
     /// # Safety
-    /// Until `release` is called, `ptr .. ptr + len` is valid for reads, initialised, and not
-    /// written by anybody.
+    /// Until `release` is called, `ptr .. ptr + len` is valid for reads and initialised, and no code writes it.
     pub(crate) unsafe fn foreign(
         ptr: NonNull<u8>,
         len: usize,
@@ -177,13 +176,13 @@ impl Region {
     }
 
     /// # Safety
-    /// `ptr .. ptr + len` is initialised and valid until `owner` is dropped, for writes too if
-    /// `writable`, and nobody writes it meanwhile.
+    /// `ptr .. ptr + len` is initialised and valid until `owner` is dropped, for writes too if `writable`, and no other
+    /// code writes it until then.
     unsafe fn owned(ptr: NonNull<u8>, len: usize, writable: bool, owner: Box<dyn Send>) -> Region {
         Region { ptr, len, writable, _keeper: Keeper::Owner(Owner { _drop: owner }) }
     }
 
-    /// Whether the bytes may be written by whoever holds the region alone.
+    /// Whether the sole holder of the region may write the bytes.
     #[inline]
     pub(crate) fn is_writable(&self) -> bool {
         self.writable
@@ -194,7 +193,7 @@ impl Region {
         self.len
     }
 
-    /// Where the bytes begin, for those who are told what they may do there.
+    /// The address of the first byte.
     #[inline]
     pub(crate) fn start(&self) -> NonNull<u8> {
         self.ptr
@@ -203,17 +202,17 @@ impl Region {
     /// All bytes.
     #[inline]
     pub(crate) fn bytes(&self) -> &[u8] {
-        // SAFETY: the contract of this module: initialised, valid while `self` lives, and nobody
-        // has `&mut` access while `&self` is borrowed.
+        // SAFETY: the contract of this module: initialised, valid while `self` exists, and no code has `&mut` access
+        // while `&self` is borrowed.
         unsafe { slice::from_raw_parts(self.ptr.as_ptr(), self.len) }
     }
 
-    /// All bytes, to be written; `None` where the memory must not be.
+    /// All bytes, for writing; `None` if the memory must not be written.
     #[inline]
     pub(crate) fn bytes_mut(&mut self) -> Option<&mut [u8]> {
         self.writable.then(|| {
-            // SAFETY: as in `bytes`; `writable` says that the memory may be written, and `&mut
-            // self` that nobody else in this process looks at it.
+            // SAFETY: as in `bytes`; `writable` says that the memory may be written, and `&mut self` that no other code
+            // of this process accesses it.
             unsafe { slice::from_raw_parts_mut(self.ptr.as_ptr(), self.len) }
         })
     }
@@ -227,11 +226,11 @@ mod tests {
     use crate::sync::{AtomicUsize, Ordering};
 
     #[test]
-    fn a_vector_is_adopted_where_it_stands() {
+    fn a_vector_is_adopted_without_moving_its_elements() {
         let vec = vec![1u32, 2, 3];
-        let place = vec.as_ptr().cast::<u8>();
+        let address = vec.as_ptr().cast::<u8>();
         let mut region = Region::vec(vec);
-        assert_eq!(region.bytes().as_ptr(), place);
+        assert_eq!(region.bytes().as_ptr(), address);
         region.bytes_mut().unwrap()[0] = 7;
         assert_eq!(region.bytes()[0], 7);
     }

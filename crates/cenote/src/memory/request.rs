@@ -4,22 +4,22 @@ use crate::memory::kind::TensorMemory;
 #[cfg(target_os = "linux")]
 use crate::sys::mapping::Access;
 
-/// The largest alignment that can be asked for.
+/// The largest alignment that can be requested.
 pub(crate) const MAX_ALIGN: usize = 1 << 30;
 
-/// The alignment of everything that does not ask for more: a cache line, and the widest vector.
+/// The least alignment of all memory: a cache line, and the widest vector.
 pub(crate) const MIN_ALIGN: usize = 64;
 
-/// The alignment of the rows of images in DMA-BUFs, unless another is asked for: what hardware that
-/// reads and writes images wants of them.
+/// The alignment of the rows of images in DMA-BUFs, unless another is requested. Devices that read and write images need
+/// it.
 pub(crate) const ROW_ALIGN: usize = 64;
 
-/// Huge pages are of use only to mappings that start on one. (2 MiB on most machines; where they
-/// are larger the advice is merely less likely to be followed.)
+/// The alignment of mappings with huge pages, which must start on one. (2 MiB on most machines. If they are larger, the
+/// kernel is only less likely to use them.)
 #[cfg(target_os = "linux")]
 const HUGE_PAGE: usize = 2 << 20;
 
-/// Bytes that are wanted, and how.
+/// A request to allocate bytes.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Request<'a> {
     /// At least 1: a layout is never empty.
@@ -27,10 +27,10 @@ pub(crate) struct Request<'a> {
     /// A power of two, at least [`MIN_ALIGN`].
     pub(crate) align: usize,
     pub(crate) memory: Option<TensorMemory>,
-    /// The user named the memory, and so knows what others could do to it.
+    /// Whether the user named the memory, and so accepts that other processes could write it.
     #[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "for DMA-BUFs"))]
     pub(crate) asked: bool,
-    /// The context that is asked, where the memory is an OpenGL buffer.
+    /// The context that makes an OpenGL buffer.
     #[cfg(all(target_os = "linux", feature = "gl"))]
     pub(crate) gl: Option<&'a crate::gl::context::GlContext>,
     #[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "only shared memory is named"))]
@@ -38,7 +38,7 @@ pub(crate) struct Request<'a> {
     pub(crate) advice: Advice,
 }
 
-/// Wishes that may be refused without harm.
+/// Wishes that the system may refuse without harm.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Advice {
     pub(crate) huge_pages: bool,
@@ -59,13 +59,13 @@ impl Request<'_> {
     }
 }
 
-/// Who may write imported memory.
+/// What the caller of an import guarantees.
 #[cfg(target_os = "linux")]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Import {
-    /// We only read, and the memory cannot be taken from under us.
+    /// Nothing: this process only reads, and the kernel must guarantee that the memory does not shrink.
     ReadOnly,
-    /// The caller promises everything that the seals would.
+    /// Everything that seals would guarantee. This process may write.
     Trusted,
 }
 

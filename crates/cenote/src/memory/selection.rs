@@ -8,7 +8,7 @@ use crate::memory::request::Advice;
 #[cfg(target_os = "linux")]
 use crate::sys::mapping::Map;
 
-/// How a tensor came to live where it does. [`Display`](fmt::Display) says all of it in one line.
+/// Why a tensor is in its memory. [`Display`](fmt::Display) says all of it in one line.
 ///
 /// ```
 /// use cenote::{DType, Tensor};
@@ -26,11 +26,11 @@ pub struct Selection {
     origin: Origin,
     passed_over: Vec<PassedOver>,
     grants: Grants,
-    /// What the rows of the image were aligned to for the sake of the memory.
+    /// The row alignment that the memory requires of an image.
     row_alignment: Option<usize>,
 }
 
-/// How the memory came about.
+/// Where the memory comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Origin {
     Allocated,
@@ -43,7 +43,7 @@ pub(crate) enum Origin {
     Captured,
 }
 
-/// A memory that was not used.
+/// A kind of memory that was not used.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct PassedOver {
@@ -53,33 +53,33 @@ pub struct PassedOver {
     pub why: Unavailable,
 }
 
-/// A wish that was not granted.
+/// A wish that the system refused.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct NotGranted {
-    /// What was wished for.
+    /// The wish.
     pub wish: Wish,
-    /// What the system said.
+    /// The error of the system.
     pub why: io::Error,
 }
 
-/// Something a tensor can ask of its memory without insisting.
+/// A property of memory that a tensor can ask for but does not depend on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Wish {
     /// Huge pages.
     HugePages,
-    /// Pages present before the first touch.
+    /// Pages that are present before the first access.
     Prefault,
-    /// Pages kept in memory.
+    /// Pages that are not swapped out.
     Lock,
 }
 
-/// The wishes that were refused.
+/// The outcome of an allocation: refused wishes, and the device.
 #[derive(Debug, Default)]
 pub(crate) struct Grants {
     refused: Vec<NotGranted>,
-    /// The heap that a DMA-BUF came from.
+    /// The heap that allocated a DMA-BUF.
     device: Option<String>,
 }
 
@@ -118,7 +118,7 @@ impl Grants {
 }
 
 impl Selection {
-    /// Memory that was allocated, after `passed_over` was tried.
+    /// A selection of allocated memory, after `passed_over` was tried.
     pub(crate) fn allocated(
         chosen: TensorMemory,
         passed_over: Vec<PassedOver>,
@@ -128,6 +128,7 @@ impl Selection {
         Selection { chosen, origin, passed_over, grants, row_alignment: None }
     }
 
+    /// A selection of memory that exists already.
     pub(crate) fn given(chosen: TensorMemory, origin: Origin) -> Self {
         Selection {
             chosen,
@@ -138,34 +139,33 @@ impl Selection {
         }
     }
 
-    /// Notes what the rows of the image were aligned to for the sake of the memory.
+    /// Notes the row alignment that the memory requires of an image.
     pub(crate) fn set_row_alignment(&mut self, alignment: usize) {
         self.row_alignment = Some(alignment);
     }
 
-    /// The heap that a DMA-BUF was allocated from, or `udmabuf`.
+    /// The heap that allocated a DMA-BUF, or `udmabuf`.
     pub fn dma_heap(&self) -> Option<&str> {
         self.grants.device.as_deref()
     }
 
-    /// What the rows of an image were aligned to for the sake of its memory, in bytes: 64 in DMA-BUFs,
-    /// unless another alignment was asked for.
+    /// The row alignment that the memory requires of an image, in bytes: 64 in DMA-BUFs, unless another was requested.
     pub fn row_alignment(&self) -> Option<usize> {
         self.row_alignment
     }
 
-    /// Whether the environment sent it to the heap.
+    /// Whether the environment forced it to the heap.
     #[cfg(target_os = "linux")]
     pub(crate) fn is_forced(&self) -> bool {
         self.passed_over.iter().any(|passed| matches!(passed.why, Unavailable::ForcedMem))
     }
 
-    /// The memory the tensor lives in.
+    /// The kind of memory of the tensor.
     pub fn chosen(&self) -> TensorMemory {
         self.chosen
     }
 
-    /// The memories that were preferred to it, and why they were not used.
+    /// The kinds of memory that were preferred to it, and why they were not used.
     pub fn passed_over(&self) -> &[PassedOver] {
         &self.passed_over
     }

@@ -16,8 +16,8 @@ use crate::sys::mapping::{Access, Map};
 use crate::sys::memfd;
 use crate::sys::memfd::Facts;
 
-/// Whether the kernel has memfds that can be sealed against later writers (Linux 5.1). Asked until
-/// it has: a refusal may be for want of file descriptors or memory, which pass.
+/// Fails if the kernel has no memfds that can be sealed against later writers (Linux 5.1). Success is cached; a failure
+/// is not, because it may be a shortage of descriptors or memory that passes.
 pub(crate) fn availability() -> Result<(), Unavailable> {
     static SEEN: OnceLock<()> = OnceLock::new();
     if SEEN.get().is_some() {
@@ -30,7 +30,7 @@ pub(crate) fn availability() -> Result<(), Unavailable> {
     Ok(())
 }
 
-/// Allocates shared memory that can neither shrink nor grow, with all its bytes reserved.
+/// Allocates shared memory that can neither shrink nor grow. All its bytes are reserved.
 pub(crate) fn allocate(request: &Request<'_>, grants: &mut Grants) -> Result<Storage> {
     let reservation = Budget::reserve(request.len)?;
     let name = request.name.unwrap_or("cenote");
@@ -47,13 +47,12 @@ pub(crate) fn allocate(request: &Request<'_>, grants: &mut Grants) -> Result<Sto
     })
 }
 
-/// Maps shared memory that came as a file descriptor. All of it, whatever part is used: so one
-/// mapping serves every view.
+/// Maps shared memory that arrived as a file descriptor. It maps all of it, so that one mapping serves every view.
 pub(crate) fn import(fd: OwnedFd, facts: &Facts, needed: usize, import: Import) -> Result<Storage> {
     check(facts, needed, import)?;
     let len =
         usize::try_from(facts.size).map_err(|_| Error::FdTooSmall { needed, size: facts.size })?;
-    // Reading a page that was never written makes the kernel find memory for it.
+    // The kernel allocates memory for a page that was never written even when it is read.
     let unreserved = facts.size.saturating_sub(facts.reserved);
     let reservation = Budget::reserve(usize::try_from(unreserved).unwrap_or(usize::MAX))?;
     let access = import.access();
@@ -86,7 +85,7 @@ fn check(facts: &Facts, needed: usize, import: Import) -> Result<()> {
     }
 }
 
-/// Whether new writers are forbidden. (Whoever had the memory mapped for writing before is trusted.)
+/// Whether the memory is sealed against new writers. (A process that mapped it for writing before is trusted.)
 fn is_write_sealed(facts: &Facts) -> bool {
     let write = SealFlags::WRITE | SealFlags::FUTURE_WRITE;
     facts.seals.is_some_and(|seals| seals.intersects(write))

@@ -1,4 +1,4 @@
-//! Storage: a region together with what its kind of memory adds to it.
+//! Storage: a region of bytes, and what its kind of memory adds.
 
 use std::fmt;
 use std::ops::Range;
@@ -7,7 +7,7 @@ use std::os::fd::OwnedFd;
 
 use crate::error::{NotWritable, Result};
 use crate::memory::budget::Reservation;
-use crate::memory::cpu_access::{ByDevices, CpuAccess, Direction};
+use crate::memory::cpu_access::{CpuAccess, Direction, MaybeDmaBuf};
 use crate::memory::kind::TensorMemory;
 #[cfg(all(target_os = "linux", feature = "gl"))]
 use crate::memory::pbo::Pbo;
@@ -15,15 +15,14 @@ use crate::memory::region::Region;
 #[cfg(target_os = "linux")]
 use crate::sys::mapping::Kept;
 
-/// What keeps other processes from writing the memory of a tensor that they have.
+/// What keeps other processes from writing the memory of a tensor that was sent to them.
 ///
 /// See [`Tensor::protection`](crate::Tensor::protection).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Protection {
-    /// The kernel: nobody else can write it, whatever he tries.
+    /// The kernel: no other process can write it.
     Kernel,
-    /// Nothing but that he is not to: whoever has a DMA-BUF, or memory that its maker did not seal,
-    /// can write it.
+    /// Convention only: a process that has a DMA-BUF, or memory that is not sealed, can write it.
     Convention,
 }
 
@@ -41,44 +40,43 @@ impl fmt::Display for Protection {
 pub(crate) struct Storage {
     pub(crate) region: Region,
     pub(crate) memory: TensorMemory,
-    /// The buffer of a device that has the bytes; the region has none then.
+    /// The OpenGL buffer that has the bytes. The region is empty then.
     #[cfg(all(target_os = "linux", feature = "gl"))]
     pub(crate) pbo: Option<Pbo>,
-    /// Nobody can change the bytes while they are shared: they are this process's own, or sealed.
+    /// Whether no other process can change the bytes: they are private to this process, or sealed.
     pub(crate) stable: bool,
-    /// What keeps those from writing the bytes who are given them.
+    /// What keeps processes that receive the bytes from writing them.
     pub(crate) protection: Protection,
-    /// The file behind the bytes, where there is one beside a DMA-BUF.
+    /// The file behind the bytes, if there is one besides a DMA-BUF.
     #[cfg(target_os = "linux")]
     pub(crate) fd: Option<OwnedFd>,
-    /// The DMA-BUF that devices know the bytes by.
-    pub(crate) dma: ByDevices,
-    /// What is given back when nobody has the bytes any more, here or elsewhere.
+    /// The DMA-BUF by which devices access the bytes.
+    pub(crate) dma: MaybeDmaBuf,
+    /// A value that is dropped when no process uses the bytes any more.
     #[cfg(target_os = "linux")]
     pub(crate) kept: Option<Kept>,
-    /// Memory that the kernel gives out at first touch counts as taken from the start.
-    /// Declared last, so that it is given back after the memory.
+    /// The claim to memory that the kernel provides at first touch. Declared last, so that it ends after the memory is
+    /// freed.
     pub(crate) _reservation: Option<Reservation>,
 }
 
 impl Storage {
-    /// Why memory that may not be written here may not.
+    /// Why memory that is not writable is not.
     #[inline]
-    pub(crate) fn foreign(&self) -> NotWritable {
+    pub(crate) fn why_not_writable(&self) -> NotWritable {
         match self.memory {
             TensorMemory::Mem => NotWritable::Foreign,
             _ => NotWritable::Received,
         }
     }
 
-    /// Whether a forked child shares the bytes with its parent, for good: there is no private mapping
-    /// of a DMA-BUF.
+    /// Whether a forked child keeps sharing the bytes with its parent: a DMA-BUF cannot be mapped privately.
     #[cfg(target_os = "linux")]
-    pub(crate) fn outlives_fork(&self) -> bool {
+    pub(crate) fn stays_shared_after_fork(&self) -> bool {
         self.dma.is_some() && self.protection == Protection::Convention
     }
 
-    /// Storage of heap bytes without a file behind them.
+    /// Storage of heap bytes, without a file behind them.
     pub(crate) fn heap(region: Region, reservation: Option<Reservation>) -> Self {
         Storage {
             region,
@@ -89,19 +87,19 @@ impl Storage {
             protection: Protection::Kernel,
             #[cfg(target_os = "linux")]
             fd: None,
-            dma: ByDevices::default(),
+            dma: MaybeDmaBuf::default(),
             #[cfg(target_os = "linux")]
             kept: None,
             _reservation: reservation,
         }
     }
 
-    /// Storage of bytes in a buffer of a device.
+    /// Storage of bytes in an OpenGL buffer.
     #[cfg(all(target_os = "linux", feature = "gl"))]
     pub(crate) fn pbo(pbo: Pbo, reservation: Reservation) -> Self {
-        let nothing = Region::vec(Vec::<u8>::new());
+        let empty = Region::vec(Vec::<u8>::new());
         let (memory, pbo) = (TensorMemory::Pbo, Some(pbo));
-        Storage { memory, pbo, ..Storage::heap(nothing, Some(reservation)) }
+        Storage { memory, pbo, ..Storage::heap(empty, Some(reservation)) }
     }
 
     /// The number of bytes.
@@ -114,7 +112,7 @@ impl Storage {
         self.region.len()
     }
 
-    /// All bytes, to be looked at while the access lasts.
+    /// All bytes, valid while the access exists.
     #[inline]
     pub(crate) fn read(&self) -> Result<(&[u8], CpuAccess<'_>)> {
         #[cfg(all(target_os = "linux", feature = "gl"))]
@@ -125,14 +123,14 @@ impl Storage {
         Ok((self.region.bytes(), access))
     }
 
-    /// At least the bytes of `range`, to be written while the access lasts, and where in the buffer
-    /// they begin. None if the memory must not be written.
+    /// At least the bytes of `range`, for writing while the access exists, and where in the buffer they begin. `None` if
+    /// the memory must not be written.
     #[inline]
     pub(crate) fn write(
         &mut self,
         #[cfg_attr(
             not(all(target_os = "linux", feature = "gl")),
-            expect(unused_variables, reason = "only some memories are mapped in part")
+            expect(unused_variables, reason = "only OpenGL buffers are mapped in part")
         )]
         range: impl FnOnce() -> Range<usize>,
     ) -> Result<Option<(&mut [u8], usize, CpuAccess<'_>)>> {

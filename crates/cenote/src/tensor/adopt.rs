@@ -40,7 +40,7 @@ impl Tensor {
         dtype: DType,
     ) -> Result<Tensor> {
         let layout = Layout::contiguous(shape, dtype.size())?;
-        Tensor::adopt(Region::lent(owner), layout, dtype)
+        Tensor::adopt(Region::read_only(owner), layout, dtype)
     }
 
     /// Makes a tensor of bytes that only `owner` can reach. The last handle drops `owner`. If this fails, it
@@ -54,7 +54,7 @@ impl Tensor {
             return Err((owner, error));
         }
         let selection = Selection::given(TensorMemory::Mem, Origin::Adopted);
-        let storage = Storage::heap(Region::handed_over(owner), None);
+        let storage = Storage::heap(Region::writable(owner), None);
         Ok(Tensor::of(Handle::new(storage, selection), layout, dtype))
     }
 

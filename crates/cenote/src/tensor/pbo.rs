@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::error::{Error, Result};
 use crate::gl::context::GlContext;
-use crate::memory::pbo::{Pbo, State};
+use crate::memory::pbo::{Pbo, PboState};
 use crate::sys::dmabuf::DmaBuf;
 use crate::tensor::options::TensorOptions;
 use crate::tensor::tensor::Tensor;
@@ -55,13 +55,13 @@ impl Tensor {
     }
 
     /// Returns the buffer, if it is one of this context: for the context to read from.
-    pub(crate) fn pbo_of(&self, context: &GlContext) -> Option<&Arc<State>> {
+    pub(crate) fn pbo_of(&self, context: &GlContext) -> Option<&Arc<PboState>> {
         self.pbo().filter(|pbo| Arc::ptr_eq(pbo.core(), context.core())).map(Pbo::state)
     }
 
     /// Returns the buffer, if it is one of this context: for the context to write to. Fails as
     /// [`map_mut`](Tensor::map_mut) does.
-    pub(crate) fn pbo_mut(&mut self, context: &GlContext) -> Result<Option<&Arc<State>>> {
+    pub(crate) fn pbo_mut(&mut self, context: &GlContext) -> Result<Option<&Arc<PboState>>> {
         let refused = |why| Error::NotWritable { why };
         let storage = self.buffer.storage_mut().map_err(refused)?;
         let ours = storage.pbo.as_ref().filter(|pbo| Arc::ptr_eq(pbo.core(), context.core()));

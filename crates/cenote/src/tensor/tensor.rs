@@ -223,7 +223,7 @@ impl Tensor {
         let (dtype, format, layout) = (self.dtype, self.format, MapLayout::Whole(&self.layout));
         let refused = |why| Error::NotWritable { why };
         let storage = self.buffer.storage_mut().map_err(refused)?;
-        let (len, foreign) = (storage.len(), storage.foreign());
+        let (len, foreign) = (storage.len(), storage.why_not_writable());
         // The planes of an image may lie beyond its elements.
         let range = || if format.is_some() { 0..len } else { layout.byte_range() };
         let written = storage.write(range)?;

@@ -15,7 +15,7 @@ use crate::gl::driver::driver::Driver;
 use crate::gl::driver::saved_bindings::SavedBindings;
 use crate::memory::kind::TensorMemory;
 use crate::memory::pbo;
-use crate::memory::pbo::{State, Use};
+use crate::memory::pbo::{PboState, Use};
 use crate::tensor::Tensor;
 use crate::texture::texel::Texel;
 use crate::texture::texel_rows::{Pitch, TexelRows};
@@ -176,7 +176,7 @@ fn upload_buffer(
     name: NonZeroU32,
     texel: Texel,
     rows: &TexelRows,
-    state: &State,
+    state: &PboState,
 ) -> Result<(), GlError> {
     let driver = &core.resources().driver;
     state.check_unmapped()?;
@@ -189,7 +189,7 @@ fn upload_buffer(
     }
     let done = driver.check("glTexSubImage2D");
     // Even after an error: some of the transfers may have started.
-    done.and(state.used(core, Use::Reads))
+    done.and(state.note_use(core, Use::Reads))
 }
 
 fn upload_bytes(
@@ -226,7 +226,7 @@ fn read_to_buffer(
     source: ReadSource,
     texel: Texel,
     rows: &TexelRows,
-    state: &State,
+    state: &PboState,
 ) -> Result<(), GlError> {
     let driver = &core.resources().driver;
     state.check_unmapped()?;
@@ -239,7 +239,7 @@ fn read_to_buffer(
     }
     let done = driver.check("glReadPixels");
     // Even after an error: some of the transfers may have started.
-    done.and(state.used(core, Use::Writes))
+    done.and(state.note_use(core, Use::Writes))
 }
 
 /// Reads texels into a vector, without gaps between rows.

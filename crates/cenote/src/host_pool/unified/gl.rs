@@ -5,7 +5,7 @@ use std::fmt;
 use super::device::{DeviceAllocator, DeviceMemory};
 use crate::error::{Error, Result};
 use crate::gl::context::GlContext;
-use crate::memory::pbo::{Maps, Pbo};
+use crate::memory::pbo::{MapPolicy, Pbo};
 
 /// Allocates buffer objects of the context. Their names are the [`handle`](DeviceMemory::handle)s.
 ///
@@ -22,7 +22,7 @@ use crate::memory::pbo::{Maps, Pbo};
 impl DeviceAllocator for GlContext {
     fn allocate(&self, bytes: usize) -> Result<Box<dyn DeviceMemory>> {
         // Other code uses it by its name, so the driver must see every access: maps are ended.
-        Ok(Box::new(GlMemory(Pbo::new(self.core(), bytes, Maps::Ended)?)))
+        Ok(Box::new(GlMemory(Pbo::new(self.core(), bytes, MapPolicy::Ended)?)))
     }
 }
 

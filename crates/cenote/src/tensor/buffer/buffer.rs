@@ -96,7 +96,8 @@ impl Buffer {
     #[inline]
     pub(crate) fn is_stable(&self) -> bool {
         #[cfg(target_os = "linux")]
-        if self.creator.is_inherited() && (self.slot_ref.is_some() || self.storage.outlives_fork())
+        if self.creator.is_inherited()
+            && (self.slot_ref.is_some() || self.storage.stays_shared_after_fork())
         {
             return false;
         }
@@ -124,7 +125,9 @@ impl Buffer {
     #[cfg(target_os = "linux")]
     #[inline]
     fn is_parent_memory(&self) -> bool {
-        self.storage.dma.is_some() && self.storage.outlives_fork() && self.creator.is_inherited()
+        self.storage.dma.is_some()
+            && self.storage.stays_shared_after_fork()
+            && self.creator.is_inherited()
     }
 
     #[cfg(not(target_os = "linux"))]
@@ -186,7 +189,7 @@ impl Buffer {
     #[inline]
     pub(crate) fn not_writable(&self) -> Option<NotWritable> {
         if !self.storage.region.is_writable() {
-            Some(self.storage.foreign())
+            Some(self.storage.why_not_writable())
         } else if self.write_state.is_published() {
             Some(NotWritable::Published)
         } else {

@@ -6,7 +6,7 @@ use std::ptr::NonNull;
 use crate::error::{Error, Result};
 use crate::host_pool::stats::BufferStats;
 use crate::memory::budget::{Budget, Reservation};
-use crate::memory::heap_block::Heap;
+use crate::memory::heap_block::HeapBlock;
 #[cfg(target_os = "linux")]
 use crate::sys::mapping::Map;
 
@@ -32,7 +32,7 @@ pub(crate) struct Memory {
 #[allow(dead_code, reason = "held for its drop and for debug output")]
 #[derive(Debug)]
 enum Source {
-    Heap(Heap),
+    Heap(HeapBlock),
     #[cfg(target_os = "linux")]
     Map(Map),
     Vec(Owner),
@@ -127,7 +127,7 @@ impl Source {
     }
 
     fn heap(size: usize) -> Result<(NonNull<u8>, Source)> {
-        let heap = Heap::zeroed(size, ALIGN).map_err(|source| Error::os("malloc", source))?;
+        let heap = HeapBlock::zeroed(size, ALIGN).map_err(|source| Error::os("malloc", source))?;
         Ok((heap.ptr(), Source::Heap(heap)))
     }
 }

@@ -17,7 +17,7 @@ use crate::tensor::buffer::Buffer;
 /// seal can undo that. DMA-BUFs from heaps stay unchanged by convention, which the caller accepted with them.
 pub(crate) fn shareable(buffer: &Buffer) -> Result<Option<(Arc<OwnedFd>, Arc<Map>)>> {
     let storage = buffer.storage();
-    let by_convention = storage.outlives_fork();
+    let by_convention = storage.stays_shared_after_fork();
     if !by_convention && !buffer.is_stable() {
         return Ok(None);
     }

@@ -9,8 +9,8 @@ use crate::error::{Error, Result, Unavailable};
 use crate::ipc::pool::config::TensorPoolConfig;
 use crate::memory::budget::Budget;
 use crate::memory::cpu_access::{CpuAccess, Direction};
-use crate::memory::dma::Fresh;
-use crate::memory::dma_heaps::Kinds;
+use crate::memory::dma::NewDmaBuf;
+use crate::memory::dma_heaps::DeviceChoice;
 use crate::memory::kind::TensorMemory;
 use crate::memory::region::Region;
 use crate::memory::selection::Wish;
@@ -30,8 +30,8 @@ pub(crate) struct Segment {
 pub(crate) fn scrub(map: Arc<Map>, range: Range<usize>) {
     // Devices must not see the old bytes, and their caches must not overwrite the zeros. If the kernel does not know
     // such brackets, the bytes are overwritten without.
-    let by_devices = map.dmabuf().cloned();
-    let _access = CpuAccess::begin(&by_devices, Direction::ReadWrite);
+    let dma_buf = map.dmabuf().cloned();
+    let _access = CpuAccess::begin(&dma_buf, Direction::ReadWrite);
     // SAFETY: the slot's last handle has ended, no lease on it is left, and it is not freed yet. So the allocator does
     // not hand it out, and no other region over it exists. No other process can write it: only this one has a writable
     // mapping.
@@ -52,8 +52,8 @@ fn shared(name: &str, len: usize, align: usize) -> Result<(Map, Arc<OwnedFd>)> {
 
 /// Makes a DMA-BUF. Readers get the file beneath it, which is sealed, where there is one.
 fn dma(name: &str, len: usize, align: usize, unprotected: bool) -> Result<(Map, Arc<OwnedFd>)> {
-    let kinds = if unprotected { Kinds::Any } else { Kinds::Protected };
-    let Fresh { map, memfd, .. } = Fresh::make(name, len, align, kinds)?;
+    let choice = if unprotected { DeviceChoice::Any } else { DeviceChoice::Protected };
+    let NewDmaBuf { map, memfd, .. } = NewDmaBuf::allocate(name, len, align, choice)?;
     let dma = map.dmabuf().map(|dma| dma.shared_fd().clone());
     match (memfd, dma) {
         (None, Some(dma)) => Ok((map, dma)),
