@@ -60,14 +60,19 @@ impl Checkout {
         Ok(names)
     }
 
-    /// The files that git has or would add, relative to the root, sorted.
+    /// The files that git has or would add, relative to the root, sorted. Without the target directory,
+    /// which can be in the checkout under a name that git does not ignore.
     pub(crate) fn files(&self) -> Result<Vec<String>, Failure> {
         let listing = CommandLine::new("git")
             .args(["ls-files", "-z", "--cached", "--others", "--exclude-standard", "--deduplicate"])
             .output()?;
         let mut files: Vec<String> = listing
             .split('\0')
-            .filter(|file| !file.is_empty() && self.root.join(file).is_file())
+            .filter(|file| !file.is_empty())
+            .filter(|file| {
+                let path = self.root.join(file);
+                path.is_file() && !path.starts_with(&self.target)
+            })
             .map(str::to_string)
             .collect();
         files.sort();
