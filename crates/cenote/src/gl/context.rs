@@ -124,7 +124,7 @@ impl GlContext {
         &self,
         work: impl FnOnce(&glow::Context) -> R + Send + 'static,
     ) -> Result<R> {
-        self.core.run("do the caller's work", |core| Ok(work(&core.resources().driver.gl)))
+        self.core.run("run the caller's function", |core| Ok(work(&core.resources().driver.gl)))
     }
 
     /// Waits until the GPU has executed all commands issued so far. After that the memory of textures that

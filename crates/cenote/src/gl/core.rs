@@ -49,7 +49,7 @@ impl Core {
     fn new(executor: Executor, thread: Arc<dyn GlThread>) -> Result<Arc<Core>> {
         static NEXT_ID: StaticU64 = StaticU64::new(1);
         let creator = Creator::this_process();
-        let driver = executor.call("look its functions up", move || load_driver(&*thread))?;
+        let driver = executor.call("look up its functions", move || load_driver(&*thread))?;
         Ok(Arc::new(Core {
             resources: Arc::new(Resources::new(driver)),
             executor,

@@ -56,6 +56,6 @@ impl Fence {
             }
         }
         let waited = Duration::from_secs(GL_FENCE_STEPS.into());
-        Err(GlError::NoAnswer { op: "finish what the GPU was told", waited })
+        Err(GlError::NoAnswer { op: "finish the commands of the GPU", waited })
     }
 }

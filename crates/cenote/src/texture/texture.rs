@@ -109,7 +109,8 @@ impl GlContext {
         channels: usize,
         format: Option<PixelFormat>,
     ) -> Result<GlTexture> {
-        let refused = GlError::Texture { op: "have", width, height, channels, dtype: dtype.name() };
+        let refused =
+            GlError::Texture { op: "create", width, height, channels, dtype: dtype.name() };
         let texel = Texel::of(dtype, channels);
         let size = i32::try_from(width).ok().zip(i32::try_from(height).ok());
         let (Some(texel), Some(size)) = (texel, size) else { return Err(refused.into()) };
