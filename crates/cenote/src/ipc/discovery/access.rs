@@ -1,11 +1,11 @@
-//! Who may find a pool and attach to it, as modes and groups of files, and as a question.
+//! Which processes may find a pool and attach to it: modes and groups of its files, and a check of each peer.
 
 use rustix::fs::{Gid, Mode, Stat};
 use rustix::process::geteuid;
 
 use crate::sys::socket::peer::Peer;
 
-/// Who may find and attach.
+/// Which processes may find a pool and attach to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum PoolAccess {
@@ -14,30 +14,30 @@ pub enum PoolAccess {
     SameUser,
     /// Also members of the group with this id. Needs a `CENOTE_DIR` that the group shares.
     Group(u32),
-    /// Whoever this mode of the socket lets connect, which takes the permission to write: `0o666`
-    /// is for everybody. Needs a `CENOTE_DIR` that they can look into.
+    /// Processes that this mode of the socket lets connect. Connecting needs the permission to write: `0o666` admits
+    /// every user. Needs a `CENOTE_DIR` that those users can read.
     Mode(u32),
 }
 
-/// To go through a directory.
+/// The permission to pass through a directory.
 pub(crate) const SEARCH: u32 = 0o1;
 
-/// To go through it, and see what is there.
-pub(crate) const LOOK: u32 = 0o5;
+/// The permission to pass through a directory and list it.
+pub(crate) const LIST: u32 = 0o5;
 
 impl PoolAccess {
-    /// Whether a process that connected is let in.
+    /// Whether a connected process may attach.
     pub(crate) fn admits(self, peer: &Peer) -> bool {
         peer.uid == geteuid().as_raw()
             || match self {
                 PoolAccess::SameUser => false,
                 PoolAccess::Group(gid) => peer.gid == gid || peer.groups.contains(&gid),
-                // The kernel has looked at the mode already.
+                // The kernel has checked the mode already.
                 PoolAccess::Mode(_) => true,
             }
     }
 
-    /// The group that files must belong to, if it matters.
+    /// The group that the files must belong to, if any.
     pub(crate) fn group(self) -> Option<Gid> {
         match self {
             PoolAccess::Group(gid) => Some(Gid::from_raw(gid)),
@@ -53,14 +53,14 @@ impl PoolAccess {
         })
     }
 
-    /// The mode that a directory needs for the others to have `what` of it.
+    /// The mode that a directory needs for the admitted users to have the permission `what`.
     pub(crate) fn dir_mode(self, what: u32) -> u32 {
-        let (group, others) = self.lets_in();
+        let (group, others) = self.admitted();
         0o700 | if group { what << 3 } else { 0 } | if others { what } else { 0 }
     }
 
-    /// Whether somebody of the group, and whether everybody.
-    fn lets_in(self) -> (bool, bool) {
+    /// Whether the group is admitted, and whether all others are.
+    fn admitted(self) -> (bool, bool) {
         match self {
             PoolAccess::SameUser => (false, false),
             PoolAccess::Group(_) => (true, false),
@@ -68,11 +68,11 @@ impl PoolAccess {
         }
     }
 
-    /// Whether those who are let in have `what` of a directory.
+    /// Whether the admitted users have the permission `what` on a directory.
     pub(crate) fn has(self, what: u32, dir: &Stat) -> bool {
         let to_others = dir.st_mode & what == what;
         match self {
-            // The bits for others do not count for members of the directory's own group.
+            // The bits for others do not apply to members of the directory's group.
             PoolAccess::Group(gid) if dir.st_gid != gid => to_others,
             _ => {
                 let needed = self.dir_mode(what) & 0o077;

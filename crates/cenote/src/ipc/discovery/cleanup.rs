@@ -1,14 +1,14 @@
-//! Removing what dead owners left behind.
+//! Removing the sockets of dead owners.
 
 use std::path::PathBuf;
 
 use crate::error::Result;
 use crate::ipc::discovery::socket_dir::SocketDir;
 
-/// Removes the sockets of dead owners from this namespace, and tells which.
+/// Removes the sockets of dead owners from this namespace. Returns their paths.
 ///
-/// Nobody needs this: whoever comes across such a socket removes it. What belongs to the living is
-/// left alone. Directories of topics go if nobody is in them.
+/// Calling it is optional: a process that finds such a socket removes it. The sockets of living owners stay. Empty
+/// directories of topics are removed.
 ///
 /// ```
 /// # let dir = std::env::temp_dir().join(format!("cenote-gc-doc-{}", std::process::id()));

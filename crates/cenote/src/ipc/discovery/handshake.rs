@@ -1,7 +1,7 @@
-//! A conversation that has begun: hello was said, and the answer is still to come.
+//! A handshake: the request is sent, and the answer has not arrived yet.
 //!
-//! Whoever began it may wait for the answer, for a moment ([`await_some`]); a peer that is slow, or stopped, is
-//! left to the service thread.
+//! The thread that started it may wait for the answer for a moment ([`await_some`]). The service thread receives the
+//! answers of peers that are slow or stopped.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -19,7 +19,7 @@ use crate::sys::fork::GuardedSocket;
 use crate::sys::socket::packet;
 use crate::sys::socket::peer::Peer;
 
-/// What came back.
+/// The answer of a peer.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) peer: Peer,
@@ -30,17 +30,17 @@ pub(crate) struct Answer {
 
 type Then = Box<dyn FnOnce(Result<Answer>) + Send>;
 
-/// What came of trying.
+/// The result of connecting.
 pub(crate) enum Connecting {
-    /// The answer will come, for as long as this is kept, and is heard by whoever listens.
+    /// The request is sent. The answer is received for as long as this handshake is kept.
     Started(Arc<Handshake>),
-    /// Nobody is there any more.
+    /// No process serves the endpoint any more.
     Closed,
-    /// Too many wait at the door. Try again.
+    /// The backlog of the endpoint is full. The caller tries again.
     Busy,
 }
 
-/// Keeps the conversation going until dropped.
+/// A started handshake. Dropping it ends the connection.
 pub(crate) struct Handshake {
     connection: Arc<GuardedSocket>,
     /// The most bytes of an answer.
@@ -50,7 +50,7 @@ pub(crate) struct Handshake {
 
 #[derive(Default)]
 struct HandshakeState {
-    /// Taken when the answer is here.
+    /// The peer and what to do with the answer. Taken when the answer arrives.
     open: Option<(Peer, Then)>,
     watch: Option<Watch>,
 }
@@ -62,7 +62,7 @@ impl fmt::Debug for Handshake {
 }
 
 impl Connecting {
-    /// Has the service thread listen.
+    /// Makes the service thread receive the answer.
     pub(crate) fn watched_by_service(self) -> Result<Connecting> {
         if let Connecting::Started(greeting) = &self {
             greeting.watch_by_service()?;
@@ -71,11 +71,11 @@ impl Connecting {
     }
 }
 
-/// Says `hello` to whoever serves `entry`. `then` is run by whoever listens.
+/// Sends `request` to the process that serves `endpoint`. The thread that receives the answer calls `then`.
 pub(crate) fn begin(
     socket_dir: &SocketDir,
     endpoint: &Endpoint,
-    hello: &[u8],
+    request: &[u8],
     room: usize,
     then: impl FnOnce(Result<Answer>) + Send + 'static,
 ) -> Result<Connecting> {
@@ -94,11 +94,11 @@ pub(crate) fn begin(
     };
     let peer = Peer::of(connection.as_fd()).map_err(error)?;
     if peer.has_ended() {
-        return Ok(Connecting::Closed); // somebody forked off it has the socket
+        return Ok(Connecting::Closed); // a process that was forked off the owner has the socket
     }
-    match packet::send(connection.as_fd(), hello, &[]) {
-        // Refused already: the answer tells why.
-        Err(source) if is_hang_up(&source) => {}
+    match packet::send(connection.as_fd(), request, &[]) {
+        // The peer has refused already: its answer has the reason.
+        Err(source) if is_disconnect(&source) => {}
         sent => sent.map_err(error)?,
     }
     let open = Some((peer, Box::new(then) as Then));
@@ -107,29 +107,32 @@ pub(crate) fn begin(
     Ok(Connecting::Started(Arc::new(Handshake { connection, room, state })))
 }
 
-/// Waits until some of those (by uid) have answered, or the time is over, or a signal came, and gives those who
-/// may have.
-pub(crate) fn await_some(silent: &[(u64, Arc<Handshake>)], time: Duration) -> Vec<Arc<Handshake>> {
+/// Waits until some of these handshakes (by uid) are answered, the time has passed, or a signal arrives. Returns those
+/// that may be answered.
+pub(crate) fn await_some(
+    unanswered: &[(u64, Arc<Handshake>)],
+    time: Duration,
+) -> Vec<Arc<Handshake>> {
     let Ok(time) = Timespec::try_from(time) else { return Vec::new() };
     let poll_fd = |one| PollFd::new(one, PollFlags::IN);
-    let mut fds: Vec<_> = silent.iter().map(|(_, one)| poll_fd(&*one.connection)).collect();
+    let mut fds: Vec<_> = unanswered.iter().map(|(_, one)| poll_fd(&*one.connection)).collect();
     if poll(&mut fds, Some(&time)).is_err() {
         return Vec::new();
     }
-    let answered = silent.iter().zip(&fds).filter(|(_, fd)| !fd.revents().is_empty());
+    let answered = unanswered.iter().zip(&fds).filter(|(_, fd)| !fd.revents().is_empty());
     answered.map(|((_, one), _)| one.clone()).collect()
 }
 
-fn is_hang_up(error: &io::Error) -> bool {
+fn is_disconnect(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset)
 }
 
 impl Handshake {
-    /// Has the service thread hear the answer, unless somebody has.
+    /// Makes the service thread receive the answer, unless it has been received.
     pub(crate) fn watch_by_service(self: &Arc<Self>) -> Result<()> {
         let served: Weak<dyn Served> = Arc::downgrade(&(self.clone() as Arc<dyn Served>));
-        // Under the lock: whoever takes the answer finds the watch, and ends it before the connection is
-        // watched by somebody else.
+        // Under the lock, so that the thread which takes the answer finds the watch. It ends the watch before the
+        // connection is watched for another purpose.
         let mut state = self.state();
         if state.open.is_some() && state.watch.is_none() {
             let watch = service_thread::watch(&self.connection, served, 0);
@@ -138,7 +141,7 @@ impl Handshake {
         Ok(())
     }
 
-    /// Whether nobody has heard the answer, and the service thread was not told to.
+    /// Whether the answer has not been received and the service thread does not wait for it.
     pub(crate) fn is_unwatched(&self) -> bool {
         let state = self.state();
         state.open.is_some() && state.watch.is_none()
@@ -149,13 +152,13 @@ impl Handshake {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes the answer, if there is one.
+    /// Receives the answer, if it has arrived.
     pub(crate) fn receive(&self) {
         let mut bytes = vec![0; self.room];
-        let heard = match packet::recv(self.connection.as_fd(), &mut bytes) {
+        let received = match packet::recv(self.connection.as_fd(), &mut bytes) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
-            // Told once; what was sent before it can still be read.
-            Err(error) if is_hang_up(&error) => return,
+            // The kernel reports this once. What was sent before can still be read.
+            Err(error) if is_disconnect(&error) => return,
             Ok((0, _)) => Err(Error::Disconnected { mid_message: false }),
             Err(source) => Err(Error::os("reading an answer", source)),
             Ok((len, fds)) => {
@@ -164,11 +167,11 @@ impl Handshake {
             }
         };
         let HandshakeState { open, watch } = mem::take(&mut *self.state());
-        // Before anybody else watches the connection.
+        // Before the connection is watched for another purpose.
         drop(watch);
         let Some((peer, then)) = open else { return };
         let connection = self.connection.clone();
-        then(heard.map(|(bytes, fds)| Answer { peer, connection, bytes, fds }));
+        then(received.map(|(bytes, fds)| Answer { peer, connection, bytes, fds }));
     }
 }
 

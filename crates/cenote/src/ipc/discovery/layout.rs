@@ -1,8 +1,8 @@
-//! The directories that sockets are in: `$CENOTE_DIR/<namespace>/<kind>`.
+//! The directories of sockets: `$CENOTE_DIR/<namespace>/<kind>`.
 //!
-//! The first is the user's own affair: it is made where there is none, and otherwise left as it is.
-//! Those below are ours. They are made for this user alone and opened to others when the first pool
-//! is made that others may attach to; nobody but the user can make or remove anything there.
+//! The user chooses the first one: the library makes it if it is missing, and otherwise leaves it as it is. The library
+//! makes the directories below it. At first they are for this user alone. The first pool that admits other users opens
+//! them; only this user can make or remove anything there.
 
 use std::ffi::OsStr;
 use std::io::ErrorKind;
@@ -16,36 +16,36 @@ use rustix::process::geteuid;
 
 use crate::error::{Error, Result};
 use crate::intervals::DIR_ATTEMPTS;
-use crate::ipc::discovery::access::{LOOK, PoolAccess, SEARCH};
+use crate::ipc::discovery::access::{LIST, PoolAccess, SEARCH};
 
-/// The environment variable that names the directory everything is found under.
+/// The environment variable with the directory in which all processes find each other.
 pub const DIR_ENV: &str = "CENOTE_DIR";
 
-/// The environment variable that names the namespace in it.
+/// The environment variable with the namespace in it.
 pub const NAMESPACE_ENV: &str = "CENOTE_NAMESPACE";
 
-/// Leaves room in a file name for the uid and more.
+/// The longest name. It leaves room in a file name for the uid.
 const MAX_NAME: usize = 128;
 
-/// Where a directory of sockets is.
+/// The location of a directory of sockets.
 #[derive(Debug, Clone)]
 pub(crate) struct DirLayout {
     root: PathBuf,
-    /// We chose the root ourselves.
+    /// The library chose the root: `CENOTE_DIR` is not set.
     ours: bool,
-    /// The namespace, and what follows it.
+    /// The namespace, and the directories below it.
     below: Vec<String>,
 }
 
 impl DirLayout {
-    /// The directory of one kind of thing, which may be a path, as the environment says.
+    /// The directory of one kind of endpoint, under the root and namespace of the environment. A kind may be a path.
     pub(crate) fn of(kind: &str) -> Result<DirLayout> {
         let (root, ours) = root()?;
         let below = iter::once(namespace()?).chain(kind.split('/').map(str::to_owned)).collect();
         Ok(DirLayout { root, ours, below })
     }
 
-    /// What kind of thing it is for.
+    /// The first part of the kind.
     pub(crate) fn kind(&self) -> &str {
         self.below.get(1).map_or("", String::as_str)
     }
@@ -54,13 +54,13 @@ impl DirLayout {
         self.root.join(self.below.iter().collect::<PathBuf>())
     }
 
-    /// What it is called in the directory it is in.
+    /// The name of the directory in its parent.
     pub(crate) fn name(&self) -> &str {
         self.below.last().map_or("", String::as_str)
     }
 
-    /// Opens it, making it where needed, so that those who may attach can look into it. On the way there
-    /// somebody may remove what he made (`cenote doctor` does), and this begins again.
+    /// Opens the directory, and makes it where it is missing, so that the admitted users can list it. Another process may
+    /// remove an empty directory on the way (`cenote doctor` does). Then this starts again.
     pub(crate) fn make(&self, access: PoolAccess) -> Result<OwnedFd> {
         if self.ours && access != PoolAccess::SameUser {
             return Err(Error::GroupNeedsDir);
@@ -88,8 +88,8 @@ impl DirLayout {
         Ok(dir)
     }
 
-    /// As far down as one call leads, and how many directories that is: to the last, most often, or to
-    /// where that is to be made. Where others are to be let in, each needs a look.
+    /// Opens the deepest existing directory with one system call, and returns how deep it is: most often the last one, or
+    /// its parent. If other users are admitted, each directory has to be checked, so it returns the root.
     fn go_down(&self, root: OwnedFd, access: PoolAccess) -> (OwnedFd, usize) {
         let all = self.below.len();
         if access == PoolAccess::SameUser {
@@ -97,14 +97,14 @@ impl DirLayout {
                 match open_below(&root, &self.below[..depth]) {
                     Ok(dir) => return (dir, depth),
                     Err(Errno::NOENT) => {}
-                    Err(_) => break, // step by step it is seen where
+                    Err(_) => break, // going step by step shows which one fails
                 }
             }
         }
         (root, 0)
     }
 
-    /// Opens it, if it is there. Whoever only looks leaves nothing behind.
+    /// Opens the directory if it exists. Makes nothing.
     pub(crate) fn find(&self) -> Result<Option<OwnedFd>> {
         let error = |source| Error::Directory {
             op: "opening",
@@ -117,12 +117,12 @@ impl DirLayout {
         absent(open_below(&root, &self.below)).map_err(error)
     }
 
-    /// A directory that the user named may be a link.
+    /// A root that the user chose may be a link.
     fn root_flags(&self) -> OFlags {
         if self.ours { open_flags() } else { open_flags() & !OFlags::NOFOLLOW }
     }
 
-    /// `/dev/shm` is everybody's: the directory there must be ours, and nobody else's to write.
+    /// Every user can write to `/dev/shm`. So the directory there must belong to this user, and others must not write it.
     fn check_root(&self, dir: &OwnedFd) -> Result<()> {
         if !self.ours {
             return Ok(());
@@ -141,12 +141,12 @@ fn open_flags() -> OFlags {
     OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC
 }
 
-/// Opens what is below a directory, following no links: at once where the kernel can (Linux 5.6), and where no
-/// sandbox that has not heard of it forbids it.
+/// Opens a directory below another one without following links. Uses one call if the kernel has it (Linux 5.6) and no
+/// sandbox forbids it.
 fn open_below(dir: &OwnedFd, names: &[String]) -> rustix::io::Result<OwnedFd> {
     let path: PathBuf = names.iter().collect();
     match fs::openat2(dir, &path, open_flags(), Mode::empty(), ResolveFlags::NO_SYMLINKS) {
-        // Not known, forbidden, or a link: seen step by step.
+        // Unknown, forbidden, or a link: going step by step shows which.
         Err(error) if error != Errno::NOENT => open_step_by_step(dir, names),
         opened => opened,
     }
@@ -164,7 +164,7 @@ fn absent(opened: rustix::io::Result<OwnedFd>) -> rustix::io::Result<Option<Owne
     }
 }
 
-/// One directory on the way, and for whom it is made.
+/// One directory on the way, and the users for whom it is made.
 struct Step {
     path: PathBuf,
     access: PoolAccess,
@@ -185,7 +185,7 @@ impl Step {
         let made = self.mkdir(CWD, self.path.as_os_str())?;
         let dir = self.open(CWD, self.path.as_os_str(), flags)?;
         if made {
-            self.let_in(&dir)?;
+            self.admit(&dir)?;
         }
         Ok(dir)
     }
@@ -193,17 +193,17 @@ impl Step {
     fn make(&self, parent: BorrowedFd<'_>, name: &OsStr) -> Result<OwnedFd> {
         let dir = self.mkdir_and_open(parent, name)?;
         let stat = self.stat(&dir)?;
-        if self.access.has(LOOK, &stat) {
+        if self.access.has(LIST, &stat) {
             return Ok(dir);
         }
         if stat.st_uid == geteuid().as_raw() {
-            self.let_in(&dir)?;
+            self.admit(&dir)?;
         }
-        self.check(&dir, LOOK)?;
+        self.check(&dir, LIST)?;
         Ok(dir)
     }
 
-    /// Whoever leaves it last may remove it between the two.
+    /// Another process may remove the directory between the two calls.
     fn mkdir_and_open(&self, parent: BorrowedFd<'_>, name: &OsStr) -> Result<OwnedFd> {
         for _ in 1..DIR_ATTEMPTS {
             self.mkdir(parent, name)?;
@@ -215,7 +215,7 @@ impl Step {
         self.open(parent, name, open_flags())
     }
 
-    /// Whether there was none. For this user alone, so far.
+    /// Makes a directory for this user alone. Returns whether it did not exist.
     fn mkdir(&self, parent: BorrowedFd<'_>, name: &OsStr) -> Result<bool> {
         match fs::mkdirat(parent, name, Mode::RWXU) {
             Ok(()) => Ok(true),
@@ -233,22 +233,22 @@ impl Step {
         fs::fstat(dir).map_err(|source| self.error("looking at", source))
     }
 
-    /// Lets others look into a directory of ours, and change nothing. The group first, so that no
-    /// other is let in meanwhile; one that has been let in already stays.
-    fn let_in(&self, dir: &OwnedFd) -> Result<()> {
+    /// Lets the admitted users list a directory of ours, but not change it. Sets the group first, so that no other group
+    /// is admitted meanwhile. Changes nothing if another group is admitted already.
+    fn admit(&self, dir: &OwnedFd) -> Result<()> {
         let stat = self.stat(dir)?;
         let group = self.access.group().filter(|group| group.as_raw() != stat.st_gid);
         if group.is_some() && stat.st_mode & 0o070 != 0 {
             return Ok(());
         }
-        let mode = Mode::from_raw_mode(stat.st_mode & 0o7777 | self.access.dir_mode(LOOK));
+        let mode = Mode::from_raw_mode(stat.st_mode & 0o7777 | self.access.dir_mode(LIST));
         let done = group.map_or(Ok(()), |group| fs::fchown(dir, None, Some(group)));
         done.and_then(|()| fs::fchmod(dir, mode))
             .map_err(|source| self.error("setting permissions of", source))
     }
 
-    /// A pool that those cannot reach for whom it is would be of no use to them. A list of permissions
-    /// (acl(5)) may let them in; what it says is not looked at.
+    /// Fails if the admitted users cannot reach the directory: the pool would be of no use to them. An access list
+    /// (acl(5)) may admit them, so a directory that has one passes.
     fn check(&self, dir: &OwnedFd, what: u32) -> Result<()> {
         let stat = self.stat(dir)?;
         let listed = || fs::fgetxattr(dir, "system.posix_acl_access", &mut [0_u8; 0]).is_ok();
@@ -264,7 +264,7 @@ impl Step {
     }
 }
 
-/// The root directory, and whether we chose it ourselves.
+/// The root directory, and whether the library chose it.
 fn root() -> Result<(PathBuf, bool)> {
     match env::var_os(DIR_ENV) {
         Some(dir) if dir.is_empty() || !Path::new(&dir).is_absolute() => Err(Error::BadEnv {
@@ -287,8 +287,8 @@ fn namespace() -> Result<String> {
     Ok(value.into_owned())
 }
 
-/// Where processes find each other: `$CENOTE_DIR/<namespace>`, as the environment says. It is made when
-/// the first of them has something to share, and may not be there yet.
+/// The directory in which processes find each other: `$CENOTE_DIR/<namespace>`, from the environment. The first process
+/// that shares something makes it, so it may not exist yet.
 ///
 /// ```
 /// println!("{}", cenote::namespace_dir()?.display());
@@ -298,7 +298,7 @@ pub fn namespace_dir() -> Result<PathBuf> {
     Ok(root()?.0.join(namespace()?))
 }
 
-/// A name becomes part of a file name, and is typed on command lines.
+/// Checks a name: it becomes part of a file name, and people type it on command lines.
 pub(crate) fn check_name(name: &str) -> Result<()> {
     let refuse = |rule| Err(Error::BadName { given: name.into(), rule });
     if name.is_empty() || name.len() > MAX_NAME {

@@ -1,5 +1,5 @@
-//! Questions to whoever serves an entry, on connections of their own: many are asked at once, and have one
-//! time to answer, so that those who are stopped delay nobody.
+//! Requests to the processes that serve endpoints. Each request has its own connection. Many are sent at once and share
+//! one deadline, so a stopped process delays the others no further.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -15,13 +15,13 @@ use crate::sys::fork::GuardedSocket;
 use crate::sys::socket::packet;
 use crate::sys::socket::peer::Peer;
 
-/// The most that are asked at once: each takes a file descriptor or two.
+/// The most requests at once: each takes one or two file descriptors.
 pub(crate) const AT_ONCE: usize = 128;
 
 /// The most directories that are held open meanwhile.
 pub(crate) const PLACES_AT_ONCE: usize = 64;
 
-/// Somebody who was asked something.
+/// A request that was sent.
 #[derive(Debug)]
 pub(crate) struct Query {
     pub(crate) peer: Peer,
@@ -29,8 +29,9 @@ pub(crate) struct Query {
 }
 
 impl Query {
-    /// Asks whoever serves an entry, without waiting for anything; `None` if nobody does. It may be
-    /// there and not be asked, for too many did, or it is closed to this user: that is the inner error.
+    /// Sends a request to the process that serves an endpoint, without waiting. Returns `None` if no process serves it. The
+    /// inner error means that the process is there but cannot be asked: its backlog is full, or it does not admit this user.
+    /// The outer error means that this process is out of a resource.
     pub(crate) fn send(
         socket_dir: &SocketDir,
         endpoint: &Endpoint,
@@ -56,12 +57,12 @@ impl Query {
             return Ok(None);
         }
         let question = Packet::new(question);
-        // Should it have hung up, there will be no answer.
+        // If the peer has disconnected, there will be no answer.
         let _ = packet::send(connection.as_fd(), bytemuck::bytes_of(&question), &[]);
         Ok(Some(Query { peer, connection }))
     }
 
-    /// What it said, if anything came: `None` if not yet. An end without an answer is empty.
+    /// The answer, or `None` if none has arrived. Empty if the connection has ended without one.
     pub(crate) fn answer(&self, room: usize) -> Option<(Vec<u8>, Vec<OwnedFd>)> {
         let mut bytes = vec![0; room];
         let (len, fds) = match packet::recv(self.connection.as_fd(), &mut bytes) {
@@ -77,15 +78,15 @@ fn is_gone(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound)
 }
 
-/// Waits until all have answered, or the time is over.
+/// Waits until all requests are answered or the time has passed.
 pub(crate) fn await_replies<'a>(asked: impl Iterator<Item = &'a Query>, time: Duration) {
-    let poll_fd = |inquiry: &'a Query| PollFd::new(&inquiry.connection, PollFlags::IN);
-    let mut silent: Vec<PollFd<'_>> = asked.map(poll_fd).collect();
+    let poll_fd = |query: &'a Query| PollFd::new(&query.connection, PollFlags::IN);
+    let mut unanswered: Vec<PollFd<'_>> = asked.map(poll_fd).collect();
     let start = Instant::now();
-    while let Some(left) = time.checked_sub(start.elapsed()).filter(|_| !silent.is_empty()) {
+    while let Some(left) = time.checked_sub(start.elapsed()).filter(|_| !unanswered.is_empty()) {
         let Ok(left) = Timespec::try_from(left) else { return };
-        match poll(&mut silent, Some(&left)) {
-            Ok(_) | Err(Errno::INTR) => silent.retain(|fd| fd.revents().is_empty()),
+        match poll(&mut unanswered, Some(&left)) {
+            Ok(_) | Err(Errno::INTR) => unanswered.retain(|fd| fd.revents().is_empty()),
             Err(_) => return,
         }
     }

@@ -1,10 +1,11 @@
-//! Where processes find each other: a directory of sockets, `$CENOTE_DIR/<namespace>/<kind>/`.
+//! A directory of sockets, `$CENOTE_DIR/<namespace>/<kind>/`, in which processes find each other.
 //!
-//! An entry is one socket, named `<name>@<uid>`. It appears by rename, already listening, so
-//! whoever sees it can connect. It outlives an owner that was killed: then connecting is refused,
-//! and the next to look for the name, or `gc`, removes it. One that was killed before the rename
-//! leaves a hidden socket, which the next to make an entry removes. Taking over and removing hold a
-//! lock (flock) on the directory; finding and connecting need none.
+//! An *endpoint* is one socket, named `<name>@<uid>`. It appears by a rename, already listening, so a process that sees
+//! it can connect. It outlives an owner that was killed. Then the kernel refuses connections, and the next process that
+//! looks for the name, or `remove_dead`, removes it. An owner that was killed before the rename leaves a hidden socket,
+//! which the next owner in the directory removes.
+//!
+//! Taking over a name and removing sockets need the lock (flock) of the directory. Finding and connecting do not.
 
 use std::io;
 use std::iter;
@@ -23,14 +24,14 @@ use crate::sys::fork::GuardedSocket;
 use crate::sys::socket::peer::Peer;
 use crate::sys::socket::seqpacket;
 
-/// One directory of sockets, held open.
+/// A directory of sockets, held open.
 #[derive(Debug)]
 pub(crate) struct SocketDir {
     dir: OwnedFd,
     layout: DirLayout,
 }
 
-/// What one socket serves.
+/// The name and uid of a pool or publisher, which its socket has as its file name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Endpoint {
     pub(crate) name: String,
@@ -44,14 +45,14 @@ impl Endpoint {
 
     fn parse(file_name: &str) -> Option<Endpoint> {
         let (name, uid) = file_name.rsplit_once('@')?;
-        // Others may make files here, and people read their names.
+        // Other users may make files here, and people read their names.
         check_name(name).ok()?;
         let endpoint = Endpoint { name: name.to_owned(), uid: u64::from_str_radix(uid, 16).ok()? };
         (endpoint.file_name() == file_name).then_some(endpoint)
     }
 }
 
-/// The name of a socket that is not listening yet.
+/// The file name of a socket that does not listen yet.
 fn hidden_name(uid: u64) -> String {
     format!(".{uid:016x}")
 }
@@ -61,7 +62,7 @@ fn is_hidden(name: &str) -> bool {
     uid.is_some_and(|uid| hidden_name(uid) == name)
 }
 
-/// Holds the directory's lock until dropped.
+/// The lock of a directory, until dropped.
 #[derive(Debug)]
 pub(crate) struct DirLock(OwnedFd);
 
@@ -73,24 +74,24 @@ impl Drop for DirLock {
 }
 
 impl SocketDir {
-    /// Opens the directory for one kind of thing, making it where needed.
+    /// Opens the directory for one kind of endpoint, and makes it if it is missing.
     pub(crate) fn open(kind: &str, access: PoolAccess) -> Result<SocketDir> {
         SocketDir::make(DirLayout::of(kind)?, access)
     }
 
-    /// Opens the directory for one kind of thing, if it is there.
+    /// Opens the directory for one kind of endpoint, if it exists.
     pub(crate) fn find(kind: &str) -> Result<Option<SocketDir>> {
         let layout = DirLayout::of(kind)?;
         Ok(layout.find()?.map(|dir| SocketDir { dir, layout }))
     }
 
-    /// The names of the topics' directories that are there.
+    /// The names of all topics that have a directory.
     pub(crate) fn topics() -> Result<Vec<String>> {
         SocketDir::find("topics")?.map_or(Ok(Vec::new()), |topics| topics.directories())
     }
 
-    /// Every directory of sockets that may be there, to be opened a few at a time: there may be more
-    /// than there are descriptors for. Topics that are closed to this user hide no pools.
+    /// The kinds of all directories that may exist. The caller opens a few at a time: there may be more of them than file
+    /// descriptors. If this user may not list the topics, returns the pools alone.
     pub(crate) fn all_kinds() -> Result<Vec<String>> {
         let topics = match SocketDir::topics() {
             Err(error) if is_denied(&error) && SocketDir::find("pools").is_ok() => Vec::new(),
@@ -100,8 +101,8 @@ impl SocketDir {
         Ok(iter::once("pools".to_owned()).chain(topics).collect())
     }
 
-    /// Opens one directory of many, if it is there: one that is closed to this user hides no other. That
-    /// this process can open no more is an error.
+    /// Opens one directory of many, if it exists. Skips one that this user may not open. Fails if this process is out of
+    /// file descriptors or memory.
     pub(crate) fn find_one_of(kind: &str) -> Result<Option<SocketDir>> {
         match SocketDir::find(kind) {
             Err(Error::Directory { op, path, source }) if is_shortage(&source) => {
@@ -111,12 +112,12 @@ impl SocketDir {
         }
     }
 
-    /// Whether its entries are the publishers of a topic.
+    /// Whether its endpoints are the publishers of a topic.
     pub(crate) fn is_of_topic(&self) -> bool {
         self.layout.kind() == "topics"
     }
 
-    /// Opens it again, for it may have been removed, wherever the environment points by now.
+    /// Opens or makes the directory again, as it may have been removed. Its path stays the one from when it was first opened.
     pub(crate) fn reopen(&self, access: PoolAccess) -> Result<SocketDir> {
         SocketDir::make(self.layout.clone(), access)
     }
@@ -129,13 +130,13 @@ impl SocketDir {
         self.layout.path()
     }
 
-    /// A path of this very directory, whatever became of it.
+    /// A path to this open directory, even if it was moved or removed.
     pub(crate) fn held_path(&self) -> PathBuf {
         format!("/proc/self/fd/{}", self.dir.as_raw_fd()).into()
     }
 
-    /// Waits for the directory's lock, which others hold for microseconds. Everybody who can read
-    /// the directory can take it, so this does not wait for ever.
+    /// Waits for the lock of the directory, which other processes hold for microseconds. Gives up after a while, because
+    /// every process that can read the directory can take the lock.
     pub(crate) fn lock(&self) -> Result<DirLock> {
         let file = self.open_again().map_err(|source| self.error("opening", source))?;
         let start = Instant::now();
@@ -149,8 +150,8 @@ impl SocketDir {
         Ok(DirLock(file))
     }
 
-    /// The directory and its lock, made anew should somebody have removed it meanwhile: whoever does that
-    /// has the lock.
+    /// The directory and its lock. If another process has removed the directory meanwhile, makes it again; a process that
+    /// removes a directory holds its lock.
     pub(crate) fn locked(self, access: PoolAccess) -> Result<(SocketDir, DirLock)> {
         let mut socket_dir = self;
         for _ in 1..DIR_ATTEMPTS {
@@ -164,7 +165,7 @@ impl SocketDir {
         Ok((socket_dir, locked))
     }
 
-    /// Whether the directory is no longer there, though it is held open here.
+    /// Whether the directory was removed while it is open here.
     pub(crate) fn is_removed(&self) -> bool {
         self.stat().is_ok_and(|stat| stat.st_nlink == 0)
     }
@@ -173,10 +174,9 @@ impl SocketDir {
         fs::fstat(&self.dir)
     }
 
-    /// Removes the directory, unless there is something in it, or somebody is about to put something
-    /// there.
+    /// Removes the directory if it is empty and no process has its lock to make an endpoint there.
     pub(crate) fn remove_if_empty(&self) {
-        // Whoever leaves meanwhile finds it locked, and leaves it to this one, which has to look again.
+        // A process that leaves meanwhile finds the directory locked and does not remove it. So this checks again.
         for _ in 0..DIR_ATTEMPTS {
             let left = self.try_remove();
             if left != Err(Errno::NOTEMPTY) || !self.is_empty() {
@@ -185,7 +185,7 @@ impl SocketDir {
         }
     }
 
-    /// It fails if there is something in it.
+    /// Fails if the directory is not empty.
     fn try_remove(&self) -> rustix::io::Result<()> {
         let Some(_locked) = self.try_lock().filter(|_| !self.is_removed()) else { return Ok(()) };
         let seen_from_within = format!("../{}", self.layout.name());
@@ -196,50 +196,50 @@ impl SocketDir {
         self.file_names().is_ok_and(|names| names.iter().all(|name| matches!(&**name, "." | "..")))
     }
 
-    /// A path of the directory that this one is in.
+    /// A path to the parent of this open directory.
     pub(crate) fn held_parent(&self) -> PathBuf {
         self.held_path().join("..")
     }
 
-    /// The directory's lock, if nobody has it.
+    /// The lock of the directory, if no process has it.
     fn try_lock(&self) -> Option<DirLock> {
         let file = self.open_again().ok()?;
         fs::flock(&file, FlockOperation::NonBlockingLockExclusive).ok()?;
         Some(DirLock(file))
     }
 
-    /// The directory once more. A lock belongs to an open file: each holder has its own.
+    /// Opens the directory once more. A lock belongs to an open file, so each holder needs its own.
     pub(crate) fn open_again(&self) -> rustix::io::Result<OwnedFd> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         fs::openat(&self.dir, ".", flags, Mode::empty())
     }
 
-    /// Every entry there is, of the living and the dead. In a topic's directory all have its name.
+    /// All endpoints, of living and dead owners. In the directory of a topic all have its name.
     pub(crate) fn endpoints(&self) -> Result<Vec<Endpoint>> {
         Ok(self.endpoints_among(&self.file_names()?))
     }
 
-    /// The entries among some names.
+    /// The endpoints among these file names.
     pub(crate) fn endpoints_among(&self, names: &[String]) -> Vec<Endpoint> {
         let fits = |endpoint: &Endpoint| !self.is_of_topic() || endpoint.name == self.layout.name();
         names.iter().filter_map(|name| Endpoint::parse(name)).filter(fits).collect()
     }
 
-    /// The directories in it whose names can be, hidden ones aside.
+    /// The directories in it whose names are valid and not hidden.
     pub(crate) fn directories(&self) -> Result<Vec<String>> {
-        // Not every file system tells.
+        // Some file systems do not report the type.
         let is_directory = |kind| matches!(kind, FileType::Directory | FileType::Unknown);
         let names = self.names_of(is_directory)?.into_iter();
         Ok(names.filter(|name| check_name(name).is_ok()).collect())
     }
 
-    /// Whatever is in it, for [`SocketDir::endpoints_among`] and [`SocketDir::remove_left`].
+    /// All file names, for [`SocketDir::endpoints_among`] and [`SocketDir::remove_left`].
     pub(crate) fn file_names(&self) -> Result<Vec<String>> {
         self.names_of(|_| true)
     }
 
     fn names_of(&self, wanted: impl Fn(FileType) -> bool) -> Result<Vec<String>> {
-        // Opened anew: whoever reads at the same time has a place of its own in the list.
+        // Opened again: each open file has its own position in the listing.
         let listing = self.open_again().and_then(fs::Dir::new);
         let listing = listing.map_err(|source| self.error("reading", source))?;
         let mut names = Vec::new();
@@ -252,8 +252,8 @@ impl SocketDir {
         Ok(names)
     }
 
-    /// Removes, of these names, what dead owners left: their entries, and the hidden sockets of those that
-    /// died before their entry appeared. Tells which went.
+    /// Removes the sockets of dead owners among these names: endpoints, and hidden sockets from before the rename. Returns
+    /// their paths.
     pub(crate) fn remove_left(&self, names: &[String], locked: &DirLock) -> Vec<PathBuf> {
         let mut removed = self.remove_hidden(names, locked);
         for endpoint in self.endpoints_among(names) {
@@ -264,8 +264,8 @@ impl SocketDir {
         removed
     }
 
-    /// Only the hidden sockets. With the lock held, none of them belongs to a pool that is being made;
-    /// one that an owner makes anew is made again if this takes it away.
+    /// Removes the hidden sockets among these names. As the lock is held, none of them belongs to a pool that is being
+    /// made. An owner that is making its endpoint again tries again if its socket is removed.
     pub(crate) fn remove_hidden(&self, names: &[String], _: &DirLock) -> Vec<PathBuf> {
         let dead = |name: &&String| is_dead(seqpacket::connect(self.dir.as_fd(), name));
         let hidden = names.iter().filter(|name| is_hidden(name)).filter(dead);
@@ -273,20 +273,19 @@ impl SocketDir {
         removed.map(|name| self.path().join(name)).collect()
     }
 
-    /// Removes the entry of a dead owner, unless somebody else is busy in the directory, who may
-    /// be doing just that.
+    /// Removes the endpoint of a dead owner, unless another process has the lock; it may be doing the same.
     pub(crate) fn remove_dead(&self, endpoint: &Endpoint) {
         let Some(_locked) = self.try_lock() else { return };
-        // Its owner may have made it anew.
+        // The owner may have made it again.
         if is_dead(self.connect(endpoint)) {
             self.remove(endpoint);
         }
     }
 
-    /// Makes an entry that is listening from the moment it can be seen.
+    /// Makes an endpoint. It listens from the moment it is visible.
     pub(crate) fn publish(&self, endpoint: &Endpoint, access: PoolAccess) -> Result<GuardedSocket> {
         match self.try_publish(endpoint, access) {
-            // Whoever cleans up may have taken it for a dead one's, as it was not listening yet.
+            // A process that cleans up may have taken the socket for a dead one, as it did not listen yet.
             Err(Error::Directory { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
                 self.try_publish(endpoint, access)
             }
@@ -298,7 +297,7 @@ impl SocketDir {
         let hidden = hidden_name(endpoint.uid);
         let listener = seqpacket::bind(self.dir.as_fd(), &hidden)
             .map_err(|source| self.io_error("making a socket", source))?;
-        // Nobody can connect before it listens, so nobody does whom the mode is to keep out.
+        // The mode is set before the socket listens, so no process connects that the mode excludes.
         let done = self
             .permit(&hidden, access)
             .and_then(|()| seqpacket::listen(&listener))
@@ -317,7 +316,7 @@ impl SocketDir {
         Ok(fs::chmodat(&self.dir, name, access.socket_mode(), AtFlags::empty())?)
     }
 
-    /// Whether the entry is still there. (A user's session manager may clean up behind us.)
+    /// Whether the endpoint is still there. (A session manager may clean up the directory.)
     pub(crate) fn has(&self, endpoint: &Endpoint) -> bool {
         fs::statat(&self.dir, endpoint.file_name(), AtFlags::SYMLINK_NOFOLLOW).is_ok()
     }
@@ -326,13 +325,12 @@ impl SocketDir {
         self.unlink(&endpoint.file_name());
     }
 
-    /// Whether it is gone by that. Others may have made something of that name which is no socket, such as a
-    /// directory: that stays.
+    /// Removes a file. Returns whether it is removed. Does not remove a directory that another process made under this name.
     fn unlink(&self, name: &str) -> bool {
         fs::unlinkat(&self.dir, name, AtFlags::empty()).is_ok()
     }
 
-    /// Connects to whoever serves the entry. `ConnectionRefused` means that nobody does any more.
+    /// Connects to the process that serves the endpoint. `ConnectionRefused` means that no process does.
     pub(crate) fn connect(&self, endpoint: &Endpoint) -> io::Result<GuardedSocket> {
         seqpacket::connect(self.dir.as_fd(), &endpoint.file_name())
     }
@@ -346,20 +344,20 @@ impl SocketDir {
     }
 }
 
-/// Whether this user may not look there.
+/// Whether this user lacks a permission.
 pub(crate) fn is_denied(error: &Error) -> bool {
     let Error::Directory { source, .. } = error else { return false };
     source.kind() == io::ErrorKind::PermissionDenied
 }
 
-/// Whether this process or the machine has run out of something: that tells nothing of whom it asked.
+/// Whether this process or the system is out of a resource. Then the error says nothing about the peer.
 pub(crate) fn is_shortage(error: &io::Error) -> bool {
     let shortages = [Errno::MFILE, Errno::NFILE, Errno::NOMEM, Errno::NOBUFS];
     Errno::from_io_error(error).is_some_and(|errno| shortages.contains(&errno))
 }
 
-/// Whether nobody serves the socket that was connected to: it is refused, or kept by a process that
-/// was forked off a dead owner in the wrong moment.
+/// Whether no process serves a socket: the connection is refused, or only a process holds the socket that was forked off
+/// the dead owner.
 fn is_dead(connected: io::Result<GuardedSocket>) -> bool {
     match connected {
         Ok(connection) => Peer::of(connection.as_fd()).is_ok_and(|peer| peer.has_ended()),
@@ -372,7 +370,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn entries_round_trip_and_strangers_are_ignored() {
+    fn endpoints_round_trip_and_other_files_are_ignored() {
         let endpoint = Endpoint { name: "camera.rgb".into(), uid: 0xfeed };
         assert_eq!(Endpoint::parse(&endpoint.file_name()), Some(endpoint));
         for name in ["", "x", "x@", "x@12", "x@zzzzzzzzzzzzzzzz", ".000000000000feed"] {
@@ -382,12 +380,16 @@ mod tests {
             assert_eq!(Endpoint::parse(&format!("{name}@000000000000feed")), None, "{name:?}");
         }
         for uid in ["000000000000FEED", "+00000000000feed"] {
-            assert_eq!(Endpoint::parse(&format!("camera@{uid}")), None, "it is written otherwise");
+            assert_eq!(
+                Endpoint::parse(&format!("camera@{uid}")),
+                None,
+                "another spelling of the number"
+            );
         }
     }
 
     #[test]
-    fn only_our_own_hidden_names_are_hidden() {
+    fn only_names_that_this_library_makes_are_hidden_sockets() {
         assert!(is_hidden(&hidden_name(0)) && is_hidden(&hidden_name(u64::MAX)));
         for name in ["", ".", "..", ".12", ".+000000000000001", "camera@000000000000feed"] {
             assert!(!is_hidden(name), "{name}");

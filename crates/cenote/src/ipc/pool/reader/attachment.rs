@@ -1,11 +1,11 @@
-//! A pool, in a process that attached to it.
+//! A pool in a process that attached to it.
 //!
-//! Header and segments are mapped read-only: the kernel sees to that, so a bug here cannot change
-//! what others read. The only thing written is this process's own row. When the owner dies, what
-//! is leased stays as it is, for nobody is left who could reuse it.
+//! Header and segments are mapped read-only. The kernel enforces that, so a bug here cannot change what other processes
+//! read. This process writes only its own row. When the owner dies, leased slots stay as they are: no process is left
+//! that could reuse them.
 //!
-//! Everything that comes from the owner is checked before it is used: sizes and seals of files
-//! when they arrive, slot and segment numbers and ranges each time.
+//! Everything that comes from the owner is checked before it is used: sizes and seals of files when they arrive, slot
+//! numbers, segment numbers and ranges each time.
 
 use std::collections::HashMap;
 use std::io;
@@ -36,14 +36,14 @@ use crate::sys::socket::packet;
 use crate::sys::socket::peer::Peer;
 use crate::tensor::buffer::Buffer;
 
-/// The most segments that an owner can make this process map: more than it has at a time, because
-/// word of one that is gone may be late, or lost.
+/// The most segments that an owner can make this process map. It is more than a pool has at a time, because the packet
+/// about a removed one may be late or lost.
 const MAX_MAPPED: usize = 4 * MAX_SHARED;
 
-/// How many packets are read before others have their turn.
+/// How many packets are read before other events are served.
 pub(crate) const PACKETS_AT_ONCE: usize = 64;
 
-/// How many are read of an owner that has died: more than a socket holds.
+/// How many packets of a dead owner are read: more than a socket holds.
 const LAST_PACKETS: usize = 1 << 12;
 
 /// A pool of another process.
@@ -55,25 +55,24 @@ pub(crate) struct Attachment {
     max_slots: u32,
     header: Words,
     connection: Arc<GuardedSocket>,
-    /// Slots that are held, and spares of those that were given back, for as long as it stays. Whoever has this lock
-    /// takes no other.
+    /// The leases, and the buffers that are kept for the next leases. A thread that holds this lock takes no other.
     lease_table: Biased<LeaseTable<Buffer>>,
     state: Mutex<AttachmentState>,
-    /// Held while packets are read, so that whoever has read them knows that they were heeded.
+    /// Held while packets are read and handled, so that a thread that gets this lock knows that earlier ones were handled.
     receiving: Mutex<()>,
     arrived: Condvar,
-    /// The owner has ended, or hung up.
+    /// The owner has died or disconnected.
     gone: AtomicBool,
-    /// When that was heard of.
+    /// When that was noticed.
     disconnected_since: OnceLock<Instant>,
-    /// Of the memory of the holdings.
+    /// For the private memory of the lease table.
     _reservation: Reservation,
 }
 
-/// A slot that was leased, as what a handle of it is made of.
+/// A leased slot.
 #[derive(Debug)]
 pub(crate) enum Leased {
-    /// What was left when it was given back the last time.
+    /// The buffer from the last lease on the same range.
     Recycled(Arc<Buffer>),
     /// A range of a segment.
     New(Slot, Arc<Map>),
@@ -83,31 +82,37 @@ pub(crate) enum Leased {
 pub(crate) struct AttachmentState {
     segments: HashMap<u32, Arc<Map>>,
     watches: Vec<Watch>,
-    /// Itself, for as long as it is to stay although nobody uses it, and to keep spares.
+    /// The attachment itself, while it stays although no handle uses it. Then buffers are kept, too.
     pub(crate) kept_alive: Option<Arc<Attachment>>,
-    /// How many slots were held, and how many may be, if it was expelled for that.
+    /// How many slots this process held and how many it may hold, if the owner expelled it for that.
     expelled: Option<(u32, u32)>,
-    /// Other pools of the same owner, by uid.
+    /// Other pools of the same owner, by uid, which the owner has introduced.
     pub(crate) introduced: HashMap<u64, Arc<Attachment>>,
-    /// How many there can be.
+    /// The most such pools.
     pub(crate) max_introduced: usize,
-    /// When a segment was last asked for by somebody who does not wait.
-    asked: Option<Instant>,
+    /// When a thread that does not wait last requested a segment.
+    requested_at: Option<Instant>,
 }
 
-/// Begins to attach to a pool; `then` is run by whoever listens.
+/// Starts to attach to a pool. The thread that receives the answer calls `then`.
 pub(crate) fn begin_at(
     socket_dir: &SocketDir,
     endpoint: &Endpoint,
     then: impl FnOnce(Result<Arc<Attachment>>) + Send + 'static,
 ) -> Result<Connecting> {
-    let hello = Packet::new(Kind::Attach);
+    let request = Packet::new(Kind::Attach);
     let ours = endpoint.clone();
     let then = move |answer: Result<Answer>| then(answer.and_then(|answer| answered(ours, answer)));
-    handshake::begin(socket_dir, endpoint, bytemuck::bytes_of(&hello), size_of::<Attached>(), then)
+    handshake::begin(
+        socket_dir,
+        endpoint,
+        bytemuck::bytes_of(&request),
+        size_of::<Attached>(),
+        then,
+    )
 }
 
-/// Makes an attachment of what the owner answered to a hello.
+/// Makes an attachment from the owner's answer.
 pub(crate) fn answered(endpoint: Endpoint, answer: Answer) -> Result<Arc<Attachment>> {
     let (kind, head) = Packet::parse(&answer.bytes)?;
     match kind {
@@ -120,7 +125,7 @@ pub(crate) fn answered(endpoint: Endpoint, answer: Answer) -> Result<Arc<Attachm
 }
 
 impl Attachment {
-    /// What an owner's welcome makes of this process; it may be lent so many other pools.
+    /// Makes an attachment from an `Attached` packet. The owner may introduce at most `max_introduced` other pools.
     pub(crate) fn new(
         endpoint: Endpoint,
         Answer { peer: owner, connection, bytes, mut fds }: Answer,
@@ -141,9 +146,9 @@ impl Attachment {
         for (info, fd) in infos.iter().zip(&segment_fds) {
             segments.insert(info.index, Arc::new(fd_checks::open_segment(fd, info.len)?));
         }
-        // How many slots there are is what the owner says.
-        let slots = attached.max_slots as usize * LeaseTable::<Buffer>::BYTES_PER_SLOT;
-        let reservation = Budget::reserve(slots)?;
+        // The owner chooses the number of slots, so the memory is reserved first.
+        let table_bytes = attached.max_slots as usize * LeaseTable::<Buffer>::BYTES_PER_SLOT;
+        let reservation = Budget::reserve(table_bytes)?;
         let lease_table = LeaseTable::new(row, attached.max_slots, attached.max_leases);
         let state = AttachmentState {
             segments,
@@ -152,7 +157,7 @@ impl Attachment {
             expelled: None,
             introduced: HashMap::new(),
             max_introduced,
-            asked: None,
+            requested_at: None,
         };
         let attachment = Arc::new(Attachment {
             endpoint,
@@ -205,19 +210,19 @@ impl Attachment {
         }
     }
 
-    /// Whether leases still hold: the owner knows of this process, or is dead and can reuse nothing.
+    /// Whether leases are still valid: the owner is connected, or it is dead and can reuse nothing.
     #[inline]
     pub(crate) fn is_usable(&self) -> bool {
         !self.is_disconnected() || self.owner.has_ended()
     }
 
-    /// Whether the owner has hung up a moment ago and may be about to end: the kernel closes the
-    /// sockets of a process that dies before it says that it is dead. Then look again.
+    /// Whether the owner has disconnected a moment ago and may be about to die. The kernel closes the sockets of a dying
+    /// process before it reports the death. The caller checks again.
     pub(crate) fn may_be_dying(&self) -> bool {
         self.is_disconnected() && !self.owner.has_ended() && self.has_just_disconnected()
     }
 
-    /// Whether leases still hold, or will if the owner is about to end. One look: between two it may.
+    /// Whether leases are valid, or will be if the owner is about to die. One check: between two of them it may die.
     pub(crate) fn may_lease(&self) -> bool {
         !self.is_disconnected() || self.has_just_disconnected() || self.owner.has_ended()
     }
@@ -231,8 +236,8 @@ impl Attachment {
         self.gone.load(Ordering::Acquire)
     }
 
-    /// Has it stay attached although nobody uses it. Not beyond the owner's death: owners come and
-    /// go, and each would leave descriptors and mappings behind.
+    /// Keeps the pool attached although no handle uses it, until the owner dies: each dead owner would leave file
+    /// descriptors and mappings behind.
     pub(crate) fn keep_alive(self: &Arc<Self>) {
         let mut state = self.state();
         if !self.is_disconnected() {
@@ -241,7 +246,7 @@ impl Attachment {
         }
     }
 
-    /// Undoes [`Attachment::stay`]. Spares refer back here, so none are kept from now on.
+    /// Undoes [`Attachment::keep_alive`]. Kept buffers refer to the attachment, so no more are kept.
     pub(crate) fn end_keep_alive(&self) {
         if !self.is_inherited() {
             let mut state = self.state();
@@ -259,12 +264,12 @@ impl Attachment {
         &self.header.get()[header::SERIALS..]
     }
 
-    /// Notes where the bytes of a slot are in this process.
+    /// Notes where the bytes of a slot are mapped.
     pub(crate) fn note_address(&self, slot: u32, at: *const u8) {
         self.lease_table.lock().note_address(slot, at);
     }
 
-    /// Leases a slot that a descriptor names. Waits a moment for a segment that is not here yet.
+    /// Leases a slot that a descriptor names. Waits for a segment that has not arrived yet, up to a limit.
     pub(crate) fn lease(&self, slot: u32, serial: u64) -> Result<Leased> {
         self.lease_by(slot, SEGMENT_TIMEOUT, |leases| leases.by_serial(slot, serial))
     }
@@ -274,8 +279,7 @@ impl Attachment {
         self.lease_by(slot, Duration::ZERO, |leases| leases.by_serial(slot, serial))
     }
 
-    /// Leases a slot that an entry of its owner's own ring names, for as long as that is `unchanged`.
-    /// Does not wait.
+    /// Leases a slot that an entry of its owner's ring names, if the entry is `unchanged`. Does not wait.
     pub(crate) fn try_lease_entry(
         &self,
         slot: u32,
@@ -287,7 +291,7 @@ impl Attachment {
     fn lease_by(
         &self,
         slot: u32,
-        patience: Duration,
+        timeout: Duration,
         lease: impl FnOnce(Leases<'_, Shipped>) -> Result<(), Refused>,
     ) -> Result<Leased> {
         self.check_process()?;
@@ -301,14 +305,15 @@ impl Attachment {
         if let Some(buffer) = buffer.filter(|buffer| self.is_at(buffer)) {
             return Ok(Leased::Recycled(buffer));
         }
-        let found = self.locate(slot, patience);
+        let found = self.locate(slot, timeout);
         let found = found.inspect_err(|_| {
             self.lease_table.lock().end_lease(slot);
         });
         found.map(|(socket_dir, map)| Leased::New(socket_dir, map))
     }
 
-    /// As [`Attachment::try_lease_entry`], of a slot that was leased before. `None` if there is more to it.
+    /// Leases a slot again that an entry of its owner's ring names. Returns its kept buffer, or `None` if
+    /// [`Attachment::try_lease_entry`] has to do it.
     #[inline(always)]
     pub(crate) fn lease_entry_again(
         &self,
@@ -333,7 +338,7 @@ impl Attachment {
         })
     }
 
-    /// Where a slot is that is leased, as its owner says.
+    /// The location of a leased slot, from the owner's header.
     fn socket_dir(&self, slot: u32) -> Option<Slot> {
         let [segment, offset, capacity] = self.location_words(slot)?;
         Some(Slot {
@@ -344,11 +349,11 @@ impl Attachment {
         })
     }
 
-    /// Whether its owner says that a slot is where it was.
+    /// Whether a slot is still at the location for which its buffer was made.
     #[inline(always)]
     fn is_at(&self, buffer: &Buffer) -> bool {
         let Some(slot) = buffer.slot_ref().map(|slot_ref| slot_ref.slot) else { return false };
-        // Word by word: what is compared as a whole is written to memory first, and waited for.
+        // Word by word: comparing it as a whole would store it to memory first, and wait for the store.
         self.location_words(slot.index).is_some_and(|[segment, offset, capacity]| {
             segment == u64::from(slot.segment.0)
                 && offset == slot.offset as u64
@@ -363,39 +368,40 @@ impl Attachment {
         Some(std::array::from_fn(|n| words[n].load(Ordering::Relaxed)))
     }
 
-    /// The same, checked against what is mapped.
-    fn locate(&self, slot: u32, patience: Duration) -> Result<(Slot, Arc<Map>)> {
-        let lie = || Error::BadMessage { what: "a slot that lies in no segment" };
-        let socket_dir = self.socket_dir(slot).ok_or_else(lie)?;
-        let map = self.segment(socket_dir.segment.0, patience)?;
+    /// The location of a leased slot and its segment, checked against the mapping.
+    fn locate(&self, slot: u32, timeout: Duration) -> Result<(Slot, Arc<Map>)> {
+        let invalid = || Error::BadMessage { what: "a slot that lies in no segment" };
+        let socket_dir = self.socket_dir(slot).ok_or_else(invalid)?;
+        let map = self.segment(socket_dir.segment.0, timeout)?;
         if socket_dir.offset.checked_add(socket_dir.capacity).is_none_or(|end| end > map.len()) {
-            return Err(lie());
+            return Err(invalid());
         }
         Ok((socket_dir, map))
     }
 
-    /// A segment that a descriptor names. One that is not here yet is asked for.
-    fn segment(&self, number: u32, patience: Duration) -> Result<Arc<Map>> {
+    /// A segment by its number. Requests it if it has not arrived yet, and waits for it up to `timeout`.
+    fn segment(&self, number: u32, timeout: Duration) -> Result<Arc<Map>> {
         let mut state = self.state();
         if let Some(map) = state.segments.get(&number) {
             return Ok(map.clone());
         }
         let none = Error::NoSuchSegment { pool: self.endpoint.name.clone(), segment: number };
-        if patience.is_zero() {
-            // It is on its way, most likely, and whoever does not wait may look very often.
-            if state.asked.is_none_or(|asked| asked.elapsed() >= SEGMENT_RETRY) {
-                state.asked = Some(Instant::now());
+        if timeout.is_zero() {
+            // It is most likely on its way, and a thread that does not wait may call this very often.
+            if state.requested_at.is_none_or(|requested_at| requested_at.elapsed() >= SEGMENT_RETRY)
+            {
+                state.requested_at = Some(Instant::now());
                 self.request_segment(number);
             }
             return Err(none);
         }
         let start = Instant::now();
         let mut pause = SEGMENT_RETRY;
-        while start.elapsed() < patience && !self.is_disconnected() {
+        while start.elapsed() < timeout && !self.is_disconnected() {
             self.request_segment(number);
             let waited = self.arrived.wait_timeout(state, pause);
             let waited = waited.unwrap_or_else(PoisonError::into_inner);
-            // Others that arrive are no reason to wait longer: there may be thousands.
+            // Other segments that arrive do not lengthen the pause: there may be thousands.
             pause *= if waited.1.timed_out() { 2 } else { 1 };
             state = waited.0;
             if let Some(map) = state.segments.get(&number) {
@@ -410,7 +416,7 @@ impl Attachment {
         let _ = packet::send(self.connection.as_fd(), bytemuck::bytes_of(&more), &[]);
     }
 
-    /// Gives a lease back.
+    /// Ends a lease.
     pub(crate) fn release(&self, slot: u32) {
         if self.is_inherited() {
             return;
@@ -431,14 +437,14 @@ impl Attachment {
         self.header.get()[header::WAITING].load(Ordering::Relaxed) != 0
     }
 
-    /// Tells an owner that waits for a slot.
+    /// Wakes an owner that waits for a slot.
     #[cold]
     pub(crate) fn wake_owner(&self) {
         let wake = Packet::new(Kind::Wake);
         let _ = packet::send(self.connection.as_fd(), bytemuck::bytes_of(&wake), &[]);
     }
 
-    /// Reads what the owner sent, up to `limit` packets.
+    /// Reads and handles what the owner sent, up to `limit` packets.
     pub(crate) fn receive(&self, limit: usize) {
         let _listening = self.receiving.lock().unwrap_or_else(PoisonError::into_inner);
         let mut bytes = [0; 256];
@@ -448,9 +454,8 @@ impl Attachment {
                 Ok((len, fds)) => self.handle(&bytes[..len], fds),
                 Err(error) => match error.kind() {
                     io::ErrorKind::WouldBlock => return,
-                    // What was sent before a reset can still be read. A packet that is too long
-                    // makes no sense; one that this process had no descriptors left for is
-                    // asked for again when it is needed.
+                    // What was sent before a reset can still be read. A packet that is too long is ignored. A packet for
+                    // whose descriptors this process had no room is requested again when its segment is needed.
                     io::ErrorKind::ConnectionReset | io::ErrorKind::InvalidData => {}
                     _ if socket_dir::is_shortage(&error) => {}
                     _ => return self.owner_disconnected(),
@@ -459,7 +464,7 @@ impl Attachment {
         }
     }
 
-    /// A packet that makes no sense is passed over: it cannot do harm.
+    /// Handles one packet. Ignores invalid packets: they can do no harm.
     fn handle(&self, bytes: &[u8], mut fds: Vec<OwnedFd>) {
         let Ok((kind, packet)) = Packet::parse(bytes) else { return };
         match (kind, &*fds) {
@@ -480,7 +485,7 @@ impl Attachment {
             (Kind::SegmentRemoved, []) => {
                 let mut state = self.state();
                 let gone = state.segments.remove(&packet.index);
-                // Spares keep segments mapped, too.
+                // Kept buffers keep segments mapped, too.
                 let buffers = if gone.is_some() {
                     self.lease_table.lock().take_buffers()
                 } else {
@@ -496,7 +501,7 @@ impl Attachment {
 
     fn owner_disconnected(&self) {
         let _ = self.disconnected_since.set(Instant::now());
-        // Whoever sees this sees the segments that came before.
+        // A thread that sees this sees the segments that arrived before.
         self.gone.store(true, Ordering::Release);
         let watches = std::mem::take(&mut self.state().watches);
         drop(watches);
@@ -505,14 +510,14 @@ impl Attachment {
     }
 }
 
-/// What is watched.
+/// The tokens of what the service thread watches.
 const CONNECTION: u64 = 0;
 const OWNER: u64 = 1;
 
 impl Served for Attachment {
     fn ready(self: Arc<Self>, token: u64) {
         if token == OWNER {
-            // What it sent before it died is still there to be read.
+            // Packets that the owner sent before it died can still be read.
             self.receive(LAST_PACKETS);
             self.owner_disconnected();
         } else {

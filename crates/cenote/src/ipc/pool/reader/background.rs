@@ -1,4 +1,4 @@
-//! BackgroundAttach to the pool of a descriptor without waiting for its owner.
+//! Attaching to the pool of a descriptor without waiting for its owner.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
@@ -11,10 +11,10 @@ use crate::ipc::pool::reader::connect;
 use crate::ipc::pool::registry;
 use crate::ipc::pool::registry::RegisteredPool;
 
-/// What has come of it, once something has.
+/// The result, once there is one.
 type Outcome = Option<Result<Arc<Attachment>>>;
 
-/// A pool that is being attached to.
+/// An attempt to attach to a pool.
 #[derive(Debug)]
 pub(crate) struct BackgroundAttach {
     uid: u64,
@@ -23,7 +23,7 @@ pub(crate) struct BackgroundAttach {
     handshake: Option<Arc<Handshake>>,
 }
 
-/// How far it has come.
+/// The progress of the attempt.
 #[derive(Debug)]
 pub(crate) enum Progress {
     Attached(RegisteredPool),
@@ -32,7 +32,7 @@ pub(crate) enum Progress {
 }
 
 impl BackgroundAttach {
-    /// Begins. `done` is called, on the service thread, when there is news.
+    /// Starts the attempt. The service thread calls `done` when there is a result.
     pub(crate) fn begin(uid: u64, done: impl Fn() + Send + 'static) -> BackgroundAttach {
         let outcome = Arc::new(Mutex::new(None));
         let mut attaching = BackgroundAttach {
@@ -54,17 +54,17 @@ impl BackgroundAttach {
         attaching
     }
 
-    /// Whether it never began, because too many wait at the owner's door: begin again.
+    /// Whether nothing was sent, because the owner's backlog was full. The caller restarts the attempt.
     pub(crate) fn is_idle(&self) -> bool {
         self.handshake.is_none() && outcome(&self.outcome).is_none()
     }
 
-    /// Begins again, without more time.
+    /// Restarts the attempt, with the old deadline.
     pub(crate) fn restart(&mut self, again: BackgroundAttach) {
         *self = BackgroundAttach { since: self.since, ..again };
     }
 
-    /// Looks whether it is done. What failed is told once.
+    /// The progress. Reports a failure once.
     pub(crate) fn progress(&self) -> Progress {
         match outcome(&self.outcome).take() {
             Some(Ok(attachment)) => {

@@ -1,4 +1,4 @@
-//! BackgroundAttach: finding a pool, saying hello to its owner, and waiting for the answer.
+//! Attaching to a pool: finding its endpoint, sending the request to its owner, and waiting for the answer.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -16,16 +16,16 @@ use crate::sys::fork::GuardedSocket;
 use crate::sys::socket::peer::Peer;
 use crate::sys::socket::{packet, seqpacket};
 
-/// Where something that was looked for is.
+/// An endpoint and its directory.
 type Found = (Arc<SocketDir>, Endpoint);
 
-/// Attaches to the pool of this name, unless `known` has its uid.
+/// Attaches to the pool of this name, unless `registered` finds its uid.
 pub(crate) fn by_name(
     name: &str,
-    known: impl Fn(u64) -> Option<Arc<Attachment>>,
+    registered: impl Fn(u64) -> Option<Arc<Attachment>>,
 ) -> Result<Arc<Attachment>> {
     let found = find_in("pools", |endpoint| endpoint.name == name)?;
-    attach(found, known, || Error::NoSuchPool { pool: name.to_owned() })
+    attach(found, registered, || Error::NoSuchPool { pool: name.to_owned() })
 }
 
 /// Attaches to the pool with this uid.
@@ -34,7 +34,7 @@ pub(crate) fn by_uid(uid: u64) -> Result<Arc<Attachment>> {
     attach(find(uid)?, |_| None, missing)
 }
 
-/// Begins to attach to the pool with this uid; `then` runs on the service thread.
+/// Starts to attach to the pool with this uid. The service thread calls `then`.
 pub(crate) fn begin(
     uid: u64,
     then: impl FnOnce(Result<Arc<Attachment>>) + Send + 'static,
@@ -45,8 +45,8 @@ pub(crate) fn begin(
     attachment::begin_at(&socket_dir, &endpoint, then)?.watched_by_service()
 }
 
-/// The pool with this uid, which may be that of a topic's publisher. A directory that is closed to
-/// this user is no reason not to look into the others.
+/// The endpoints with this uid, which may be that of a topic's publisher. Skips a directory that this user may not open,
+/// and fails with that only if the uid is in no other.
 fn find(uid: u64) -> Result<Vec<Found>> {
     let topics = topics();
     let kinds = topics.iter().flatten().map(|topic| format!("topics/{topic}"));
@@ -66,7 +66,7 @@ fn topics() -> Result<Vec<String>> {
     SocketDir::find("topics")?.map_or(Ok(Vec::new()), |topics| topics.directories())
 }
 
-/// All entries of a directory that are wanted.
+/// The wanted endpoints of a directory.
 fn find_in(kind: &str, wanted: impl Fn(&Endpoint) -> bool) -> Result<Vec<Found>> {
     let Some(socket_dir) = SocketDir::find(kind)?.map(Arc::new) else { return Ok(Vec::new()) };
     let entries = socket_dir.endpoints()?.into_iter().filter(wanted);
@@ -75,18 +75,20 @@ fn find_in(kind: &str, wanted: impl Fn(&Endpoint) -> bool) -> Result<Vec<Found>>
 
 fn attach(
     found: Vec<Found>,
-    known: impl Fn(u64) -> Option<Arc<Attachment>>,
+    registered: impl Fn(u64) -> Option<Arc<Attachment>>,
     missing: impl Fn() -> Error,
 ) -> Result<Arc<Attachment>> {
     for (socket_dir, endpoint) in found {
         for attempt in 1.. {
             let Some((owner, connection)) = connect(&socket_dir, &endpoint)? else { break };
-            // Connecting has shown that the owner lives.
-            if let Some(known) = known(endpoint.uid).filter(|known| !known.is_disconnected()) {
-                return Ok(known);
+            // The connection shows that the owner lives.
+            if let Some(registered) =
+                registered(endpoint.uid).filter(|registered| !registered.is_disconnected())
+            {
+                return Ok(registered);
             }
             match handshake(endpoint.clone(), owner, connection) {
-                // Pushed out by a crowd of others, perhaps.
+                // Other connections may have pushed this one out.
                 Err(Error::Disconnected { .. }) if attempt < ATTACH_ATTEMPTS => {}
                 done => return done,
             }
@@ -95,8 +97,7 @@ fn attach(
     Err(missing())
 }
 
-/// Connects, or finds that nobody is there any more. An owner with a crowd at its door is waited
-/// for.
+/// Connects to the owner. Returns `None` if no process serves the endpoint. Waits if the owner's backlog is full.
 fn connect(socket_dir: &SocketDir, endpoint: &Endpoint) -> Result<Option<(Peer, GuardedSocket)>> {
     let start = Instant::now();
     let error = |source| Error::Connect { pool: endpoint.name.clone(), source };
@@ -116,7 +117,7 @@ fn connect(socket_dir: &SocketDir, endpoint: &Endpoint) -> Result<Option<(Peer, 
                 socket_dir.remove_dead(endpoint);
                 return Ok(None);
             }
-            io::ErrorKind::NotFound => return Ok(None), // it just went
+            io::ErrorKind::NotFound => return Ok(None), // removed a moment ago
             io::ErrorKind::WouldBlock if start.elapsed() < HANDSHAKE_TIMEOUT => {
                 std::thread::sleep(CONNECT_RETRY);
             }
@@ -129,17 +130,17 @@ fn connect(socket_dir: &SocketDir, endpoint: &Endpoint) -> Result<Option<(Peer, 
     }
 }
 
-/// Says hello and waits for the answer.
+/// Sends the request to attach and waits for the answer.
 fn handshake(
     endpoint: Endpoint,
     owner: Peer,
     connection: GuardedSocket,
 ) -> Result<Arc<Attachment>> {
     let error = |source| Error::Connect { pool: endpoint.name.clone(), source };
-    let hello = Packet::new(Kind::Attach);
-    match packet::send(connection.as_fd(), bytemuck::bytes_of(&hello), &[]) {
-        // Refused already: the answer tells why.
-        Err(error) if is_hang_up(&error) => {}
+    let request = Packet::new(Kind::Attach);
+    match packet::send(connection.as_fd(), bytemuck::bytes_of(&request), &[]) {
+        // The owner has refused already: its answer has the reason.
+        Err(error) if is_disconnect(&error) => {}
         sent => sent.map_err(error)?,
     }
     let mut bytes = vec![0; size_of::<Attached>()];
@@ -166,14 +167,14 @@ fn await_reply(
         match packet::recv(connection.as_fd(), bytes) {
             Ok((0, _)) => return Err(Error::Disconnected { mid_message: false }),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-            // Told once; what was sent before it can still be read.
-            Err(error) if is_hang_up(&error) => {}
+            // The kernel reports this once. What was sent before can still be read.
+            Err(error) if is_disconnect(&error) => {}
             answer => return answer.map_err(error),
         }
     }
     Err(Error::NoAnswer { pool: endpoint.name.clone(), pid: owner.pid, waited: HANDSHAKE_TIMEOUT })
 }
 
-fn is_hang_up(error: &io::Error) -> bool {
+fn is_disconnect(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset)
 }

@@ -1,7 +1,7 @@
-//! Pools that an owner lends to its attachers: the other half of `ipc/pool/owner/introduce.rs`.
+//! Pools that an owner introduces: the reader's half of `ipc/pool/owner/server/introduce.rs`.
 //!
-//! What an owner says of a pool that it lends is believed for what comes from that same owner, and not
-//! otherwise: anybody can say that a pool has this uid or that.
+//! A reader uses an introduced pool only for messages of the same owner. It does not trust the uid any further: any
+//! process could claim it.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -17,8 +17,7 @@ use crate::sys::socket::packet;
 use crate::sys::socket::peer::Peer;
 
 impl Attachment {
-    /// Another pool of the owner's, if it was lent. Whatever was lent before this was asked is found; one
-    /// whose owner may be dying, too.
+    /// Another pool of the same owner, if it was introduced before this call. Also one whose owner may be dying.
     pub(crate) fn introduced(&self, uid: u64) -> Option<Arc<Attachment>> {
         let found = || self.state().introduced.get(&uid).cloned();
         found().filter(|pool| pool.is_usable()).or_else(|| {
@@ -29,21 +28,21 @@ impl Attachment {
         })
     }
 
-    /// Attaches to a pool that the owner lends. What makes no sense is passed over, as always.
+    /// Attaches to an introduced pool. Ignores invalid packets.
     pub(crate) fn attach_introduced(&self, uid: u64, name: &[u8], connection: OwnedFd) {
         if self.state().max_introduced == 0 {
             return;
         }
         let Ok(pool) = self.connect_introduced(uid, name, connection) else { return };
         let mut state = self.state();
-        // What was lent by an owner that dies is of use until all that it sent is taken.
+        // The pools of a dying owner stay of use until all its messages are received.
         state.introduced.retain(|_, pool| pool.may_lease());
         if state.introduced.len() >= state.max_introduced {
             state.introduced.retain(|_, pool| !pool.is_disconnected());
         }
         let room = state.introduced.len() < state.max_introduced;
         let old = if room { state.introduced.insert(uid, pool.clone()) } else { None };
-        // As long as this one: what is let go of is looked for under this lock, too.
+        // Kept alive as long as this attachment: `end_keep_alive` finds the pool under this lock.
         if room && state.kept_alive.is_some() {
             pool.keep_alive();
         }
@@ -59,13 +58,13 @@ impl Attachment {
         let connection = GuardedSocket::open(|| Ok(connection)).map_err(error)?;
         let peer = Peer::of(connection.as_fd()).map_err(error)?;
         if peer.pid != self.owner.pid {
-            return Err(bad("a pool that is somebody else's"));
+            return Err(bad("a pool of another process"));
         }
         let mut bytes = vec![0; size_of::<Attached>()];
         let (len, fds) = packet::recv(connection.as_fd(), &mut bytes).map_err(error)?;
         bytes.truncate(len);
         let endpoint = Endpoint { name: name.to_owned(), uid };
-        // It lends nothing in turn.
+        // It introduces no further pools.
         Self::new(endpoint, Answer { peer, connection: Arc::new(connection), bytes, fds }, 0)
     }
 }
