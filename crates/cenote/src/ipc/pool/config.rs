@@ -1,4 +1,4 @@
-//! How a pool is made.
+//! The configuration of a pool.
 
 use crate::error::{Error, Result};
 use crate::ipc::discovery::access::PoolAccess;
@@ -6,10 +6,10 @@ use crate::ipc::pool::owner::tlsf::allocator::Allocator;
 use crate::ipc::shared::wire::{MAX_SEGMENTS, MAX_SLOTS};
 use crate::memory::kind::TensorMemory;
 
-/// The least that a pool can have: memory comes in pages.
+/// The least size of a pool: memory comes in pages.
 const LEAST_POOL: usize = 4096;
 
-/// What a pool reserves at a time, if it is not told.
+/// The length of a segment, if the configuration does not say.
 const FIRST_STEP: usize = 64 << 10;
 const LEAST_STEP: usize = 8 << 20;
 const MOST_STEP: usize = 256 << 20;
@@ -18,12 +18,12 @@ const MOST_STEP: usize = 256 << 20;
 #[allow(clippy::cast_possible_truncation, reason = "it is small")]
 const MAX_WHOLE: u32 = MAX_SEGMENTS as u32;
 
-/// The sizes that a new segment can have.
+/// The lengths that a new segment can have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Step {
-    /// What the configuration asks for.
+    /// The length that the configuration asks for.
     pub(crate) most: usize,
-    /// What the slot needs that it is made for.
+    /// The length that the slot needs.
     pub(crate) least: usize,
 }
 
@@ -37,25 +37,24 @@ pub(crate) struct Step {
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TensorPoolConfig {
-    /// The most bytes that the pool reserves, all segments together.
+    /// The most bytes that the pool reserves, in all segments.
     pub pool_size: usize,
-    /// The most tensors at a time; of `Dma` memory there are 128 at most.
+    /// The most tensors at a time. A pool of `Dma` memory has at most 128.
     pub max_slots: usize,
     /// The alignment of every tensor, a power of two of at least 64.
     pub slot_alignment: usize,
-    /// The kind of memory: `Shm`, or `Dma`, which devices can use as well. DMA-BUFs are made of memory
-    /// that the kernel keeps others from writing (udmabuf), unless `unprotected` is set. Each tensor has
-    /// one of its own.
+    /// The kind of memory: `Shm`, or `Dma`, which devices can use as well. DMA-BUFs are made of memory that the kernel
+    /// protects from writing by other processes (udmabuf), unless `unprotected` is set. Each tensor has its own DMA-BUF.
     pub memory: TensorMemory,
-    /// Take DMA-BUFs from heaps where there are any. Whoever attaches could write those, and leaves
-    /// them alone by convention only: [`Tensor::protection`](crate::Tensor::protection).
+    /// Take DMA-BUFs from heaps where there are any. An attached process could write those; only a convention
+    /// protects them: [`Tensor::protection`](crate::Tensor::protection).
     pub unprotected: bool,
-    /// The bytes of a segment, of `Shm` memory. Memory is reserved segment by segment as it is needed; a tensor
-    /// larger than this gets a segment of its own, and where so much is not to be had, a tensor
-    /// gets what it needs. 0 chooses a 64th of `pool_size`, from 8 MiB to 256 MiB, and more when
-    /// the pool has become large. Then what the first tensor waits for is just its own bytes, or 64 KiB, and the
-    /// rest comes ahead of need, if tensors are alike; but with `prefault`, `mlock` or `huge_pages`, and in
-    /// pools no larger than a segment, the first tensor waits for a whole one.
+    /// The bytes of a segment of `Shm` memory. The pool reserves memory segment by segment when needed. A tensor that is
+    /// larger than this gets its own segment. If the system refuses a segment of this length, a tensor gets one of just
+    /// the length that it needs. 0 chooses a 64th of `pool_size`, from 8 MiB to 256 MiB, and more once the pool is
+    /// large. Then the first tensor waits for its own bytes or 64 KiB only, and the rest is reserved ahead of need if
+    /// tensors are of one size. With `prefault`, `mlock` or `huge_pages`, and in pools no larger than a segment, the
+    /// first tensor waits for a whole segment.
     pub growth: usize,
     /// Make all pages of a segment present when it is reserved. A wish: see
     /// [`PoolStats::not_granted`](crate::PoolStats::not_granted).
@@ -66,7 +65,7 @@ pub struct TensorPoolConfig {
     pub huge_pages: bool,
     /// Overwrite a slot with zeros when it is released.
     pub scrub: bool,
-    /// Who may attach.
+    /// Which processes may attach.
     pub access: PoolAccess,
     /// The most slots that one attached process may hold at a time. 0 means half of `max_slots`.
     pub max_leases: usize,
@@ -103,14 +102,14 @@ impl TensorPoolConfig {
         TensorPoolConfig { pool_size: 4 << 30, max_slots: 4096, ..Self::default() }
     }
 
-    /// The configuration as it is carried out, after checking that it makes sense.
+    /// The configuration as it is carried out, and the number of slots. Fails if it makes no sense.
     pub(crate) fn checked(mut self) -> Result<(TensorPoolConfig, u32)> {
         let slots = self.check()?;
         self.max_slots = slots as usize;
         Ok((self, slots))
     }
 
-    /// The number of slots, after checking that the whole configuration makes sense.
+    /// The number of slots. Fails if the configuration makes no sense.
     pub(crate) fn check(&self) -> Result<u32> {
         let bad = |field, rule| Error::BadConfig { field, rule };
         if !self.slot_alignment.is_power_of_two() || !(64..=1 << 21).contains(&self.slot_alignment)
@@ -135,12 +134,12 @@ impl TensorPoolConfig {
             .ok_or(bad("max_slots", "it must be from 1 to 1048576"))
     }
 
-    /// Whether each slot is a segment: devices use segments, and not parts of them.
+    /// Whether each slot is a segment: devices use whole segments.
     fn is_whole(&self) -> bool {
         self.memory == TensorMemory::Dma
     }
 
-    /// What hands out the slots.
+    /// The allocator of the slots.
     pub(crate) fn allocator(&self, max_slots: u32) -> Allocator {
         if self.is_whole() {
             return Allocator::whole(max_slots, self.slot_alignment.max(LEAST_POOL));
@@ -148,13 +147,13 @@ impl TensorPoolConfig {
         Allocator::new(max_slots, self.slot_alignment)
     }
 
-    /// Whether a slot of `len` bytes has room in an empty pool.
+    /// Whether a slot of `len` bytes fits into an empty pool.
     pub(crate) fn fits(&self, len: usize) -> bool {
         self.slot_len(len) <= self.pool_size
     }
 
-    /// The sizes that a segment for `len` bytes can have, in a pool that has so many bytes and
-    /// segments already. `None` if the pool has not that much left.
+    /// The lengths that a segment for `len` bytes can have, in a pool with this many bytes and segments. `None` if the
+    /// pool has less than `len` bytes left.
     pub(crate) fn step(&self, len: usize, reserved: usize, segments: usize) -> Option<Step> {
         let left = self.pool_size.saturating_sub(reserved);
         let slot = self.slot_len(len);
@@ -169,25 +168,25 @@ impl TensorPoolConfig {
         Some(Step { most, least })
     }
 
-    /// Whether a pool of so many bytes has only what its first tensor waited for.
+    /// Whether a pool of this many bytes has only the segment for its first tensor.
     pub(crate) fn has_just_begun(&self, reserved: usize) -> bool {
         self.begins_small() && reserved < self.usual_step()
     }
 
-    /// Not where the first tensor is to pay for the next ones, too, nor where pages are huge, nor where the
-    /// first segment is all there is.
+    /// Whether the first segment is short. Not if the first tensor shall wait for the memory of later ones, nor with huge
+    /// pages, nor if the pool has only one segment.
     fn begins_small(&self) -> bool {
         let pays_ahead = self.prefault || self.mlock || self.huge_pages;
         self.growth == 0 && !pays_ahead && !self.is_whole() && self.pool_size > self.usual_step()
     }
 
-    /// What is reserved at a time, in a pool that has not become large.
+    /// The length of a segment in a pool that is not large yet.
     fn usual_step(&self) -> usize {
         (self.pool_size / 64).clamp(LEAST_STEP, MOST_STEP)
     }
 
-    /// The bytes of a segment, were it not for the slot. The first, and what follows it, are together as
-    /// large as one of the others.
+    /// The length of the next segment, without regard to the slot. The first one and the second are together as long as
+    /// a later one.
     fn wanted(&self, left: usize, reserved: usize, segments: usize) -> usize {
         let wanted = match self.growth {
             0 if self.has_just_begun(reserved) && reserved == 0 => FIRST_STEP,
@@ -195,14 +194,14 @@ impl TensorPoolConfig {
             0 => self.usual_step().max(reserved / 16),
             growth => growth,
         };
-        // There can be so many and no more: what is left must fit into the second half of them.
+        // The number of segments is limited: what is left must fit into the second half of them.
         match MAX_SEGMENTS.saturating_sub(segments) {
             few if few <= MAX_SEGMENTS / 2 => wanted.max(left.div_ceil(few.max(1))),
             _ => wanted,
         }
     }
 
-    /// A whole number of slots, so that no segment ends with a piece that is too short for one.
+    /// Rounds to a whole number of slots, so that no segment ends with a piece that is too short for one.
     fn whole(&self, slot: usize, wanted: usize) -> usize {
         match wanted.checked_next_multiple_of(slot) {
             Some(whole) if slot > wanted / 64 => self.page_len(whole),
@@ -259,7 +258,7 @@ mod tests {
         let rest = most(&config, 6_000_000, frame, 1);
         assert!((12_000_000..12_000_000 + 4096).contains(&rest), "{rest}");
         assert!(config.has_just_begun(frame) && !config.has_just_begun(frame + rest));
-        // More than is reserved at a time.
+        // More than one segment.
         assert_eq!(most(&config, 20 << 20, 0, 0), 20 << 20);
         assert!(!config.has_just_begun(20 << 20));
         let asked_for = TensorPoolConfig { growth: 16 << 20, ..config.clone() };

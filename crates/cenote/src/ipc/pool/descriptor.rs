@@ -1,7 +1,6 @@
-//! The few words that stand for a tensor of a pool, and can be sent by any means.
+//! The descriptor of a tensor in a pool: a few words that can be sent by any means.
 //!
-//! A head of fixed length, then the shape, the strides and the metadata, each as long as it is: what
-//! travels is only the words in use.
+//! A head of fixed length, then shape, strides and metadata. Only the words in use are sent.
 
 use std::fmt;
 
@@ -21,14 +20,14 @@ const VERSION: u8 = 2;
 /// The most words after the head: a shape, strides and metadata.
 const MAX_TAIL: usize = 2 * MAX_DIMS + MAX_META;
 
-/// The bytes before the words that there may be more or fewer of.
+/// The bytes of the head.
 const HEAD: usize = size_of::<TensorDescriptor>() - 8 * MAX_TAIL;
 
-/// A tensor of a pool, as plain words.
+/// A tensor in a pool, as plain words.
 ///
-/// It names the tensor without holding it: whoever receives it calls
-/// [`Tensor::from_descriptor`] (or [`TensorPool::import`](crate::TensorPool::import)) while the
-/// sender still holds the tensor. Once the memory was reused, that is an error.
+/// A descriptor names the tensor without holding it. The receiver calls [`Tensor::from_descriptor`] (or
+/// [`TensorPool::import`](crate::TensorPool::import)) while the sender still holds the tensor. Once the memory is
+/// reused, that is an error.
 ///
 /// ```
 /// use cenote::{DType, Tensor, TensorDescriptor, TensorPool, TensorPoolConfig};
@@ -59,25 +58,24 @@ pub struct TensorDescriptor {
     dtype: u8,
     /// 0: none.
     format: u8,
-    /// Anything, as all of it: whoever has bytes can make a descriptor of them.
+    /// Unchecked, like every field: a descriptor can be made from any bytes.
     ndim: u8,
-    /// What the metadata is of.
+    /// The domain type that the metadata belongs to.
     kind: u16,
     /// Words of metadata.
     meta: u16,
     reserved: u32,
-    /// Shape, strides and metadata, one after another, and zeros.
+    /// Shape, strides and metadata, one after another, then zeros.
     tail: [u64; MAX_TAIL],
 }
 
 impl TensorDescriptor {
-    /// The descriptor as bytes: as many as it needs, the fewer the fewer dimensions there are.
+    /// The descriptor as bytes. Their number depends on the dimensions and the metadata.
     pub fn as_bytes(&self) -> &[u8] {
         &bytemuck::bytes_of(self)[..HEAD + 8 * self.tail_len()]
     }
 
-    /// A descriptor from bytes. Their number must be right; what they say is checked when it is
-    /// used.
+    /// A descriptor from bytes. Fails if their number is wrong. Their content is checked when the descriptor is used.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self> {
         let bad = |what| Error::BadMessage { what };
         let mut descriptor = Self::zeroed();
@@ -101,7 +99,7 @@ impl TensorDescriptor {
         self.pool
     }
 
-    /// What it describes: the code of a domain type.
+    /// The code of the domain type that it describes.
     pub(crate) fn kind(&self) -> u16 {
         self.kind
     }
@@ -113,7 +111,7 @@ impl TensorDescriptor {
         Meta::from_words(words.ok_or(Error::BadMessage { what: "too much metadata" })?)
     }
 
-    /// Adds metadata of a kind, to a descriptor that has none yet.
+    /// Adds metadata of a domain type to a descriptor that has none.
     pub(crate) fn set_meta(&mut self, kind: u16, meta: &Meta) {
         let words = meta.as_words();
         let start = 2 * usize::from(self.ndim);
@@ -122,7 +120,7 @@ impl TensorDescriptor {
         self.meta = u16::try_from(words.len()).unwrap_or_default();
     }
 
-    /// The words after the head that are in use.
+    /// The number of words in use after the head.
     fn tail_len(&self) -> usize {
         (2 * usize::from(self.ndim) + usize::from(self.meta)).min(MAX_TAIL)
     }
@@ -158,7 +156,7 @@ impl TensorDescriptor {
         descriptor
     }
 
-    /// What it says about the tensor, checked.
+    /// The layout, type, format and device that it describes, checked.
     pub(crate) fn read(&self) -> Result<(Layout, DType, Option<PixelFormat>, Device)> {
         let bad = |what| Error::BadMessage { what };
         if self.version != VERSION {
@@ -179,7 +177,7 @@ impl TensorDescriptor {
     }
 }
 
-/// The words in use.
+/// Shows the words in use.
 impl fmt::Debug for TensorDescriptor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("TensorDescriptor")

@@ -1,20 +1,24 @@
 //! Memory that one process owns and others read.
 //!
 //! ```text
-//!   owner process                                  attacher process
-//!   owner.rs   allocator, retired slots (private)  attachment.rs
-//!   serve.rs   socket in a directory (place.rs) ←→ hello, welcome (wire.rs)
-//!              header: serials    ── read-only ──→
-//!              segments           ── read-only ──→
-//!              rows               ←── writes ────  its own row, nobody else's
+//!   owner process (owner/)                         reader process (reader/)
+//!   allocator, retired slots   private             Attachment
+//!   server                     ←── connect ──────  connect
+//!   header: serials            ─── read-only ───→
+//!   segments                   ─── read-only ───→
+//!   rows                       ←── writes ───────  its own row only
 //! ```
 //!
-//! Two independent halves meet in the pool. The *allocator* is the owner's private bookkeeping:
-//! which bytes of which segment belong to which slot. The *lease protocol* decides when a slot that
-//! was shown to others may go back to it: [`lease`] is what a reader does, [`retire`] what the owner
-//! does, [`rows`] what the owner looks at, and [`serial`] the word in which they meet.
+//! A pool has two independent halves. The *allocator* (`owner/tlsf`) decides which bytes of which segment belong to
+//! which slot. The *lease protocol* (`ipc/lease`) decides when a published slot may return to the allocator.
 //!
-//! The pool speaks bytes: what is in a slot is the business of the layer above.
+//! Files at this level join pools with tensors:
+//!
+//! - `tensor_pool`, `process_pool`: the public pool, and the one that every process has
+//! - `pool_tensor`, `descriptor`: tensors in slots, and the words by which other processes find them
+//! - `slot_buffer`, `slot_home`: the buffer of a slot, and its way back to the pool
+//! - `registry`: all pools that this process owns or is attached to
+//! - `config`, `stats`, `report`: the settings of a pool, and what it reports
 
 #[cfg(target_os = "linux")]
 pub(crate) mod config;

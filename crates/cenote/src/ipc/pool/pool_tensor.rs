@@ -1,4 +1,4 @@
-//! Tensors whose bytes are a slot of a pool: how they are made, and what stands for them elsewhere.
+//! Tensors in the slots of a pool: how they are made, and the descriptors that name them in other processes.
 
 use std::sync::Arc;
 
@@ -16,15 +16,15 @@ use crate::types::dtype::DType;
 use crate::types::layout::Layout;
 
 impl Tensor {
-    /// The bytes that a tensor without gaps has.
+    /// The bytes of a tensor without gaps.
     #[inline(always)]
     pub(crate) fn packed_len(shape: &[usize], dtype: DType) -> Result<usize> {
         let len = Layout::packed_len(shape.len(), |axis| shape[axis], dtype.size());
         len.ok_or_else(|| Layout::why_not(shape, dtype.size()))
     }
 
-    /// A tensor without gaps in a new buffer, of a shape that was found to have this [length](Tensor::packed_len).
-    /// Made where the caller wants to have it, as is whatever every frame needs.
+    /// A tensor without gaps in a new buffer. The shape has this [length](Tensor::packed_len). Always inlined, so that the
+    /// tensor is built in the caller's memory: every frame needs this.
     #[inline(always)]
     pub(crate) fn packed(
         buffer: Handle,
@@ -38,20 +38,19 @@ impl Tensor {
         if dtype == DType::Bool { tensor.cleared() } else { Ok(tensor) }
     }
 
-    /// Makes the bytes of a new tensor zeros.
+    /// Fills a new tensor with zeros.
     #[cold]
     pub(crate) fn cleared(mut self) -> Result<Tensor> {
         self.map_mut()?.as_mut_bytes()?.fill(0);
         Ok(self)
     }
 
-    /// The words that stand for this tensor, if it is in a pool.
+    /// The descriptor of this tensor, by which other processes find it. Fails if the tensor is not in a pool.
     ///
-    /// From then on nobody can write its bytes, here or elsewhere.
+    /// From then on its bytes are immutable, here and in other processes.
     ///
-    /// Of a tensor whose pool is closed, or whose owner has ended, it is of use only to those who are
-    /// attached to that pool already: nobody else can attach any more. [`TensorPool::stage`](crate::TensorPool::stage) makes a copy
-    /// that others can have.
+    /// If the pool is closed or its owner has ended, only processes that are attached to the pool already can use the
+    /// descriptor. [`TensorPool::stage`](crate::TensorPool::stage) makes a copy for others.
     pub fn descriptor(&self) -> Result<TensorDescriptor> {
         let slot_ref = self.pooled()?;
         let slot = slot_ref.slot;
@@ -59,25 +58,25 @@ impl Tensor {
         Ok(TensorDescriptor::of(self, content, (slot.segment.0, slot.index), slot.offset))
     }
 
-    /// Whether others can attach to the pool that it is in, as they must for a descriptor to be of
-    /// use: its owner lives, and has not closed it. `None` if it is in none.
+    /// Whether other processes can attach to the pool of this tensor, as a descriptor requires: its owner lives and has
+    /// not closed it. `None` if the tensor is in no pool.
     #[inline]
     pub fn is_attachable(&self) -> Option<bool> {
         self.buffer.slot_ref().map(slot_home::is_attachable)
     }
 
-    /// The same view of another tensor's buffer, which has the same bytes.
+    /// This view, over the buffer of another tensor with the same bytes.
     pub(crate) fn over_buffer_of(&self, other: &Tensor) -> Tensor {
         Tensor { buffer: other.buffer.clone(), ..self.clone() }
     }
 
-    /// Its buffer.
+    /// The buffer.
     #[inline]
     pub(crate) fn buffer(&self) -> &Handle {
         &self.buffer
     }
 
-    /// Another handle of its buffer.
+    /// Another handle of the buffer.
     #[inline]
     pub(crate) fn handle(&self) -> Handle {
         self.buffer.clone()
@@ -88,7 +87,7 @@ impl Tensor {
         self.far_planes.is_some()
     }
 
-    /// Where the tensor is, for telling others: from then on nobody can write its bytes.
+    /// The slot of the tensor, to be published: from then on the bytes are immutable.
     #[inline]
     pub(crate) fn pooled(&self) -> Result<&BufferSlot> {
         if self.far_planes.is_some() {
@@ -100,11 +99,10 @@ impl Tensor {
         Ok(slot_ref)
     }
 
-    /// The tensor that a descriptor names, wherever its pool is: the one way in.
+    /// The tensor that a descriptor names, in any pool.
     ///
-    /// The pool's owner is attached to at the first descriptor of it, once. The tensor is
-    /// read-only, and the kernel sees to that: writing it through a raw pointer would fault in
-    /// this process and change nothing.
+    /// The first descriptor of a pool attaches this process to it. The tensor is read-only, and the kernel enforces
+    /// that: a write through a raw pointer would fault in this process and change nothing.
     pub fn from_descriptor(descriptor: &TensorDescriptor) -> Result<Tensor> {
         match registry::find_or_attach(descriptor.pool)? {
             RegisteredPool::Owned(owner) => lease_own(&owner, descriptor),

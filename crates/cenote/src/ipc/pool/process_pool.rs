@@ -1,8 +1,7 @@
-//! The pool that every process has for itself, so that what it makes can be sent without a copy and
-//! with nothing set up.
+//! The pool that every process has, so that its tensors can be sent without a copy and without a setup.
 //!
-//! It is made when it is first needed. A forked child makes its own. On systems without shared
-//! memory, and under `CENOTE_FORCE_MEM`, the heap takes its place.
+//! The first use makes it. A forked child makes its own. On systems without shared memory, and under
+//! `CENOTE_FORCE_MEM`, tensors are on the heap instead.
 
 use crate::copies;
 use crate::copies::CopyReason;
@@ -15,15 +14,15 @@ use crate::types::dtype::DType;
 use crate::types::pixel_format::PixelFormat;
 
 impl Tensor {
-    /// Allocates a tensor of zeros in the [pool of this process](crate::TensorPool::of_process), so
-    /// that it can be sent, or described, without a copy. Under `CENOTE_FORCE_MEM`, and on systems
-    /// without shared memory, it is on the heap.
+    /// Allocates a tensor of zeros in the [pool of this process](crate::TensorPool::of_process), so that it can be
+    /// sent or described without a copy. Under `CENOTE_FORCE_MEM`, and on systems without shared memory, it is on the
+    /// heap.
     pub fn pooled_zeros(shape: &[usize], dtype: DType) -> Result<Tensor> {
         zeros(shape, dtype)
     }
 
-    /// A packed copy in the pool of this process, or where [`pooled_zeros`](Tensor::pooled_zeros)
-    /// would be. [`copies`](crate::copies) counts it.
+    /// A packed copy in the pool of this process, or on the heap where [`pooled_zeros`](Tensor::pooled_zeros)
+    /// allocates there. [`copies`](crate::copies) counts it.
     pub fn to_pooled(&self) -> Result<Tensor> {
         copy(self, CopyReason::CopiedIn)
     }
@@ -41,7 +40,7 @@ pub(crate) fn black(width: usize, height: usize, format: PixelFormat) -> Result<
     cleared(image.over(bytes.buffer)?)
 }
 
-/// Write access to `tensor`, which becomes a copy in the process's pool if need be.
+/// Write access to `tensor`. A tensor that cannot be written becomes a copy in the process's pool first.
 pub(crate) fn make_mut(tensor: &mut Tensor) -> Result<TensorMapMut<'_>> {
     if tensor.map_mut().is_err() {
         *tensor = copy(tensor, CopyReason::MakeMut)?;
@@ -58,7 +57,7 @@ pub(crate) fn copy(tensor: &Tensor, reason: CopyReason) -> Result<Tensor> {
     Ok(copy)
 }
 
-/// A tensor in the process's pool, with whatever its memory held before.
+/// A tensor in the process's pool. Its bytes are those of an earlier tensor.
 pub(crate) fn alloc(shape: &[usize], dtype: DType) -> Result<Tensor> {
     if choose::force_mem()? {
         return Tensor::new(shape, dtype);
@@ -69,7 +68,7 @@ pub(crate) fn alloc(shape: &[usize], dtype: DType) -> Result<Tensor> {
     Tensor::new(shape, dtype)
 }
 
-/// The whole buffer: an image may have samples beyond its elements.
+/// Clears the whole buffer: an image may have samples beyond its elements.
 fn cleared(mut tensor: Tensor) -> Result<Tensor> {
     tensor.map_mut()?.all_mut().fill(0);
     Ok(tensor)
@@ -93,13 +92,12 @@ mod linux {
     use crate::sys::exit;
     use crate::sys::fork::PerProcess;
 
-    /// What the names of these pools start with; then come process id and a random number.
+    /// The prefix of the names of these pools. The process id and a random number follow.
     const PREFIX: &str = "process-";
 
     impl TensorPool {
-        /// The pool that this process has for itself: where [`Image::new`](crate::Image::new) and
-        /// the like allocate. It is made at the first call, and reserves memory as it is needed, up
-        /// to 2 GiB and 8192 tensors. For more, make a pool and use
+        /// The pool of this process, in which [`Image::new`](crate::Image::new) and similar functions allocate. The first
+        /// call makes it. It reserves memory when needed, up to 2 GiB and 8192 tensors. For more, make a pool and use
         /// [`Image::new_in`](crate::Image::new_in).
         ///
         /// A forked child gets its own.
@@ -123,9 +121,9 @@ mod linux {
             }
         }
 
-        /// Lets go of the pool that [`of_process`](TensorPool::of_process) made, if it did. Others
-        /// no longer find it; what was allocated from it stays as it is. The next call of
-        /// `of_process` makes another. This happens by itself when the process exits.
+        /// Closes the pool that [`of_process`](TensorPool::of_process) made, if it did. Other processes no longer find
+        /// it; tensors from it stay valid. The next call of `of_process` makes another pool. A process that exits closes its
+        /// pool by itself.
         pub fn close_of_process() {
             close();
         }
@@ -138,7 +136,7 @@ mod linux {
     }
 
     fn make() -> Result<TensorPool> {
-        // No lock: a child that is forked while somebody has it would wait for ever.
+        // No lock: in a child that was forked while another thread held it, it would stay locked for ever.
         static AT_EXIT: StaticBool = StaticBool::new(false);
         if !AT_EXIT.swap(true, Ordering::Relaxed) {
             exit::at_exit(close);
@@ -153,27 +151,27 @@ mod linux {
         TensorPool::new(name, config())
     }
 
-    /// As much as possible with segments that are not too long to be reserved at once.
+    /// A large pool, with segments that are short enough to be reserved at once.
     fn config() -> TensorPoolConfig {
         TensorPoolConfig { pool_size: 2 << 30, max_slots: 8192, ..TensorPoolConfig::default() }
     }
 
-    /// Nobody will look for the name of a pool whose process was killed, so nobody would remove
-    /// what it left behind.
+    /// Removes the endpoints of such pools whose processes were killed. No process looks for their names, so no other
+    /// code would remove them.
     fn remove_dead() {
         let Ok(socket_dir) = SocketDir::open("pools", PoolAccess::SameUser) else { return };
         for endpoint in socket_dir.endpoints().unwrap_or_default() {
             let rest = endpoint.name.strip_prefix(PREFIX).and_then(|rest| rest.split_once('-'));
-            // A process that is there may be another one of the same number. Then it stays.
+            // A process with this id may be another one. Then the endpoint stays.
             if rest.is_some_and(|(pid, _)| !Path::new("/proc").join(pid).exists()) {
                 socket_dir.remove_dead(&endpoint);
             }
         }
     }
 
-    /// Statics are never dropped; the pool's place in the directory is to go with the process.
+    /// Statics are never dropped, so this removes the endpoint when the process exits.
     extern "C" fn close() {
-        // Whoever holds the lock is still using it, and a place that stays does no harm.
+        // A thread that holds the lock still uses the pool. An endpoint that stays does no harm.
         drop(current().try_lock().ok().and_then(|mut pool| pool.take()));
     }
 }

@@ -1,4 +1,4 @@
-//! The pools that this process owns or is attached to, by uid: what words and descriptors from others name.
+//! All pools that this process owns or is attached to, by uid. Ring entries and descriptors name pools by uid.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -21,7 +21,7 @@ pub(crate) enum RegisteredPool {
 }
 
 impl RegisteredPool {
-    /// Whether leases can be had.
+    /// Whether slots can be leased.
     pub(crate) fn is_usable(&self) -> bool {
         match self {
             RegisteredPool::Owned(owner) => !owner.is_inherited(),
@@ -29,12 +29,12 @@ impl RegisteredPool {
         }
     }
 
-    /// Whether leases may be had soon, though not now.
+    /// Whether slots cannot be leased now, but possibly soon: the owner has disconnected and may be dying.
     pub(crate) fn may_be_dying(&self) -> bool {
         matches!(self, RegisteredPool::Attached(attachment) if attachment.may_be_dying())
     }
 
-    /// Either of the two.
+    /// Whether slots can be leased, now or possibly soon.
     pub(crate) fn may_lease(&self) -> bool {
         match self {
             RegisteredPool::Owned(owner) => !owner.is_inherited(),
@@ -42,7 +42,7 @@ impl RegisteredPool {
         }
     }
 
-    /// Another pool of the same owner, which it has lent.
+    /// Another pool of the same owner, which the owner has introduced.
     pub(crate) fn introduced(&self, uid: u64) -> Option<RegisteredPool> {
         match self {
             RegisteredPool::Owned(_) => None,
@@ -52,7 +52,7 @@ impl RegisteredPool {
         }
     }
 
-    /// Whether its owner lives and can be asked for segments.
+    /// Whether the owner lives and can send segments.
     pub(crate) fn is_alive(&self) -> bool {
         match self {
             RegisteredPool::Owned(owner) => !owner.is_inherited(),
@@ -60,7 +60,7 @@ impl RegisteredPool {
         }
     }
 
-    /// What is attached to, if `peer` owns it, as far as can be told.
+    /// The attachment, if `peer` is its owner. Process ids decide; 0 means unknown.
     pub(crate) fn attached_of(&self, peer: &Peer) -> Option<&Arc<Attachment>> {
         match self {
             RegisteredPool::Attached(attachment) if peer.pid != 0 => {
@@ -71,17 +71,17 @@ impl RegisteredPool {
     }
 }
 
-/// A pool that this process has to do with already.
+/// A pool from the registry whose slots can be leased.
 pub(crate) fn find(uid: u64) -> Option<RegisteredPool> {
     registry().find(uid)
 }
 
-/// The same; one whose owner may be dying, too.
+/// A pool from the registry, also if its owner may be dying.
 pub(crate) fn find_dying(uid: u64) -> Option<RegisteredPool> {
     find(uid).or_else(|| registry().find_dying(uid))
 }
 
-/// The same as [`find`], attaching to it if need be.
+/// As [`find`], but attaches to the pool if it is not in the registry.
 pub(crate) fn find_or_attach(uid: u64) -> Result<RegisteredPool> {
     if let Some(pool) = find(uid) {
         return Ok(pool);
@@ -91,30 +91,30 @@ pub(crate) fn find_or_attach(uid: u64) -> Result<RegisteredPool> {
     Ok(RegisteredPool::Attached(attachment))
 }
 
-/// Lets in who has just come to a pool, if it is of this very process: that need not wake up for it.
+/// Accepts new connections to a pool of this process on the calling thread, which saves waking the service thread.
 pub(crate) fn accept_now(uid: u64) {
     if let Some(RegisteredPool::Owned(owner)) = find(uid) {
         owner.accept_now();
     }
 }
 
-/// Has an attachment found from here on.
+/// Adds an attachment to the registry, which keeps it alive.
 pub(crate) fn register(attachment: &Arc<Attachment>) {
     registry().register(attachment);
 }
 
-/// A pool of somebody else's that this process is attached to.
+/// A pool of another process that this one is attached to.
 pub(crate) fn attached(uid: u64) -> Option<Arc<Attachment>> {
     registry().attached(uid)
 }
 
-/// Has a pool of this process found from here on.
+/// Adds a pool of this process to the registry.
 pub(crate) fn register_owned(owner: &Arc<Owner>) {
     registry().register_owned(owner);
 }
 
-/// The buffer that words from a ring name, of the pool of the ring's publisher, if it was leased before. `None`
-/// if there is more to it.
+/// The buffer of a slot that a ring entry names, if the slot belongs to the publisher of the ring and was leased before.
+/// `None` if [`lease`] has to do it.
 #[inline(always)]
 pub(crate) fn lease_again(
     own_pool: &Attachment,
@@ -149,8 +149,7 @@ pub(crate) fn lease(
     }
 }
 
-/// Looks which tensors of the pools that this process owns are still held by others, and lets go of the
-/// rest.
+/// Frees the slots of all pools of this process that no reader holds any more.
 #[cfg(all(feature = "camera", target_pointer_width = "64"))]
 pub(crate) fn sweep_owned() {
     let owned: Vec<_> = registry().owned.values().filter_map(Weak::upgrade).collect();
@@ -170,7 +169,7 @@ impl Registry {
         self.owned.insert(owner.endpoint.uid, Arc::downgrade(owner));
     }
 
-    /// Attached once, it stays so until its owner dies, or somebody attaches anew.
+    /// Registers an attachment. It replaces an earlier one, which is then no longer kept alive.
     fn register(&mut self, attachment: &Arc<Attachment>) {
         self.remove_dropped();
         attachment.keep_alive();

@@ -1,7 +1,8 @@
-//! What a pool's owner tells whoever asks: how the pool is doing, and who is attached.
+//! The report of a pool: its numbers, and the processes that are attached. The owner sends it to any process that it
+//! admits.
 //!
-//! Nobody who looks takes part: it is one question on a connection of its own. The owner answers on
-//! its service thread, and what it tells is input to the asker.
+//! A process that wants a report does not attach: it sends one request on its own connection. The owner answers on its
+//! service thread. The answer is input and is checked.
 
 use std::io;
 use std::time::Duration;
@@ -18,35 +19,35 @@ use crate::ipc::pool::stats::PoolStats;
 use crate::ipc::shared::wire::{Kind, NamedProcess, Packet};
 use crate::memory::selection::Wish;
 
-/// The most processes that are told of: what fits a packet.
-const MAX_TOLD: usize = 512;
+/// The most processes in a report: as many as fit a packet.
+const MAX_PROCESSES: usize = 512;
 
 /// A pool, as [`pools`] finds it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PoolInfo {
-    /// The name; that of the topic if it is a publisher's.
+    /// The name of the pool, or of the topic if it is the pool of a publisher.
     pub name: String,
     /// Whether it is the pool of a topic's publisher.
     pub of_topic: bool,
-    /// The number that descriptors know it by.
+    /// The number by which descriptors name the pool.
     pub uid: u64,
-    /// Its owner's process id; 0 if that cannot be seen from here.
+    /// The process id of the owner, or 0 if it is not visible from here.
     pub pid: i32,
-    /// Its owner's program.
+    /// The program of the owner.
     pub program: String,
-    /// What its owner tells. `None` if it does not answer: it may be stopped, or not let us in.
+    /// The report of the owner. `None` if it does not answer: it may be stopped, or not admit this user.
     pub account: Option<PoolAccount>,
 }
 
-/// What the owner of a pool tells.
+/// The report of a pool's owner.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PoolAccount {
-    /// How the pool is doing.
+    /// The numbers of the pool.
     pub stats: PoolStats,
-    /// The owner and everybody who is attached, with what they hold if anything; those first that hold
-    /// most of what the owner has let go of. At most 512 are told of.
+    /// The owner and all attached processes, at most 512, with the slots that they hold. First come the holders of most
+    /// slots which the owner has retired.
     pub processes: Vec<Holder>,
     /// All copies of tensor bytes in the owner's process so far, by reason.
     pub copies: Vec<Copies>,
@@ -54,7 +55,7 @@ pub struct PoolAccount {
 
 /// All pools of this namespace that have an owner, those of topics' publishers included.
 ///
-/// Owners are asked many at once, and have 0.2 s to answer.
+/// Requests are sent to many owners at once. They have 0.2 s to answer.
 ///
 /// ```
 /// # let dir = std::env::temp_dir().join(format!("cenote-pools-doc-{}", std::process::id()));
@@ -75,28 +76,28 @@ pub fn pools() -> Result<Vec<PoolInfo>> {
         for kind in kinds {
             places.extend(SocketDir::find_one_of(kind)?);
         }
-        let mut entries = Vec::new();
+        let mut endpoints = Vec::new();
         for socket_dir in &places {
-            entries
+            endpoints
                 .extend(socket_dir.endpoints()?.into_iter().map(|endpoint| (socket_dir, endpoint)));
         }
-        for entries in entries.chunks(query::AT_ONCE) {
-            found.extend(look_at(entries)?);
+        for endpoints in endpoints.chunks(query::AT_ONCE) {
+            found.extend(request_reports(endpoints)?);
         }
     }
     found.sort_by(|a, b| (&a.name, a.uid).cmp(&(&b.name, b.uid)));
     Ok(found)
 }
 
-/// Asks the owners of some pools. Those who are gone are left out.
-fn look_at(entries: &[(&SocketDir, Endpoint)]) -> Result<Vec<PoolInfo>> {
+/// The reports of these pools. Skips pools whose owner is gone.
+fn request_reports(endpoints: &[(&SocketDir, Endpoint)]) -> Result<Vec<PoolInfo>> {
     let ask = |(socket_dir, endpoint): &(&SocketDir, Endpoint)| {
         Query::send(socket_dir, endpoint, Kind::ReportRequest)
     };
-    let asked = entries.iter().map(ask).collect::<Result<Vec<_>>>()?;
+    let asked = endpoints.iter().map(ask).collect::<Result<Vec<_>>>()?;
     let answering = asked.iter().filter_map(|asked| asked.as_ref().ok()?.as_ref());
     query::await_replies(answering, QUERY_TIMEOUT);
-    let room = size_of::<Head>() + MAX_TOLD * size_of::<Line>();
+    let room = size_of::<Head>() + MAX_PROCESSES * size_of::<Line>();
     let info =
         |((socket_dir, endpoint), asked): (&(&SocketDir, Endpoint), &io::Result<Option<Query>>)| {
             let (pid, program, answer) = match asked {
@@ -110,16 +111,16 @@ fn look_at(entries: &[(&SocketDir, Endpoint)]) -> Result<Vec<PoolInfo>> {
             let account = answer.and_then(|(bytes, _)| read(&bytes));
             Some(PoolInfo { name, of_topic, uid: endpoint.uid, pid, program, account })
         };
-    Ok(entries.iter().zip(&asked).filter_map(info).collect())
+    Ok(endpoints.iter().zip(&asked).filter_map(info).collect())
 }
 
-/// How many reasons for copies a packet tells of.
+/// The most reasons for copies in a packet.
 const REASONS: usize = 16;
 
-/// In the order of their bits.
+/// The wishes, in the order of their bits.
 const WISHES: [Wish; 3] = [Wish::HugePages, Wish::Prefault, Wish::Lock];
 
-/// The numbers of [`PoolStats`], and what was copied.
+/// The numbers of [`PoolStats`], and the copies.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Pod, Zeroable)]
 struct Head {
@@ -140,7 +141,7 @@ struct Head {
     socket_watched: u32,
     /// One bit for each of [`WISHES`].
     not_granted: u32,
-    /// How often and how much, by reason.
+    /// The number of copies and their bytes, by reason.
     copies: [[u64; 2]; REASONS],
 }
 
@@ -154,16 +155,16 @@ struct Line {
     who: NamedProcess,
 }
 
-/// The answer of an owner, as it is sent.
+/// The owner's answer, as bytes.
 pub(crate) fn answer(stats: &PoolStats, processes: &[Holder]) -> Vec<u8> {
     let mut bytes = bytemuck::bytes_of(&Head::new(stats)).to_vec();
-    for process in processes.iter().take(MAX_TOLD) {
+    for process in processes.iter().take(MAX_PROCESSES) {
         bytes.extend_from_slice(bytemuck::bytes_of(&Line::new(process)));
     }
     bytes
 }
 
-/// What a stranger says.
+/// Reads an answer. Its content is not trusted.
 fn read(bytes: &[u8]) -> Option<PoolAccount> {
     let (head, lines) = bytes.split_at_checked(size_of::<Head>())?;
     let (Kind::Report, _) = Packet::parse(head).ok()? else { return None };
@@ -258,7 +259,7 @@ mod tests {
     use super::*;
 
     fn sample() -> (PoolStats, Vec<Holder>) {
-        // Each another number, so that none can stand for another.
+        // A different value for each field, so that none can stand for another.
         let stats = PoolStats {
             slots_in_use: 3,
             retired: 1,
@@ -291,7 +292,7 @@ mod tests {
         let (stats, processes) = sample();
         let account = read(&answer(&stats, &processes)).unwrap();
         assert_eq!((account.stats, account.processes), (stats, processes));
-        // Those of this process, in which other tests run: they only grow.
+        // The copies of this process, in which other tests run: they only grow.
         let now = copies::copies();
         assert_eq!(account.copies.len(), now.len());
         for (told, now) in account.copies.iter().zip(now) {

@@ -1,4 +1,4 @@
-//! Buffers over slots: of slots that were allocated, adopted or leased.
+//! The buffers of slots that were allocated, adopted or leased.
 
 use std::sync::Arc;
 
@@ -18,7 +18,8 @@ use crate::tensor::buffer::Buffer;
 use crate::tensor::buffer::buffer::BufferSlot;
 use crate::tensor::buffer::handle::Handle;
 
-/// The buffer of a slot of `owner`, allocated for `len` bytes; where there is no room, `make_room` may make some.
+/// Allocates a slot of `owner` for `len` bytes. If the pool is full, calls `make_room` and tries again if it returned
+/// `true`.
 #[inline(always)]
 pub(crate) fn alloc(
     owner: &Arc<Owner>,
@@ -30,7 +31,7 @@ pub(crate) fn alloc(
     Ok(Handle::of(buffer))
 }
 
-/// The same, when none was ready.
+/// Allocates a slot that was not in the free cache.
 #[inline(never)]
 fn alloc_anew(owner: &Arc<Owner>, len: usize, make_room: impl FnMut() -> bool) -> Result<Handle> {
     allocated(owner, owner.alloc(len, make_room)?, len)
@@ -48,12 +49,12 @@ pub(crate) fn allocated(owner: &Arc<Owner>, granted: Granted, len: usize) -> Res
     }
 }
 
-/// The buffer of memory that a pool has adopted, read-only.
+/// The read-only buffer of adopted memory.
 pub(crate) fn adopted(owner: &Arc<Owner>, slot: Slot, map: Arc<Map>) -> Result<Handle> {
     region(map, slot_home::adopted(owner.clone(), slot))
 }
 
-/// The buffer of a slot that was leased before, and is again.
+/// The buffer of a slot that is leased again.
 #[inline]
 pub(crate) fn leased_again(buffer: Arc<Buffer>, serial: u64) -> Handle {
     buffer.renew();
@@ -61,7 +62,7 @@ pub(crate) fn leased_again(buffer: Arc<Buffer>, serial: u64) -> Handle {
     Handle::of(buffer)
 }
 
-/// The buffer of a slot that was just leased from another process, read-only.
+/// The read-only buffer of a slot that was just leased from another process.
 pub(crate) fn leased(attachment: &Arc<Attachment>, leased: Leased, serial: u64) -> Result<Handle> {
     match leased {
         Leased::Recycled(buffer) => Ok(leased_again(buffer, serial)),
@@ -73,7 +74,7 @@ pub(crate) fn leased(attachment: &Arc<Attachment>, leased: Leased, serial: u64) 
     }
 }
 
-/// The buffer of a slot that this process leased from itself, read-only.
+/// The read-only buffer of a slot that this process leased from itself.
 pub(crate) fn leased_own(
     owner: &Arc<Owner>,
     (slot, map): (Slot, Arc<Map>),
@@ -82,25 +83,24 @@ pub(crate) fn leased_own(
     region(map, slot_home::own_lease(owner.clone(), slot, serial))
 }
 
-/// A pooled buffer over part of a segment: what was allocated can be written, what was leased not.
+/// Makes a buffer over a range of a segment. An allocated slot can be written, any other only read.
 #[allow(unsafe_code, reason = "slots of one segment share a mapping")]
 fn region(map: Arc<Map>, slot_ref: BufferSlot) -> Result<Handle> {
     let range = slot_ref.slot.offset..slot_ref.slot.offset + slot_ref.slot.capacity;
     let (start, end, len) = (range.start as i128, range.end as i128, map.len());
     let access = if slot_home::is_allocated(&slot_ref) { Access::Write } else { Access::Read };
     let (dma, protection) = (map.dmabuf().cloned(), dma::protection(&map));
-    // SAFETY: to write: the allocator hands out disjoint ranges, and this one was handed out to
-    // `slot_ref` and comes back when the buffer is dropped, so nobody else has a region over it. To
-    // read: the slot is leased by `slot_ref`, so its owner does not reuse it, or it is adopted, and
-    // sealed against writing: its bytes do not change. (Those of a DMA-BUF do not by the convention that
-    // whoever shares one agrees to.) The range is the slot's: in this process
-    // the allocator says so, elsewhere the owner's header, and the owner is trusted for the content
-    // of its bytes.
+    // SAFETY: to write: the allocator hands out disjoint ranges. This one belongs to `slot_ref` until the buffer is
+    // dropped, so no other region over it exists. To read: `slot_ref` holds a lease on the slot, so its owner does not
+    // reuse it; or the slot is adopted and sealed against writing. So its bytes do not change. (Those of a DMA-BUF do
+    // not change by convention, which the process that shares it accepts.) The range is that of the slot: in this
+    // process the allocator says so, in others the owner's header, and the owner is trusted for the content of its
+    // bytes.
     let Some(region) = (unsafe { Region::part(map, range, access) }) else {
-        slot_ref.release(false); // nobody has seen it
+        slot_ref.release(false); // no other process can have seen it
         return Err(Error::OutOfBuffer { start, end, len });
     };
-    // Another process's owner can still write, and ought not to: that much is not trusted.
+    // The owner in another process can still write the bytes. It should not, but that is not trusted.
     let stable = !slot_home::is_leased(&slot_ref);
     let memory = if dma.is_some() { TensorMemory::Dma } else { TensorMemory::Shm };
     let storage = Storage { memory, stable, protection, dma, ..Storage::heap(region, None) };

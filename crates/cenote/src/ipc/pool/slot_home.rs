@@ -1,7 +1,7 @@
-//! The way of a slot back to its pool: what `tensor/buffer/slot_ref.rs` leaves open.
+//! The way of a slot back to its pool: the part that `tensor/buffer/slot_ref.rs` leaves open.
 //!
-//! A process has a slot in one of four ways. Each has a table of functions, and the address of the
-//! table in a [`BufferSlot`] tells the way.
+//! A process has a slot in one of four ways. Each way has a table of functions. The address of the table in a
+//! [`BufferSlot`] says which way it is.
 //!
 //! # Contract
 //! These are the only tables, they are private to this file, and a [`BufferSlot`] does not give its table
@@ -183,16 +183,17 @@ fn release_all(buffer: Arc<Buffer>) {
     drop(buffer);
 }
 
-/// The reference to the pool may be the last one, so the pool itself decides how long it stays.
+/// The slot may hold the last reference to the pool, so the pool decides how long it stays alive.
 fn release_adopted(slot_ref: &BufferSlot, _published: bool) {
     owner(slot_ref).return_slot(slot_ref.slot.index, None, true);
     shared_owner(slot_ref).iter().for_each(Owner::linger);
 }
 
-/// Ends the lease on a slot and keeps its buffer for the next one. The buffer may be all that keeps the attachment.
+/// Ends the lease on a slot and keeps its buffer for the next lease. The buffer may hold the last reference to the
+/// attachment.
 ///
-/// Whether the owner waits is read before the lease ends, for afterwards the attachment may be gone. Should that
-/// be too early, the owner looks again by itself in a moment.
+/// So the flag that the owner waits is read before the lease ends. If that is too early, the owner scans again by
+/// itself soon.
 fn recycle_leased(buffer: Arc<Buffer>) {
     let Some(slot_ref) = buffer.slot_ref() else { return };
     let attachment = attachment(slot_ref);
@@ -219,7 +220,7 @@ fn end_lease(buffer: Arc<Buffer>) {
     drop(put_behind(buffer, leases_of, |lease_table| lease_table.end_lease(slot)));
 }
 
-/// The table of leases that a slot is in, if this process leased it from another.
+/// The lease table of a slot, if this process leased it from another.
 #[inline(always)]
 fn leases_of(buffer: &Buffer) -> Option<&Biased<LeaseTable<Buffer>>> {
     let slot_ref = buffer.slot_ref()?;

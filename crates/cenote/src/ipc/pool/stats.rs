@@ -1,4 +1,4 @@
-//! What a pool tells about itself.
+//! The numbers that a pool reports about itself.
 
 use crate::memory::selection::Wish;
 
@@ -6,12 +6,12 @@ use crate::memory::selection::Wish;
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PoolStats {
-    /// Tensors that this process holds. Shared memory that a topic sent as it was counts as well,
-    /// here and in `retired`; its bytes do not, for they are not the pool's.
+    /// Tensors that this process holds. Adopted memory, which a topic sent without a copy, counts here and in `retired`; its
+    /// bytes do not count, because they are not the pool's.
     pub slots_in_use: usize,
-    /// Slots that this process let go of, and that wait for others to do so.
+    /// Slots that this process has retired and that readers still hold.
     pub retired: usize,
-    /// The most slots there can be.
+    /// The most slots that the pool can have.
     pub max_slots: usize,
     /// Bytes of slots in use and retired.
     pub bytes_in_use: usize,
@@ -21,15 +21,15 @@ pub struct PoolStats {
     pub pool_size: usize,
     /// The most bytes that were ever in use.
     pub peak_bytes: usize,
-    /// Bytes in use that nobody asked for: alignment, and slots reused for a smaller tensor.
+    /// Bytes in use that were not requested: alignment, and slots reused for a smaller tensor.
     pub waste_bytes: usize,
     /// Segments reserved.
     pub segments: usize,
-    /// Connections of attached processes. A pool that this process opened by name, though it owns
-    /// it, counts: it leases by a row of its own, as anybody's.
+    /// Connections of attached processes. If this process opened its own pool by name, that counts: it then has a row
+    /// like any other reader.
     pub attachers: usize,
-    /// Whether the pool would notice that its socket was removed, and make it anew. That takes
-    /// inotify(7), which a system may have run out of; all else works without.
+    /// Whether the pool notices that its socket was removed, and makes it again. That needs inotify(7), of which the system
+    /// may have run out. Everything else works without.
     pub socket_watched: bool,
     /// Tensors allocated since the pool was made.
     pub allocations: u64,
@@ -37,6 +37,6 @@ pub struct PoolStats {
     pub failures: u64,
     /// Bytes of other tensors that were copied into the pool (`stage`).
     pub bytes_copied: u64,
-    /// Wishes of the configuration that were not granted for some segment, each once.
+    /// Wishes of the configuration that were not granted for a segment, each once.
     pub not_granted: Vec<Wish>,
 }

@@ -1,4 +1,4 @@
-//! Pools of tensors: allocation in nanoseconds, and tensors that other processes can see.
+//! `TensorPool`: allocates tensors in nanoseconds, which other processes can read.
 
 use std::convert::Infallible;
 use std::fmt;
@@ -64,10 +64,10 @@ impl PoolName {
 
 /// A pool of tensors in shared memory, or in DMA-BUFs.
 ///
-/// The process that makes it owns it: only the owner allocates and writes, others attach and
-/// read. Dropping a tensor returns its slot, when everybody else has let go of it as well.
+/// The process that makes the pool owns it: only the owner allocates and writes; other processes attach and read.
+/// Dropping a tensor returns its slot, once no reader holds it.
 ///
-/// A tensor that comes from a pool holds whatever the slot held before.
+/// A tensor from a pool has the bytes of an earlier tensor.
 ///
 /// ```
 /// use cenote::{DType, TensorPool, TensorPoolConfig};
@@ -88,19 +88,19 @@ pub struct TensorPool {
 
 #[derive(Clone)]
 enum Role {
-    Owner(Arc<Closing>),
+    Owner(Arc<OwnedPool>),
     Attached(Arc<Attachment>),
 }
 
-/// Closes the pool when the last handle of the pool itself is gone; tensors may outlive it.
-struct Closing {
+/// A pool of this process. Dropping the last handle of the pool closes it; tensors may outlive it.
+struct OwnedPool {
     owner: Arc<Owner>,
-    /// Of the image that was allocated last.
+    /// The layout of the image that was allocated last.
     image_layout: Biased<Option<ImageLayout>>,
 }
 
-impl Closing {
-    /// What an image of this size and format is like.
+impl OwnedPool {
+    /// The layout of an image of this size and format.
     #[inline]
     fn image_layout(&self, size: (usize, usize), format: PixelFormat) -> Result<ImageLayout> {
         match &*self.image_layout.lock() {
@@ -114,13 +114,13 @@ impl Closing {
     fn compute_layout(&self, size: (usize, usize), format: PixelFormat) -> Result<ImageLayout> {
         let dma = self.owner.config.memory == TensorMemory::Dma;
         let layout = ImageLayout::new(size, format, if dma { ROW_ALIGN } else { 1 })?;
-        // What was there is dropped without the lock.
+        // The old layout is dropped without the lock.
         let _old = self.image_layout.lock().replace(layout.clone());
         Ok(layout)
     }
 }
 
-impl Drop for Closing {
+impl Drop for OwnedPool {
     fn drop(&mut self) {
         self.owner.close();
     }
@@ -128,33 +128,33 @@ impl Drop for Closing {
 
 impl TensorPool {
     fn of(owner: Arc<Owner>) -> TensorPool {
-        let closing = Closing { owner, image_layout: Biased::new(None) };
-        TensorPool { role: Role::Owner(Arc::new(closing)) }
+        let owned = OwnedPool { owner, image_layout: Biased::new(None) };
+        TensorPool { role: Role::Owner(Arc::new(owned)) }
     }
 
     /// Makes a pool that this process owns.
     ///
-    /// An error if a living process owns one of this name; a dead one's place is taken over.
+    /// Fails if a living process owns a pool of this name. Takes over the name of a dead owner.
     pub fn new(name: impl Into<PoolName>, config: TensorPoolConfig) -> Result<TensorPool> {
         let owner = create::create(&name.into().check()?, config)?;
         registry::register_owned(&owner);
         Ok(TensorPool::of(owner))
     }
 
-    /// Makes the pool of a publisher, in the directory of its topic, and what `host` makes of it.
+    /// Makes the pool of a publisher, in the directory of its topic. `handler` makes the publisher.
     pub(crate) fn for_topic<H: ConnectionHandler + 'static>(
         socket_dir: (SocketDir, &[String]),
         endpoint: Endpoint,
         config: TensorPoolConfig,
-        host: impl FnOnce(TensorPool) -> Result<Arc<H>>,
+        handler: impl FnOnce(TensorPool) -> Result<Arc<H>>,
     ) -> Result<Arc<H>> {
         create::create_shared(socket_dir, endpoint, config, |owner| {
             registry::register_owned(owner);
-            host(TensorPool::of(owner.clone()))
+            handler(TensorPool::of(owner.clone()))
         })
     }
 
-    /// Attaches to a pool that another process owns, or that this one does.
+    /// Attaches to a pool by its name. The owner may be another process or this one.
     pub fn open(name: impl Into<PoolName>) -> Result<TensorPool> {
         let name = name.into().check()?;
         let attachment = connect::by_name(&name, registry::attached)?;
@@ -165,16 +165,16 @@ impl TensorPool {
     /// The name.
     pub fn name(&self) -> &str {
         match &self.role {
-            Role::Owner(closing) => &closing.owner.endpoint.name,
+            Role::Owner(owned) => &owned.owner.endpoint.name,
             Role::Attached(attachment) => &attachment.endpoint.name,
         }
     }
 
-    /// The number that descriptors know it by. A pool that is made anew has a new one.
+    /// The number by which descriptors name the pool. A new pool of the same name has another one.
     #[inline]
     pub fn uid(&self) -> u64 {
         match &self.role {
-            Role::Owner(closing) => closing.owner.endpoint.uid,
+            Role::Owner(owned) => owned.owner.endpoint.uid,
             Role::Attached(attachment) => attachment.endpoint.uid,
         }
     }
@@ -184,25 +184,24 @@ impl TensorPool {
         matches!(self.role, Role::Owner(_))
     }
 
-    /// Whether the owner is alive and this process can use the pool: not in a forked child, which has
-    /// to open it anew.
+    /// Whether the owner is alive and this process can use the pool. A forked child cannot; it opens the pool again.
     pub fn is_alive(&self) -> bool {
         match &self.role {
-            Role::Owner(closing) => !closing.owner.is_inherited(),
+            Role::Owner(owned) => !owned.owner.is_inherited(),
             Role::Attached(attachment) => {
                 !attachment.is_inherited() && !attachment.is_disconnected()
             }
         }
     }
 
-    /// Allocates a tensor. Its bytes are whatever the slot held before; those of `Bool` tensors
-    /// are zeros, for not every byte is a `bool`.
+    /// Allocates a tensor. Its bytes are those of an earlier tensor. `Bool` tensors are zeros, because not every byte is a
+    /// valid `bool`.
     #[inline(always)]
     pub fn alloc(&self, shape: &[usize], dtype: DType) -> Result<Tensor> {
         self.alloc_with(shape, dtype, none)
     }
 
-    /// The same; where there is no room, `make_room` may make some.
+    /// As [`alloc`](TensorPool::alloc). If the pool is full, calls `make_room` and tries again if that returned `true`.
     #[inline(always)]
     pub(crate) fn alloc_with(
         &self,
@@ -215,8 +214,8 @@ impl TensorPool {
         Tensor::packed(slot_buffer::alloc(owner, len, make_room)?, len, shape, dtype)
     }
 
-    /// Allocates an image. Its bytes are whatever the slot held before. In a pool of DMA-BUFs its
-    /// rows start at multiples of 64 bytes.
+    /// Allocates an image. Its bytes are those of an earlier tensor. In a pool of DMA-BUFs its rows start at multiples of
+    /// 64 bytes.
     ///
     /// ```
     /// use cenote::{PixelFormat, TensorPool, TensorPoolConfig};
@@ -234,7 +233,7 @@ impl TensorPool {
         self.image_with((width, height), format, none)
     }
 
-    /// The same; where there is no room, `make_room` may make some.
+    /// As [`image`](TensorPool::image). If the pool is full, calls `make_room` and tries again if that returned `true`.
     #[inline]
     pub(crate) fn image_with(
         &self,
@@ -242,22 +241,21 @@ impl TensorPool {
         format: PixelFormat,
         make_room: impl FnMut() -> bool,
     ) -> Result<Tensor> {
-        let closing = self.closing("image")?;
-        let image = closing.image_layout(size, format)?;
-        let buffer = slot_buffer::alloc(&closing.owner, image.bytes(), make_room)?;
+        let owned = self.owned("image")?;
+        let image = owned.image_layout(size, format)?;
+        let buffer = slot_buffer::alloc(&owned.owner, image.bytes(), make_room)?;
         image.over(buffer)
     }
 
-    /// Whether a buffer is a slot that this pool has allocated.
+    /// Whether this pool has allocated the slot of a buffer.
     #[inline]
     pub(crate) fn has_allocated(&self, buffer: &Handle) -> bool {
-        let Role::Owner(closing) = &self.role else { return false };
-        let owner = &closing.owner;
+        let Role::Owner(owned) = &self.role else { return false };
+        let owner = &owned.owner;
         buffer.slot_ref().is_some_and(|slot_ref| slot_home::is_allocated_by(slot_ref, owner))
     }
 
-    /// Allocates a tensor, and waits for a slot if the pool is full, or for memory if it cannot
-    /// grow.
+    /// Allocates a tensor. Waits for a slot if the pool is full, or for memory if it cannot grow.
     pub fn alloc_timeout(
         &self,
         shape: &[usize],
@@ -270,9 +268,8 @@ impl TensorPool {
         Ok(tensor)
     }
 
-    /// Like [`alloc_timeout`](TensorPool::alloc_timeout), for as long as `go_on` says so, which is asked every
-    /// now and then while there is no room. `None` if it has said no; [`stats`](TensorPool::stats) counts a
-    /// failure only when the time is over.
+    /// Like [`alloc_timeout`](TensorPool::alloc_timeout), but calls `go_on` now and then while it waits. Returns `None`
+    /// once that returns `false`. [`stats`](TensorPool::stats) counts a failure only if the time has passed.
     ///
     /// ```
     /// use std::time::Duration;
@@ -322,15 +319,15 @@ impl TensorPool {
         Ok(ControlFlow::Continue(tensor))
     }
 
-    /// A copy of any tensor in this pool, so that it can be sent on. Counted, in
-    /// [`stats`](TensorPool::stats) and in [`copies`](crate::copies).
+    /// Copies any tensor into this pool, so that it can be sent. [`stats`](TensorPool::stats) and
+    /// [`copies`](crate::copies) count it.
     ///
-    /// An image keeps its format. Whatever is in the pool already need not be staged.
+    /// An image keeps its format. A tensor that is in the pool already needs no copy.
     pub fn stage(&self, tensor: &Tensor) -> Result<Tensor> {
         self.stage_with(tensor, none)
     }
 
-    /// The same; where there is no room, `make_room` may make some.
+    /// As [`stage`](TensorPool::stage). If the pool is full, calls `make_room` and tries again if that returned `true`.
     pub(crate) fn stage_with(
         &self,
         tensor: &Tensor,
@@ -357,9 +354,8 @@ impl TensorPool {
         }
     }
 
-    /// The same tensor, in this pool without being copied: its shared memory becomes part of it.
-    /// `None` if that cannot be, because the memory is not sealed or not all there, or there is too
-    /// much of the kind.
+    /// Adopts the shared memory of a tensor: it becomes part of this pool, without a copy. Returns `None` if the memory is
+    /// not sealed or not fully reserved, or if too much memory is adopted already.
     pub(crate) fn adopt(&self, tensor: &Tensor) -> Result<Option<Tensor>> {
         let owner = self.owner("adopt")?;
         let Some((fd, map)) = adopt::shareable(&tensor.buffer)? else { return Ok(None) };
@@ -368,8 +364,8 @@ impl TensorPool {
         Ok(Some(Tensor { buffer, ..tensor.clone() }))
     }
 
-    /// Lends the pool of a tensor to whoever is attached to this one, if it belongs to this process,
-    /// too: so that they have it even if this process ends now.
+    /// Introduces the pool of a tensor to the readers of this one, if this process owns both. Then they have it even if
+    /// this process ends now.
     #[inline]
     pub(crate) fn introduce_pool_of(&self, tensor: &Tensor) {
         let Some(slot_ref) = tensor.buffer.slot_ref() else { return };
@@ -385,54 +381,54 @@ impl TensorPool {
         }
     }
 
-    /// Drops a handle, most likely the last of a buffer of this very pool.
+    /// Drops a handle, most likely the last one of a slot of this pool.
     #[inline]
     pub(crate) fn take_back(&self, handle: Handle) {
-        if let Role::Owner(closing) = &self.role
+        if let Role::Owner(owned) = &self.role
             && let Some(buffer) =
-                handle.last_of(|slot_ref| slot_home::is_allocated_by(slot_ref, &closing.owner))
+                handle.last_of(|slot_ref| slot_home::is_allocated_by(slot_ref, &owned.owner))
         {
-            closing.owner.retire_deferred(buffer);
+            owned.owner.retire_deferred(buffer);
         }
     }
 
-    /// Lets nobody else in; tensors live on. Gives the directory it was found in.
+    /// Closes the pool: no process can attach any more, and tensors stay valid. Returns the directory of its endpoint.
     pub(crate) fn close(&self) -> Option<Arc<SocketDir>> {
         match &self.role {
-            Role::Owner(closing) => closing.owner.close(),
+            Role::Owner(owned) => owned.owner.close(),
             Role::Attached(_) => None,
         }
     }
 
-    /// Frees every segment without a tensor in it; returns how many bytes. The memory is the
-    /// system's again when every attacher has unmapped it, which happens by itself.
+    /// Frees every segment without a tensor in it. Returns how many bytes that are. The system gets the memory back once
+    /// every attached process has unmapped it, which they do by themselves.
     pub fn trim(&self) -> Result<usize> {
         self.owner("trim")?.trim()
     }
 
-    /// How the pool is doing.
+    /// The present state of the pool, as numbers.
     pub fn stats(&self) -> Result<PoolStats> {
         Ok(self.owner("stats")?.stats())
     }
 
-    /// Who holds tensors of this pool: this process, and those attached to it. Those come first
-    /// that hold most of what the owner has let go of.
+    /// The processes that hold tensors of this pool: this one, and attached ones. First come the holders of most slots
+    /// which the owner has retired.
     pub fn holders(&self) -> Result<Vec<Holder>> {
         Ok(self.owner("holders")?.holders())
     }
 
     #[inline]
     fn owner(&self, op: &'static str) -> Result<&Arc<Owner>> {
-        Ok(&self.closing(op)?.owner)
+        Ok(&self.owned(op)?.owner)
     }
 
-    /// What only the process that owns the pool has.
+    /// The part of a pool that only its owner has. Fails in other processes.
     #[inline]
-    fn closing(&self, op: &'static str) -> Result<&Closing> {
+    fn owned(&self, op: &'static str) -> Result<&OwnedPool> {
         match &self.role {
-            Role::Owner(closing) => {
-                closing.owner.check_process()?;
-                Ok(closing)
+            Role::Owner(owned) => {
+                owned.owner.check_process()?;
+                Ok(owned)
             }
             Role::Attached(attachment) => Err(Error::NotOwner {
                 op,
@@ -443,7 +439,7 @@ impl TensorPool {
     }
 }
 
-/// No room can be made.
+/// Makes no room.
 fn none() -> bool {
     false
 }

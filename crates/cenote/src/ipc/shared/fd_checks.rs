@@ -1,4 +1,4 @@
-//! The files that an owner sends, checked before they are mapped: kind, size and seals.
+//! Checks of the files that an owner sends, before they are mapped: kind, size and seals.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -12,23 +12,23 @@ use crate::sys::mapping::{Access, Map};
 use crate::sys::memfd;
 use crate::sys::memfd::Facts;
 
-/// A segment larger than this is a lie.
+/// No segment is larger than this.
 const MAX_SEGMENT: u64 = 1 << 46;
 
-/// Maps a header of so many words, to read.
+/// Maps a header of this many words for reading.
 pub(crate) fn open_header(fd: &OwnedFd, words: usize) -> Result<Words> {
     check_sealed(&examine(fd)?, word_bytes(words))?;
     Words::read_only(fd, words).map_err(|source| Error::os("mapping shared memory", source))
 }
 
-/// Maps this process's own row of so many words, to write.
+/// Maps the row of this process, of this many words, for writing.
 pub(crate) fn open_row(fd: OwnedFd, words: usize) -> Result<Words> {
     check_file(&examine(&fd)?, word_bytes(words))?;
     Words::writable(&Arc::new(fd), words)
         .map_err(|source| Error::os("mapping shared memory", source))
 }
 
-/// Maps a segment. Only what is there is ever touched: its size is the file's, not the owner's word.
+/// Maps a segment for reading. Its length must be that of the file: the owner's number is not trusted.
 pub(crate) fn open_segment(fd: &OwnedFd, len: u64) -> Result<Map> {
     let bad = || Error::BadMessage { what: "a segment of impossible size" };
     if len == 0 || len > MAX_SEGMENT {
@@ -36,7 +36,7 @@ pub(crate) fn open_segment(fd: &OwnedFd, len: u64) -> Result<Map> {
     }
     let facts = examine(fd)?;
     if facts.dma_buf {
-        // Kept open: whoever looks at it must tell the kernel, each time.
+        // Kept open, because each access by the CPU has to be reported to the kernel.
         let fd = fd.try_clone().map_err(|source| Error::os("sharing memory", source))?;
         return dma::open(fd, &facts, len, Access::Read);
     }
@@ -50,7 +50,7 @@ fn examine(fd: &OwnedFd) -> Result<Facts> {
     memfd::examine(fd).map_err(|source| Error::os("fstat", source))
 }
 
-/// Checks a file that only its owner may write. Else whoever else has it could change what is read.
+/// Checks that only the owner can write a file. Otherwise another process could change what is read here.
 fn check_sealed(facts: &Facts, needed: u64) -> Result<()> {
     let seals = check_file(facts, needed)?;
     if seals.intersects(SealFlags::WRITE | SealFlags::FUTURE_WRITE) {
@@ -59,14 +59,14 @@ fn check_sealed(facts: &Facts, needed: u64) -> Result<()> {
     Err(Error::BadMessage { what: "memory of the owner's that is not sealed against writing" })
 }
 
-/// Checks that touching a file cannot fail, and gives its seals.
+/// Checks that no access to the mapped file can fail. Returns the seals of the file.
 fn check_file(facts: &Facts, needed: u64) -> Result<SealFlags> {
     let seals = facts.seals.ok_or(Error::WrongFdKind { found: facts.kind })?;
-    // They are mapped and unmapped in other units, and can run out when touched.
+    // Huge pages are mapped in other units, and can run out when they are first touched.
     if facts.huge_pages {
         return Err(Error::WrongFdKind { found: "memory of huge pages" });
     }
-    // Touching what is not there yet takes memory, which might not be had.
+    // Touching a page that is not reserved yet needs memory, and the system may have none.
     if facts.size < needed || facts.reserved < needed {
         let size = facts.size.min(facts.reserved);
         let needed = usize::try_from(needed).unwrap_or(usize::MAX);

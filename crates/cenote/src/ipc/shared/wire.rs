@@ -1,26 +1,26 @@
-//! What owner and attacher say to each other, once, and when segments come and go.
+//! The packets between the owner of a pool and its readers, and the layout of the words that they share.
 //!
-//! ```text
-//!   attacher → owner   Attach
-//!   owner → attacher   Attached  + header, row, and a descriptor for each segment
-//!                      Refused                        (also later: held too much)
-//!                      Segment  + its descriptor      (a new one)
-//!                      SegmentRemoved                           (trimmed: it can be unmapped)
-//!                      Introduced     + a connection        (to another pool of the owner's; a name follows)
-//!   attacher → owner   SegmentRequest                           (I need segments that I do not have)
-//!                      Wake                           (I let go of something)
-//!   anybody → owner    ReportRequest                            (once, instead of a hello)
-//!   owner → anybody    Report                        (see `ipc/pool/report.rs`)
-//! ```
+//! | from | packet | carries | meaning |
+//! |---|---|---|---|
+//! | reader | `Attach` | | request to attach |
+//! | owner | `Attached` | header, row, one descriptor for each segment | the request is granted |
+//! | owner | `Refused` | | the request is refused, or the reader is expelled: it held too many slots |
+//! | owner | `Segment` | its descriptor | a new segment |
+//! | owner | `SegmentRemoved` | | the segment can be unmapped |
+//! | owner | `Introduced` | a connection, the name of a pool | the reader is attached to another pool of this owner |
+//! | reader | `SegmentRequest` | | the reader misses segments from this number on |
+//! | reader | `Wake` | | the reader has ended a lease, and the owner's header says that it waits |
+//! | any process | `ReportRequest` | | request for a report, instead of `Attach` |
+//! | owner | `Report` | | see `ipc/pool/report.rs` |
 //!
-//! One packet is one message. Every word is input from a stranger.
+//! One packet is one message. Every word is input from another process, and not trusted.
 
 use bytemuck::{Pod, Zeroable};
 
 use crate::error::{Error, Result};
 
-/// "cenote", and the version of this protocol. It changes with whatever peers read: packets, rows, headers,
-/// rings (`ipc/ring/ring.rs`) and the words of messages (`ipc/ring/codec.rs`).
+/// "cenote", and the version of this protocol. The version changes with everything that peers read: packets, rows,
+/// headers, rings (`ipc/ring/ring.rs`) and ring entries (`ipc/ring/codec.rs`).
 pub(crate) const MAGIC: [u8; 8] = *b"cenote\x02\x03";
 
 /// The most segments that a pool makes.
@@ -29,16 +29,16 @@ pub(crate) const MAX_SEGMENTS: usize = 128;
 /// The most slots that a pool has.
 pub(crate) const MAX_SLOTS: u32 = 1 << 20;
 
-/// The most pieces of memory that it shares beside those. Each is a segment, and has a slot.
+/// The most pieces of memory that a pool adopts. Each is a segment with one slot.
 pub(crate) const MAX_ADOPTED: u32 = 64;
 
-/// All segments that others see: one packet can carry so many, besides header and row.
+/// The most segments that readers see: one packet can carry their descriptors, with those of header and row.
 pub(crate) const MAX_SHARED: usize = MAX_SEGMENTS + MAX_ADOPTED as usize;
 
 /// The most pools that an owner introduces to one reader. The reader attaches to others by itself.
 pub(crate) const MAX_INTRODUCED: usize = 32;
 
-/// What a packet is about.
+/// The kind of a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
 pub(crate) enum Kind {
@@ -49,14 +49,14 @@ pub(crate) enum Kind {
     SegmentRemoved = 5,
     SegmentRequest = 6,
     Wake = 7,
-    /// What topics say: see `ipc/topic/handshake.rs`.
+    /// Packets of topics: see `ipc/topic/handshake.rs`.
     Subscribe = 8,
     Subscribed = 9,
     Mismatch = 10,
     DescribeRequest = 11,
     Description = 12,
     Introduced = 13,
-    /// What anybody may ask a pool's owner.
+    /// Requests of processes that do not attach.
     ReportRequest = 14,
     Report = 15,
 }
@@ -86,7 +86,7 @@ impl Kind {
     }
 }
 
-/// Every message but `Attached` is just this; after `Introduced`, the name of a pool follows.
+/// Every packet but `Attached` is just this. After `Introduced`, the name of a pool follows.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Pod, Zeroable)]
 pub(crate) struct Packet {
@@ -94,7 +94,7 @@ pub(crate) struct Packet {
     kind: u32,
     /// The number of the segment.
     pub(crate) index: u32,
-    /// Its bytes; of a pool that is lent, its uid.
+    /// The bytes of the segment, or the uid of the introduced pool.
     pub(crate) len: u64,
 }
 
@@ -107,12 +107,12 @@ impl Packet {
         Packet { index, len: len as u64, ..Packet::new(kind) }
     }
 
-    /// Says that a connection to another pool comes along. The answer to a hello waits in it.
+    /// A packet that carries a connection to another pool. An `Attached` packet waits in that connection.
     pub(crate) fn introduced(uid: u64) -> Packet {
         Packet { len: uid, ..Packet::new(Kind::Introduced) }
     }
 
-    /// Reads a packet's head, whatever follows it.
+    /// Reads the head of a packet and ignores what follows.
     pub(crate) fn parse(bytes: &[u8]) -> Result<(Kind, Packet)> {
         let bad = |what| Error::BadMessage { what };
         let head = bytes.get(..size_of::<Packet>()).ok_or(bad("it is too short"))?;
@@ -125,22 +125,22 @@ impl Packet {
     }
 }
 
-/// The owner's answer to a hello.
+/// The owner's answer to a request to attach.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Pod, Zeroable)]
 pub(crate) struct Attached {
     pub(crate) head: Packet,
     pub(crate) uid: u64,
     pub(crate) max_slots: u32,
-    /// How many slots this attacher may hold.
+    /// How many slots the reader may hold.
     pub(crate) max_leases: u32,
-    /// Segments in use: their numbers and lengths, in the order of their descriptors.
+    /// The number of segments. Their numbers and lengths are in the order of their descriptors.
     pub(crate) segments: u32,
     pub(crate) _pad: u32,
     pub(crate) segment: [SegmentInfo; MAX_SHARED],
 }
 
-/// A segment in a welcome.
+/// A segment in an `Attached` packet.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Pod, Zeroable)]
 pub(crate) struct SegmentInfo {
@@ -150,7 +150,7 @@ pub(crate) struct SegmentInfo {
 }
 
 impl Attached {
-    /// Reads a welcome and checks that its numbers can be true.
+    /// Reads the packet and checks that its numbers are possible.
     pub(crate) fn parse(bytes: &[u8]) -> Result<Attached> {
         let bad = |what| Error::BadMessage { what };
         let welcome: Attached = bytemuck::try_pod_read_unaligned(bytes)
@@ -169,18 +169,18 @@ impl Attached {
     }
 }
 
-/// A process, as one tells another of it.
+/// A process id and a program name, in a packet.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Pod, Zeroable)]
 pub(crate) struct NamedProcess {
-    /// 0 if whoever tells cannot see it.
+    /// 0 if the sender cannot see the process.
     pub(crate) pid: i32,
     len: u32,
     program: [u8; 16],
 }
 
 impl NamedProcess {
-    /// What is too long of a program's name is cut.
+    /// Cuts a program name that is too long.
     pub(crate) fn new(pid: i32, program: &str) -> NamedProcess {
         let mut named = NamedProcess { pid, ..NamedProcess::zeroed() };
         let bytes = program.as_bytes();
@@ -190,24 +190,24 @@ impl NamedProcess {
         named
     }
 
-    /// The program, as a stranger says; people read it.
+    /// The program name. The sender is not trusted and people read the name, so control characters are replaced.
     pub(crate) fn program(&self) -> String {
         let len = (self.len as usize).min(self.program.len());
         String::from_utf8_lossy(&self.program[..len]).replace(char::is_control, "?")
     }
 }
 
-/// Why an owner refuses to let somebody attach.
+/// Why an owner refuses a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
 pub(crate) enum Refusal {
-    /// It belongs to another user.
+    /// The process belongs to a user who is not admitted.
     Access = 1,
-    /// Too many are attached.
+    /// Too many processes are attached.
     TooMany = 2,
     /// The owner has no memory for another row.
     Memory = 3,
-    /// It was attached, and held too much.
+    /// The process was attached and held too many slots.
     Leases = 4,
     /// The owner has no file descriptors left.
     Descriptors = 5,
@@ -218,13 +218,13 @@ impl Refusal {
         Packet { index: self as u32, ..Packet::new(Kind::Refused) }
     }
 
-    /// Tells an attacher that it held too many slots, and how many it may.
+    /// The packet for a reader that held too many slots, with the number that it may hold.
     pub(crate) fn leases(held: usize, max: usize) -> Packet {
         let word = |count| u64::from(u32::try_from(count).unwrap_or(u32::MAX));
         Packet { len: word(held) << 32 | word(max), ..Refusal::Leases.packet() }
     }
 
-    /// How many slots were held, and how many may be, if that is the reason.
+    /// How many slots the reader held and how many it may hold, if that is the reason.
     #[allow(clippy::cast_possible_truncation, reason = "each half is a number")]
     pub(crate) fn too_many(packet: Packet) -> Option<(u32, u32)> {
         let numbers = ((packet.len >> 32) as u32, packet.len as u32);
@@ -249,9 +249,9 @@ impl Refusal {
     }
 }
 
-/// The words of a row: a line for what is not a lease, then a count of leases for each slot.
+/// The words of a row: one cache line that is reserved, then a count of leases for each slot.
 pub(crate) mod row {
-    /// Where the leases start: on a cache line of their own.
+    /// The index of the first lease count: at the start of a cache line.
     pub(crate) const LEASES: usize = 8;
 
     pub(crate) fn words(max_slots: u32) -> usize {
@@ -259,19 +259,19 @@ pub(crate) mod row {
     }
 }
 
-/// The words of a pool's header: a serial for each slot, after one line of flags, and where it is.
+/// The words of a pool's header: one cache line of flags, then a serial for each slot, then the locations of the slots.
 pub(crate) mod header {
-    /// Non-zero: the owner waits for a slot, and wants a `Wake` when a lease is given back.
+    /// Not zero: the owner waits for a slot and wants a `Wake` when a lease ends.
     pub(crate) const WAITING: usize = 0;
-    /// Where the serials start: on a cache line of their own.
+    /// The index of the first serial: at the start of a cache line.
     pub(crate) const SERIALS: usize = 8;
 
     pub(crate) fn words(max_slots: u32) -> usize {
         locations(max_slots) + WORDS_PER_LOCATION * max_slots as usize
     }
 
-    /// Where the locations start, behind the serials: segment, offset and capacity of each slot. They
-    /// are of interest only while the slot is leased, and then they do not change.
+    /// The index of the first location, after the serials: segment, offset and capacity of each slot. Readers use it only
+    /// while they lease the slot, and it does not change meanwhile.
     pub(crate) fn locations(max_slots: u32) -> usize {
         SERIALS + max_slots as usize
     }

@@ -226,7 +226,7 @@ impl OwnerState {
         self.scan_deferred_into(serials, Err);
     }
 
-    /// Scans the deferred slots. Passes the buffers of those that no reader holds to `take`. Frees a slot if `take` returns
+    /// Scans the deferred slots. Passes the buffers of slots that no reader holds to `take`. Frees a slot if `take` returns
     /// its buffer.
     pub(crate) fn scan_deferred_into(
         &mut self,
@@ -252,7 +252,7 @@ impl OwnerState {
         self.deferred_bytes = 0;
     }
 
-    /// Scans up to `limit` waiting slots again, and frees those that no reader holds.
+    /// Scans up to `limit` waiting slots again, and frees the ones that no reader holds.
     pub(crate) fn sweep(&mut self, limit: usize, serials: &[AtomicU64]) {
         if self.devices {
             return self.sweep_idle(limit, serials);
@@ -373,11 +373,11 @@ impl OwnerState {
         found
     }
 
-    /// This process and all readers, in the order of [`holders`](OwnerState::holders), also those that hold nothing.
+    /// This process and all readers, in the order of [`holders`](OwnerState::holders), also without any slot.
     pub(crate) fn processes(&self) -> Vec<Holder> {
         let now = coarse_now();
         let peers: HashMap<RowId, &Peer> =
-            self.connections.attached().map(|(row, attacher)| (row, &attacher.peer)).collect();
+            self.connections.attached().map(|(row, connection)| (row, &connection.peer)).collect();
         let holder = |(id, row)| self.holder(row, peers.get(&id).copied(), now);
         let mut found: Vec<Holder> = self.rows.iter().map(holder).collect();
         found.sort_by_key(|holder| Reverse((holder.retired_slots, holder.slots)));
@@ -408,8 +408,8 @@ impl OwnerState {
 
     /// Drops the rows of readers that have ended, before the service thread notices.
     pub(crate) fn reap(&mut self, serials: &[AtomicU64]) {
-        for attacher in self.connections.take_ended() {
-            attacher.row.and_then(|row| self.rows.remove(row));
+        for connection in self.connections.take_ended() {
+            connection.row.and_then(|row| self.rows.remove(row));
         }
         self.sweep_all(serials);
     }
@@ -421,8 +421,8 @@ impl OwnerState {
             self.rows.holders(slot).for_each(|row| *held.entry(row).or_default() += 1);
         }
         held.retain(|_, slots| *slots > self.lease_bound);
-        for attacher in self.connections.expel(&held, self.lease_limit) {
-            attacher.row.and_then(|row| self.rows.remove(row));
+        for connection in self.connections.expel(&held, self.lease_limit) {
+            connection.row.and_then(|row| self.rows.remove(row));
         }
         self.sweep_all(serials);
     }

@@ -63,7 +63,7 @@ impl Owner {
         drop(server);
     }
 
-    /// Accepts waiting connections on the calling thread: it has just connected to a pool of its own process.
+    /// Accepts waiting connections on the calling thread: it has just connected to a pool of the same process.
     /// Does nothing if the service thread is accepting.
     pub(crate) fn accept_now(self: &Arc<Self>) {
         let Ok(_accepting) = self.accepting.try_lock() else { return };

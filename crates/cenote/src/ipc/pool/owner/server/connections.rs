@@ -26,7 +26,7 @@ const MAX_UNREAD: u32 = 16;
 /// The most connections that have not sent a request. For one more, the owner drops one of them.
 const MAX_PENDING: usize = 64;
 
-/// The most connections of one process, and separately of those that were introduced. It needs one.
+/// The most connections of one process that it made, and the most that were made to introduce the pool. It needs one.
 const MAX_PER_PROCESS: usize = 64;
 
 /// A connection to the pool.

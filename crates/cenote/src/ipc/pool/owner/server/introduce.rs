@@ -1,7 +1,7 @@
 //! Introducing a pool of this process to the readers of another of its pools.
 //!
 //! A reader that receives a descriptor of an unknown pool attaches to that pool, which needs a living owner. So
-//! before a publisher sends a tensor of another pool of its process, it attaches every reader of its own pool to the
+//! before a publisher sends a tensor of another pool of its process, it attaches every reader of its pool to the
 //! other pool as well:
 //!
 //! 1. The owner makes a pair of connected sockets and treats one end as a connection to the other pool. It sends the
