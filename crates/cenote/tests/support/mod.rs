@@ -12,7 +12,7 @@ mod random;
 pub(crate) mod raw;
 mod socket_dir;
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use cenote::{DType, Tensor, TensorDescriptor, TensorPool, TensorPoolConfig};
@@ -32,6 +32,15 @@ pub(crate) fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     while !holds() {
         assert!(Instant::now() < deadline, "it did not happen: {what}");
         std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// Sets a flag when dropped. A thread that runs until the flag is set then ends even if the test panics.
+pub(crate) struct SetOnDrop<'a>(pub(crate) &'a AtomicBool);
+
+impl Drop for SetOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
     }
 }
 

@@ -1,4 +1,4 @@
-//! What a forked child can do with its parent's topics: nothing, and no harm.
+//! A forked child can neither use nor disturb the topics of its parent.
 #![allow(unsafe_code, reason = "fork")]
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,21 +7,21 @@ use std::time::Duration;
 use cenote::{Error, Tensor, Topic};
 
 use super::Test;
-use super::sample::Sample;
-use super::talk::{LONG, drain, send, subscriber, take, topic};
-use crate::support::unique;
+use super::child::numbered_message::Sample;
+use super::child::{LONG, drain, send, subscriber, take, topic};
+use crate::support::{SetOnDrop, unique};
 
 pub(crate) const TESTS: &[Test] = &[
     ("a_forked_child_neither_sends_nor_receives", inherited),
     ("a_forked_child_of_a_thread_that_receives_does_not_hang", busy),
-    ("a_forked_child_makes_topics_of_its_own", own),
-    ("a_forked_child_that_inherits_an_unused_topic_is_told", unused),
+    ("a_forked_child_can_make_new_topics", own),
+    ("a_forked_child_that_uses_an_inherited_unused_topic_gets_an_error", unused),
 ];
 
-/// Runs `act` in a forked child, where it must hold.
+/// Runs `act` in a forked child, where it must return `true`.
 fn in_child(act: impl FnOnce() -> bool) {
-    // SAFETY: the child calls only this crate and `_exit`; the lock of the allocator is whole
-    // after a fork, and so are those of cenote.
+    // SAFETY: the child calls only this crate and `_exit`. The allocator and cenote keep their locks
+    // usable across a fork.
     match unsafe { libc::fork() } {
         0 => {
             let held = std::panic::catch_unwind(std::panic::AssertUnwindSafe(act)).unwrap_or(false);
@@ -37,14 +37,14 @@ fn in_child(act: impl FnOnce() -> bool) {
     }
 }
 
-/// Clones off a process that sleeps until it is killed, and has all sockets that this one has: cenote
-/// hears nothing of it. Gives its pid.
+/// Starts a process with a raw `clone`, which cenote does not notice, and returns its pid. It has all
+/// sockets of this process, and sleeps until it is killed.
 pub(crate) fn sleeper() -> libc::pid_t {
     let flags = libc::c_long::from(libc::SIGCHLD);
     // SAFETY: the child makes system calls, and nothing else.
     let pid = unsafe { libc::syscall(libc::SYS_clone, flags, 0_usize, 0_usize, 0_usize, 0_usize) };
     if pid == 0 {
-        // SAFETY: it takes a number. Should nobody kill it, this does.
+        // SAFETY: it takes a number. The alarm ends the process if the test does not.
         unsafe { libc::alarm(60) };
         loop {
             // SAFETY: it takes nothing.
@@ -54,9 +54,9 @@ pub(crate) fn sleeper() -> libc::pid_t {
     pid.try_into().unwrap()
 }
 
-/// Ends a [`sleeper`] whose parent is gone.
+/// Kills a [`sleeper`] whose parent has ended.
 pub(crate) fn end_sleeper(pid: libc::pid_t) {
-    // SAFETY: a process that a child of this test cloned off, and that only it ends.
+    // SAFETY: a process that a child of this test started, and that only this test ends.
     assert_eq!(unsafe { libc::kill(pid, libc::SIGKILL) }, 0);
 }
 
@@ -93,7 +93,7 @@ fn inherited() {
         drop((message, topic));
         nothing && waiting && sending
     });
-    // Everything is as it was before.
+    // The child changed nothing for the parent.
     send(&inherited, 2).unwrap();
     assert_eq!(take(&inherited, 3), [0, 1, 2]);
     assert_eq!(other.request("take 3"), "0 1 2");
@@ -102,7 +102,7 @@ fn inherited() {
     assert_eq!(other.request("recv"), "none");
 }
 
-/// Somebody is in the midst of receiving whenever the process forks.
+/// A thread sends and receives all the time while the process forks.
 fn busy() {
     let topic = topic::<Tensor>(&unique(), "");
     topic.subscribe().unwrap();
@@ -114,12 +114,12 @@ fn busy() {
                 topic.recv();
             }
         });
+        let _done = SetOnDrop(&done);
         for _ in 0..50 {
             in_child(|| {
                 topic.stats().sent == 0 && topic.missed() == 0 && topic.last_loss().is_none()
             });
         }
-        done.store(true, Ordering::Relaxed);
     });
 }
 
@@ -129,7 +129,7 @@ fn own() {
     topic.subscribe().unwrap();
     send(&topic, 0).unwrap();
     in_child(|| {
-        let own = super::talk::topic::<Tensor>(&name, "");
+        let own = super::child::topic::<Tensor>(&name, "");
         own.subscribe().is_ok()
             && own.wait_for_subscribers(1, LONG).unwrap() == 1
             && send(&own, 1).is_ok()
@@ -139,7 +139,7 @@ fn own() {
     assert_eq!((take(&topic, 1), drain(&topic)), (vec![1], vec![]));
 }
 
-/// It would otherwise be taken for its parent's by everybody.
+/// Otherwise other processes would mistake its messages for those of the parent.
 fn unused() {
     let topic: Topic<u64> = topic(&unique(), "");
     in_child(|| {

@@ -1,28 +1,28 @@
-//! Sending on what was received: no byte is copied, however many processes it passes.
+//! Sending a received tensor again: no byte is copied, however many processes it passes.
 
 use std::time::Duration;
 
 use cenote::{Error, Tensor, Topic};
 use rustix::time::ClockId;
 
-use super::sample::Sample;
-use super::sleep::cpu_time;
-use super::talk::{LONG, copies, publisher, range, take, topic};
+use super::child::numbered_message::Sample;
+use super::child::{LONG, copies, publisher, range, take, topic};
+use super::wait::cpu_time;
 use super::{Role, Test};
 use crate::support::peer::{Peer, reply, serve};
 use crate::support::{emulated, eventually, sanitized, unique};
 
 pub(crate) const TESTS: &[Test] = &[
     ("a_chain_of_four_processes_copies_nothing", chain),
-    ("what_comes_back_is_our_own", round_trip),
-    ("what_is_forwarded_after_its_owner_died_is_staged", owner_gone),
-    ("what_was_forwarded_before_its_owner_died_is_missed_and_told", lost),
-    ("a_stopped_owner_delays_only_what_needs_it", stopped),
+    ("a_tensor_that_comes_back_is_the_same_memory", round_trip),
+    ("a_tensor_forwarded_after_its_owner_died_is_staged", owner_gone),
+    ("a_tensor_forwarded_before_its_owner_died_is_missed_and_reported", lost),
+    ("a_stopped_owner_delays_only_its_own_tensors", stopped),
 ];
 
 pub(crate) const ROLES: &[Role] = &[("relay", relay)];
 
-/// Receives from one topic and sends on to another, as often as it is told.
+/// Receives from one topic and sends to another, on command.
 fn relay(words: &[&str]) {
     let (from, to) = (topic::<Tensor>(words[0], ""), topic::<Tensor>(words[1], ""));
     let mut kept: Vec<Tensor> = Vec::new();
@@ -53,13 +53,13 @@ fn started(from: &str, to: &str) -> Peer {
     relay
 }
 
-/// Hands `count` messages on.
+/// Makes the relay forward `count` messages.
 fn pass(relay: &mut Peer, count: usize) {
     assert_eq!(relay.request(&format!("keep {count}")), "ok");
     assert_eq!(relay.request("send"), "ok");
 }
 
-/// A publisher, a relay, and a topic that receives from it; `[from, to]` are their names.
+/// A publisher, a relay that receives from it, and a topic that receives from the relay.
 fn three() -> (Peer, Peer, Topic<Tensor>) {
     let [from, to] = [unique(), unique()];
     let mut origin = publisher("tensor", &from, "");
@@ -89,26 +89,26 @@ fn chain() {
     }
     assert_eq!((end.missed(), origin.request("copies")), (0, "0".into()));
     relays.iter_mut().for_each(|relay| assert_eq!(relay.request("copies"), "0"));
-    // What went all the way is free again when nobody holds it: a pool of 256 slots lasts.
+    // A forwarded slot is free again once no process leases it: otherwise 256 slots would not last.
     for round in 0..40 {
         let first = 50 + 10 * round;
         assert_eq!(origin.request(&format!("send {first} {}", first + 10)), "ok");
         relays.iter_mut().for_each(|relay| pass(relay, 10));
-        assert_eq!(super::talk::show(&take(&end, 10)), range(first..first + 10));
+        assert_eq!(super::child::show(&take(&end, 10)), range(first..first + 10));
     }
 }
 
 fn round_trip() {
     let [there, back] = [unique(), unique()];
     let mut relay = started(&there, &back);
-    let (out, home) = (topic::<Tensor>(&there, "ignore_own"), topic::<Tensor>(&back, ""));
-    home.subscribe().unwrap();
+    let (out, returned) = (topic::<Tensor>(&there, "ignore_own"), topic::<Tensor>(&back, ""));
+    returned.subscribe().unwrap();
     assert_eq!(out.wait_for_subscribers(1, LONG).unwrap(), 1);
     assert_eq!(relay.request("subscribers"), "1");
     let sent = Tensor::of(&out, 3).unwrap();
     out.send(&sent).unwrap();
     pass(&mut relay, 1);
-    let received = home.recv_timeout(LONG).unwrap().unwrap();
+    let received = returned.recv_timeout(LONG).unwrap().unwrap();
     assert_eq!(received.number(), 3);
     let address =
         |tensor: &Tensor| tensor.map().unwrap().as_slice::<u64>().unwrap().as_ptr().addr();
@@ -121,7 +121,7 @@ fn owner_gone() {
     assert_eq!(origin.request("send 0 3"), "ok");
     assert_eq!(relay.request("keep 3"), "ok");
     origin.kill();
-    eventually("the relay learns of it from the kernel", || relay.request("orphaned") == "true");
+    eventually("the relay notices the death", || relay.request("orphaned") == "true");
     assert_eq!(relay.request("send"), "ok");
     assert_eq!(take(&topic, 3), [0, 1, 2]);
     assert_eq!((relay.request("copies"), topic.missed()), ("3 OwnerGone 3".into(), 0));
@@ -131,7 +131,7 @@ fn lost() {
     let (mut origin, mut relay, topic) = three();
     assert_eq!(origin.request("send 0 2"), "ok");
     pass(&mut relay, 2);
-    // Nobody has looked at it yet, so nobody has attached to the pool that it is in.
+    // The subscriber has not received yet, so it has not attached to the pool of the origin.
     origin.kill();
     eventually("both are given up", || {
         assert!(topic.recv().is_none());
@@ -139,10 +139,10 @@ fn lost() {
     });
     let why = topic.last_loss().expect("a reason");
     assert!(matches!(why, Error::NoSuchPool { .. }), "{why}");
-    assert!(topic.last_loss().is_none(), "told once");
+    assert!(topic.last_loss().is_none(), "reported once");
 }
 
-/// While its owner cannot answer, a forwarded message waits in the queue; other publishers' do not.
+/// While its owner is stopped, a forwarded message stays in the queue. Messages of other publishers arrive.
 fn stopped() {
     let (mut origin, mut relay, topic) = three();
     let mut other = publisher("tensor", topic.name(), "");
@@ -156,7 +156,7 @@ fn stopped() {
     let asleep = cpu_time(ClockId::ThreadCPUTime, || {
         assert!(topic.recv_timeout(Duration::from_secs(1)).unwrap().is_none());
     });
-    // Looking again now and then costs more in an emulator or a sanitizer.
+    // Each retry costs more in an emulator or under a sanitizer.
     let most = Duration::from_millis(if emulated() || sanitized() { 600 } else { 100 });
     assert!(asleep < most, "it slept, and used {asleep:?}");
     origin.signal(libc::SIGCONT);

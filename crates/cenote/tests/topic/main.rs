@@ -1,28 +1,25 @@
-//! Topics: any number of publishers and subscribers, in any order of start and death, and every
-//! message either received whole or counted as missed.
+//! Topics: any number of publishers and subscribers, which start and die in any order. A subscriber
+//! receives each message whole, or counts it as missed.
 //!
-//! Children are this same program, started with a role; they are reaped by id.
+//! Child processes run this same program in a role; the tests reap them by id.
 #![allow(clippy::unwrap_used, reason = "a panic fails the test")]
 
-mod arrival;
-mod crowd;
-mod depth;
+mod cameras;
+mod child;
+mod cleanup;
+mod discovery;
+mod examples;
 mod fork;
 mod forward;
-mod frame;
-mod kind;
-mod lend;
-mod observe;
+mod introduced_pool;
+mod message_type;
+mod observer;
 mod policy;
-mod residue;
-mod sample;
-mod seed;
-mod set;
-mod sleep;
+mod queue_depth;
 #[path = "../support/mod.rs"]
 mod support;
-mod talk;
 mod thread;
+mod wait;
 
 use std::process::ExitCode;
 
@@ -31,38 +28,38 @@ use support::{emulated, sanitized};
 
 fn main() -> ExitCode {
     TestProgram::new("topic")
-        .roles(talk::ROLES)
-        .roles(arrival::ROLES)
-        .roles(seed::ROLES)
+        .roles(child::ROLES)
+        .roles(discovery::ROLES)
+        .roles(examples::ROLES)
         .roles(forward::ROLES)
-        .roles(lend::ROLES)
-        .roles(sleep::ROLES)
-        .roles(residue::ROLES)
-        .roles(crowd::ROLES)
+        .roles(introduced_pool::ROLES)
+        .roles(wait::ROLES)
+        .roles(cleanup::ROLES)
+        .roles(cameras::ROLES)
         .unavailable(why_unavailable)
         .run(&[
-            seed::TESTS,
-            arrival::TESTS,
-            depth::TESTS,
+            examples::TESTS,
+            discovery::TESTS,
+            queue_depth::TESTS,
             policy::TESTS,
-            kind::TESTS,
+            message_type::TESTS,
             forward::TESTS,
-            lend::TESTS,
+            introduced_pool::TESTS,
             thread::TESTS,
-            sleep::TESTS,
+            wait::TESTS,
             fork::TESTS,
-            residue::TESTS,
-            set::TESTS,
-            crowd::TESTS,
-            observe::TESTS,
+            cleanup::TESTS,
+            wait::wait_set::TESTS,
+            cameras::TESTS,
+            observer::TESTS,
         ])
 }
 
 fn why_unavailable(name: &str) -> Option<&'static str> {
-    let of_emulator = ["system_call", "forked", "without_descriptors"];
-    if emulated() && of_emulator.iter().any(|what| name.contains(what)) {
+    let needs_kernel = ["system_call", "forked", "without_descriptors"];
+    if emulated() && needs_kernel.iter().any(|what| name.contains(what)) {
         return Some(
-            "the emulator cannot fork threads or filter system calls, and opens descriptors",
+            "the emulator cannot fork threads or filter system calls, and opens descriptors itself",
         );
     }
     (sanitized() && name.contains("system_call")).then_some("a sanitizer makes system calls, too")

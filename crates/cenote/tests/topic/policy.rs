@@ -1,4 +1,4 @@
-//! What becomes of a message that a subscriber has no room for.
+//! Policies: what `send` does when the queue of a slow subscriber is full.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -8,7 +8,7 @@ use cenote::{
 };
 
 use super::Test;
-use super::talk::{LONG, config, drain, publisher, range, send, subscriber, take, topic};
+use super::child::{LONG, config, drain, publisher, range, send, subscriber, take, topic};
 use crate::support::{eventually, unique};
 
 pub(crate) const TESTS: &[Test] = &[
@@ -17,16 +17,16 @@ pub(crate) const TESTS: &[Test] = &[
     ("blocking_ends_when_the_slow_subscriber_is_killed", killed),
     ("blocking_ends_when_a_message_is_taken", taken),
     ("a_full_queue_rejects_and_names_the_slow_subscriber", reject),
-    ("what_is_rejected_is_not_copied_first", not_copied),
+    ("a_rejected_tensor_is_not_copied_first", not_copied),
     ("try_send_never_waits", try_send),
-    ("send_timeout_waits_no_longer_than_it_is_told", send_timeout),
+    ("send_timeout_waits_no_longer_than_its_timeout", send_timeout),
     ("a_topic_waits_for_itself_too", own),
-    ("a_stopped_subscriber_slows_nobody", stopped),
-    ("what_all_have_taken_makes_room_where_they_are_waited_for", all_taken),
-    ("what_is_in_another_pool_makes_no_room_and_stays", elsewhere),
+    ("a_stopped_subscriber_does_not_slow_others", stopped),
+    ("a_blocking_or_rejecting_queue_drops_only_messages_that_all_received", all_taken),
+    ("queued_messages_of_another_pool_are_not_dropped_for_memory", elsewhere),
 ];
 
-/// The error that a slow subscriber is to blame for.
+/// Asserts that the error names this slow subscriber. Returns how long `send` waited.
 fn blamed(sent: cenote::Result<()>, pid: u32) -> Duration {
     let error = sent.expect_err("there was no room");
     let text = error.to_string();
@@ -65,13 +65,13 @@ fn timeout() {
     assert_eq!(topic.wait_for_subscribers(1, LONG).unwrap(), 1);
     let mut slow = subscriber("tensor", &name, "");
     assert_eq!(topic.wait_for_subscribers(2, LONG).unwrap(), 2);
-    assert_eq!(slow.request("meet 1"), "ok");
+    assert_eq!(slow.request("connected 1"), "ok");
     (0..3).for_each(|number| send(&topic, number).unwrap());
     assert_eq!(quick.request("take 3"), "0 1 2");
     let start = Instant::now();
     let waited = blamed(send(&topic, 3), slow.pid());
     assert!(start.elapsed() >= waited && waited == Duration::from_millis(30));
-    // What could not be sent was not sent to anybody, and what was sent is all there.
+    // No subscriber got the message that failed, and all others arrive.
     assert_eq!((quick.request("recv"), slow.request("take 3")), ("none".into(), "0 1 2".into()));
     assert_eq!(slow.request("recv"), "none");
     send(&topic, 4).unwrap();
@@ -91,7 +91,7 @@ fn killed() {
             slow.kill();
             sender.join().unwrap().unwrap();
         });
-        eventually("it is gone", || topic.stats().subscribers == 0);
+        eventually("the subscriber is disconnected", || topic.stats().subscribers == 0);
     }
 }
 
@@ -113,7 +113,7 @@ fn reject() {
     let topic: Topic<Tensor> = topic(&name, "depth=3,reject,ignore_own");
     let mut slow = subscriber("tensor", &name, "");
     assert_eq!(topic.wait_for_subscribers(1, LONG).unwrap(), 1);
-    assert_eq!(slow.request("meet 1"), "ok");
+    assert_eq!(slow.request("connected 1"), "ok");
     (0..3).for_each(|number| send(&topic, number).unwrap());
     assert_eq!(blamed(send(&topic, 3), slow.pid()), Duration::ZERO);
     assert_eq!(slow.request("take 1"), "0");
@@ -121,9 +121,9 @@ fn reject() {
     blamed(send(&topic, 5), slow.pid());
     assert_eq!((slow.request("take 3"), slow.request("missed")), ("1 2 4".into(), "0".into()));
     assert_eq!(slow.request("recv"), "none");
-    // Nobody there: nobody to wait for.
+    // Without subscribers nothing is rejected.
     slow.kill();
-    eventually("it is gone", || topic.stats().subscribers == 0);
+    eventually("the subscriber is disconnected", || topic.stats().subscribers == 0);
     (0..20).for_each(|number| send(&topic, number).unwrap());
 }
 
@@ -133,9 +133,9 @@ fn send_timeout() {
     let topic: Topic<u64> = topic(&name, "depth=1,wait,ignore_own");
     assert_eq!(topic.wait_for_subscribers(1, LONG).unwrap(), 1);
     topic.send_timeout(&1, LONG).unwrap();
-    let (start, patience) = (Instant::now(), Duration::from_millis(30));
-    assert_eq!(blamed(topic.send_timeout(&2, patience), slow.pid()), patience);
-    assert!(start.elapsed() >= patience);
+    let (start, timeout) = (Instant::now(), Duration::from_millis(30));
+    assert_eq!(blamed(topic.send_timeout(&2, timeout), slow.pid()), timeout);
+    assert!(start.elapsed() >= timeout);
 
     let name = unique();
     let keep: Topic<u64> = self::topic(&name, "depth=1");
@@ -153,8 +153,8 @@ fn try_send() {
     assert_eq!(topic.wait_for_subscribers(1, LONG).unwrap(), 1);
     topic.try_send(&1).unwrap();
     blamed(topic.try_send(&2), slow.pid());
-    // Under keep-last nobody has to be waited for.
-    let keep = super::talk::topic::<u64>(&unique(), "depth=1");
+    // With keep-last it never waits.
+    let keep = super::child::topic::<u64>(&unique(), "depth=1");
     (0..5).for_each(|number| keep.try_send(&number).unwrap());
     assert_eq!((drain(&keep), keep.missed()), (vec![4], 4));
 }
@@ -175,10 +175,10 @@ fn all_taken() {
         }
         assert_eq!((held.len(), topic.missed()), (4, 0));
         let failures = || topic.pool().unwrap().stats().unwrap().failures;
-        assert_eq!(failures(), 0, "it was full, and nobody was told so");
-        // What never fits makes nobody give way.
+        assert_eq!(failures(), 0, "the pool was full, and no allocation failed");
+        // A tensor that can never fit drops no message.
         assert!(topic.alloc_tensor(&[large], DType::U8).is_err() && failures() == 1);
-        // What somebody has still to take does not: the rest of the slots is in the queue.
+        // Messages that a subscriber has not received are not dropped: they fill the remaining slots.
         (0..16).try_for_each(send).unwrap();
         let refused = topic.alloc_tensor(&[64], DType::U8);
         assert!(matches!(refused, Err(Error::PoolFull { .. })), "{refused:?}");
@@ -213,9 +213,9 @@ fn own() {
     send(&rejecting, 3).unwrap();
     blamed_itself(send(&rejecting, 4));
     assert_eq!((drain(&rejecting), rejecting.missed()), (vec![1, 3], 0));
-    // Whoever does not receive is not waited for.
-    let deaf = topic::<u64>(&unique(), "depth=2,reject");
-    (0..10).for_each(|number| send(&deaf, number).unwrap());
+    // A topic that has not subscribed does not wait for itself.
+    let unsubscribed = topic::<u64>(&unique(), "depth=2,reject");
+    (0..10).for_each(|number| send(&unsubscribed, number).unwrap());
     let ignoring = topic::<u64>(&unique(), "depth=2,reject,ignore_own");
     ignoring.subscribe().unwrap();
     (0..10).for_each(|number| send(&ignoring, number).unwrap());
@@ -246,14 +246,17 @@ fn blamed_itself(sent: cenote::Result<()>) {
     assert_eq!(pid, std::process::id().cast_signed());
 }
 
-/// One that sleeps and is stopped there, and one that is stopped while it does something else.
+/// A subscriber is stopped while it sleeps.
 fn stopped() {
     let name = unique();
     let topic: Topic<Tensor> = topic(&name, "depth=4,slots=8,ignore_own");
     let mut asleep = subscriber("tensor", &name, "");
     let mut quick = subscriber("tensor", &name, "");
     assert_eq!(topic.wait_for_subscribers(2, LONG).unwrap(), 2);
-    assert_eq!((asleep.request("meet 1"), quick.request("meet 1")), ("ok".into(), "ok".into()));
+    assert_eq!(
+        (asleep.request("connected 1"), quick.request("connected 1")),
+        ("ok".into(), "ok".into())
+    );
     asleep.write_line("wait");
     eventually("it sleeps", || is_asleep(asleep.pid()));
     asleep.signal(libc::SIGSTOP);
@@ -263,7 +266,7 @@ fn stopped() {
             eventually("it has the latest", || quick.request("latest") == number.to_string());
         }
     }
-    // Others come and go all the same.
+    // Other subscribers can still connect and receive.
     let mut late = subscriber("tensor", &name, "history=4");
     assert_eq!(late.request("take 4"), range(1996..2000));
     asleep.signal(libc::SIGCONT);
@@ -278,7 +281,7 @@ pub(crate) fn is_asleep(pid: u32) -> bool {
     tasks.into_iter().all(|task| sleeps(&task.unwrap().path()))
 }
 
-/// Whether a thread sleeps, by its directory.
+/// Whether the thread with this `/proc` directory sleeps.
 pub(crate) fn sleeps(task: &Path) -> bool {
     let stat = std::fs::read_to_string(task.join("stat")).unwrap_or_default();
     stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('S'))

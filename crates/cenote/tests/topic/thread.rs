@@ -5,23 +5,23 @@ use std::collections::HashSet;
 use cenote::{Tensor, Topic};
 
 use super::Test;
-use super::sample::Sample;
-use super::talk::{LONG, drain, publisher, send, subscriber, take, topic};
+use super::child::numbered_message::Sample;
+use super::child::{LONG, drain, publisher, send, subscriber, take, topic};
 use crate::support::unique;
 
 pub(crate) const TESTS: &[Test] = &[
     ("two_threads_send_and_two_receive_each_message_once", two_and_two),
-    ("two_threads_share_what_others_send", shared),
+    ("two_threads_share_the_messages_of_another_process", shared),
     ("a_clone_is_the_same_topic", clones),
-    ("two_topics_of_one_process_hear_each_other", two_topics),
-    ("a_topic_can_ignore_itself", ignore_own),
+    ("two_topics_of_one_process_receive_from_each_other", two_topics),
+    ("a_topic_can_ignore_its_own_messages", ignore_own),
     ("a_topic_receives_all_that_it_sent_since_it_was_made", since_made),
     ("an_iterator_waits_for_each_message", iterator),
 ];
 
 const EACH: u64 = 2000;
 
-/// The numbers that two threads take from one topic, until each has met a message that says so.
+/// The numbers that two threads receive from one topic. `u64::MAX` ends a thread.
 fn taken_by_two(topic: &Topic<Tensor>) -> [Vec<u64>; 2] {
     std::thread::scope(|scope| {
         let take = || {
@@ -37,7 +37,7 @@ fn taken_by_two(topic: &Topic<Tensor>) -> [Vec<u64>; 2] {
     })
 }
 
-/// Nothing is lost, nothing is there twice, and what one thread sent one other takes in order.
+/// No message is lost or received twice, and each thread receives the messages of one sender in order.
 fn check(taken: &[Vec<u64>; 2]) {
     let all: HashSet<u64> = taken.iter().flatten().copied().collect();
     let count: usize = taken.iter().map(Vec::len).sum();
@@ -138,20 +138,20 @@ fn two_topics() {
 
 fn ignore_own() {
     let name = unique();
-    let (deaf, other) = (topic::<u64>(&name, "ignore_own"), topic::<u64>(&name, ""));
-    deaf.subscribe().unwrap();
+    let (ignoring, other) = (topic::<u64>(&name, "ignore_own"), topic::<u64>(&name, ""));
+    ignoring.subscribe().unwrap();
     other.subscribe().unwrap();
-    send(&deaf, 1).unwrap();
+    send(&ignoring, 1).unwrap();
     send(&other, 2).unwrap();
-    assert_eq!((take(&other, 2).len(), take(&deaf, 1)), (2, vec![2]));
-    assert_eq!((deaf.recv(), deaf.missed()), (None, 0));
+    assert_eq!((take(&other, 2).len(), take(&ignoring, 1)), (2, vec![2]));
+    assert_eq!((ignoring.recv(), ignoring.missed()), (None, 0));
 }
 
 fn since_made() {
     let topic = topic::<Tensor>(&unique(), "depth=4");
     (0..4).for_each(|number| send(&topic, number).unwrap());
     assert_eq!(drain(&topic), [0, 1, 2, 3]);
-    let late = super::talk::topic::<u64>(&unique(), "depth=4");
+    let late = super::child::topic::<u64>(&unique(), "depth=4");
     (0..10).for_each(|number| send(&late, number).unwrap());
     assert_eq!((drain(&late), late.missed()), (vec![6, 7, 8, 9], 6));
 }

@@ -1,22 +1,24 @@
-//! How many messages are kept, and how those that are not are counted.
+//! How many messages a queue keeps, and how dropped messages are counted.
 
 use cenote::{DType, Tensor, TensorMemory, TensorOptions, TensorPoolConfig, Topic, TopicConfig};
 
 use super::Test;
-use super::talk::{LONG, drain, meet, publisher, range, send, subscriber, take, topic};
+use super::child::{
+    LONG, drain, publisher, range, send, subscriber, take, topic, wait_for_publishers,
+};
 use crate::support::unique;
 
 pub(crate) const TESTS: &[Test] = &[
-    ("as_many_are_received_as_were_queued", exact),
-    ("a_slow_subscriber_is_told_exactly_what_it_missed", missed),
+    ("every_queued_message_is_received", exact),
+    ("a_slow_subscriber_counts_exactly_what_it_missed", missed),
     ("a_subscriber_that_never_receives_holds_nothing", never),
-    ("a_queue_gives_way_to_what_is_sent_next", gives_way),
-    ("what_a_subscriber_holds_is_not_reused", held),
+    ("a_queue_drops_its_oldest_messages_for_the_next", gives_way),
+    ("a_leased_slot_is_not_reused", held),
     ("the_latest_message_skips_the_others", latest),
-    ("sequences_go_on_beyond_the_largest_number", wrap),
+    ("sequences_wrap_around", wrap),
 ];
 
-fn met() -> (String, String) {
+fn connected() -> (String, String) {
     ("1".into(), "ok".into())
 }
 
@@ -26,7 +28,10 @@ fn exact() {
             let name = unique();
             let mut subscriber = subscriber(kind, &name, "");
             let mut publisher = publisher(kind, &name, &format!("depth={depth}"));
-            assert_eq!((publisher.request("subscribers 1"), subscriber.request("meet 1")), met());
+            assert_eq!(
+                (publisher.request("subscribers 1"), subscriber.request("connected 1")),
+                connected()
+            );
             let take = format!("take {depth}");
             for round in 0..5 {
                 let numbers = round * depth..(round + 1) * depth;
@@ -36,7 +41,7 @@ fn exact() {
                 assert_eq!(subscriber.request("recv"), "none");
             }
             assert_eq!(subscriber.request("missed"), "0");
-            // One too many.
+            // One more than the queue keeps.
             assert_eq!(publisher.request(&format!("send 0 {}", depth + 1)), "ok");
             assert_eq!(subscriber.request(&take), range(1..depth + 1));
             assert_eq!(subscriber.request("missed"), "1");
@@ -49,7 +54,7 @@ fn missed() {
     let (mut slow, mut quick) = (subscriber("tensor", &name, ""), subscriber("tensor", &name, ""));
     let topic: Topic<Tensor> = topic(&name, "depth=4,ignore_own");
     assert_eq!(topic.wait_for_subscribers(2, LONG).unwrap(), 2);
-    assert_eq!(slow.request("meet 1"), "ok");
+    assert_eq!(slow.request("connected 1"), "ok");
     let (mut sent, mut lost) = (0, 0);
     for burst in [1, 4, 5, 3, 17, 2, 100] {
         for number in sent..sent + burst {
@@ -70,7 +75,7 @@ fn missed() {
     );
 }
 
-/// Ten thousand messages from a pool that has room for few.
+/// Ten thousand messages from a pool with six slots.
 fn never() {
     let name = unique();
     let mut idle: Vec<_> = (0..3).map(|_| subscriber("tensor", &name, "")).collect();
@@ -78,7 +83,7 @@ fn never() {
     assert_eq!(topic.wait_for_subscribers(3, LONG).unwrap(), 3);
     (0..10_000).for_each(|number| send(&topic, number).unwrap());
     for subscriber in &mut idle {
-        assert_eq!(subscriber.request("meet 1"), "ok");
+        assert_eq!(subscriber.request("connected 1"), "ok");
         assert_eq!(subscriber.request("take 4"), range(9_996..10_000));
         assert_eq!(subscriber.request("missed"), "9996");
     }
@@ -100,7 +105,7 @@ fn held() {
     holder.kill();
     let free = |_| Tensor::clone(&topic.alloc_tensor(&[10], DType::U8).unwrap());
     let all: Vec<Tensor> = (0..6).map(free).collect();
-    assert_eq!(all.len(), 6, "all but the two that are queued");
+    assert_eq!(all.len(), 6, "all except the two that are queued");
 }
 
 fn latest() {
@@ -109,13 +114,13 @@ fn latest() {
     let topic = topic::<u64>(&name, "");
     topic.subscribe().unwrap();
     assert_eq!(publisher.request("subscribers 1"), "1");
-    meet(&topic, 1);
+    wait_for_publishers(&topic, 1);
     assert_eq!(topic.latest(), None);
     assert_eq!(publisher.request("send 0 7"), "ok");
     assert_eq!((topic.latest(), topic.latest()), (Some(6), None));
     assert_eq!(publisher.request("send 7 9"), "ok");
     assert_eq!(take(&topic, 2), [7, 8], "nothing else is skipped");
-    assert_eq!(topic.missed(), 0, "what was not wanted was not missed");
+    assert_eq!(topic.missed(), 0, "skipped messages do not count as missed");
 }
 
 fn wrap() {
@@ -129,7 +134,7 @@ fn wrap() {
             let mut slow = subscriber(kind, &name, "");
             assert_eq!(publisher.request("subscribers 2"), "2");
             assert_eq!(
-                (late.request("take 2"), slow.request("meet 1")),
+                (late.request("take 2"), slow.request("connected 1")),
                 ("0 1".into(), "ok".into())
             );
             for number in 2..20 {
@@ -151,7 +156,7 @@ fn wrap() {
 
 /// The ring would hold more tensors than the pool has slots for.
 fn gives_way() {
-    // Four of the messages fill it.
+    // Four messages fill the pool.
     let pool = TensorPoolConfig { pool_size: 16384, growth: 16384, ..TensorPoolConfig::small() };
     let topic: Topic<Tensor> =
         Topic::with_config(&unique(), TopicConfig { pool, ..TopicConfig::default() }).unwrap();

@@ -1,9 +1,9 @@
-//! Cameras and their viewers: several of each, some of them killed and started again at random, and
-//! every frame checked by everybody who gets it.
+//! Several cameras and viewers, some of them killed and restarted at random. Every viewer checks every
+//! frame that it receives.
 //!
-//! Cameras send in batches, as they are told; viewers receive until they are told to stop, and then say
-//! what they saw. A viewer knows who sent a frame, and as which: so it sees what is out of order, what
-//! is missing, and whether it was told.
+//! Cameras send batches on command. Viewers receive until they are stopped, and then report what they
+//! received. Each frame names its camera and number, so a viewer detects frames that are out of order,
+//! lost, or lost without being counted.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,19 +11,19 @@ use std::time::Duration;
 
 use cenote::{Image, TensorPoolConfig, Topic, TopicConfig};
 
-use super::frame::{Stamp, checked, stamped};
-use super::talk::{LONG, config};
+use super::child::stamped_frame::{Stamp, checked, stamped};
+use super::child::{LONG, config};
 use super::{Role, Test};
 use crate::support::peer::{Peer, reply, serve};
 use crate::support::{Random, emulated, unique};
 
 pub(crate) const TESTS: &[Test] = &[
-    ("one_camera_and_one_viewer_lose_no_frame", || play(1, 1, "wait", 2500)),
-    ("one_camera_and_four_viewers_lose_no_frame", || play(1, 4, "wait", 2500)),
-    ("four_cameras_and_one_viewer_lose_no_frame", || play(4, 1, "wait", 2500)),
-    ("four_cameras_and_four_viewers_lose_no_frame", || play(4, 4, "wait", 2500)),
-    ("one_camera_that_waits_for_nobody_and_one_viewer", || play(1, 1, "", 1000)),
-    ("four_cameras_that_wait_for_nobody_and_four_viewers", || play(4, 4, "", 1000)),
+    ("one_camera_and_one_viewer_lose_no_frame", || run(1, 1, "wait", 2500)),
+    ("one_camera_and_four_viewers_lose_no_frame", || run(1, 4, "wait", 2500)),
+    ("four_cameras_and_one_viewer_lose_no_frame", || run(4, 1, "wait", 2500)),
+    ("four_cameras_and_four_viewers_lose_no_frame", || run(4, 4, "wait", 2500)),
+    ("one_camera_that_does_not_wait_and_one_viewer_count_lost_frames", || run(1, 1, "", 1000)),
+    ("four_cameras_that_do_not_wait_and_four_viewers_count_lost_frames", || run(4, 4, "", 1000)),
 ];
 
 pub(crate) const ROLES: &[Role] = &[("camera", camera), ("viewer", viewer)];
@@ -57,7 +57,7 @@ fn camera(words: &[&str]) {
     });
 }
 
-/// What a viewer has seen of one camera.
+/// The frames of one camera that a viewer received.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Seen {
     first: u64,
@@ -81,7 +81,7 @@ fn viewer(words: &[&str]) {
             view(&mut seen, topic.recv_timeout(Duration::from_millis(5)).unwrap());
         }
     });
-    // All cameras are gone by now. What they left is there to the end.
+    // All cameras have ended by now. Their last frames can still be received.
     while topic.stats().publishers > 0 {
         view(&mut seen, topic.recv_timeout(Duration::from_millis(5)).unwrap());
     }
@@ -103,7 +103,7 @@ fn view(seen: &mut BTreeMap<u64, Seen>, frame: Option<Image>) {
     (seen.last, seen.count) = (number, seen.count + 1);
 }
 
-/// A viewer, and whether it was there from the beginning.
+/// A viewer, and whether it started before the first camera.
 struct Viewer {
     peer: Peer,
     from_the_start: bool,
@@ -116,11 +116,15 @@ impl Viewer {
         Viewer { peer, from_the_start }
     }
 
-    /// How many frames it missed, and what it saw of each camera.
+    /// Stops it. Returns how many frames it missed, and what it received from each camera.
     fn stop(mut self) -> (u64, BTreeMap<u64, Seen>) {
-        let told = self.peer.request("stop");
-        let mut words = told.split(' ');
-        let missed = words.next().unwrap().parse().unwrap_or_else(|_| panic!("it says: {told}"));
+        let report = self.peer.request("stop");
+        let mut words = report.split(' ');
+        let missed = words
+            .next()
+            .unwrap()
+            .parse()
+            .unwrap_or_else(|_| panic!("the viewer reports: {report}"));
         let seen = |word: &str| {
             let numbers: Vec<u64> = word.split(':').map(|number| number.parse().unwrap()).collect();
             (numbers[0], Seen { first: numbers[1], last: numbers[2], count: numbers[3] })
@@ -130,20 +134,20 @@ impl Viewer {
     }
 }
 
-/// A whole performance.
-struct Play {
+/// One run of the test.
+struct Run {
     name: String,
     policy: &'static str,
     random: Random,
     cameras: Vec<(u64, Peer)>,
     viewers: Vec<Viewer>,
-    /// The frames that each camera has sent for certain. One that was killed may have sent more.
+    /// The frames that each camera has certainly sent. A killed camera may have sent more.
     sent: BTreeMap<u64, u64>,
     killed: Vec<u64>,
     batches: u64,
 }
 
-impl Play {
+impl Run {
     fn start_camera(&mut self) {
         let number = self.sent.len() as u64;
         let role = format!("camera {} {} {number}", self.name, self.policy);
@@ -151,16 +155,16 @@ impl Play {
         self.sent.insert(number, 0);
     }
 
-    /// Every camera knows every viewer, and nobody else.
-    fn meet(&mut self) {
+    /// Waits until every camera has exactly the current viewers as subscribers.
+    fn wait_for_viewers(&mut self) {
         let count = self.viewers.len();
         for (_, camera) in &mut self.cameras {
             assert_eq!(camera.request(&format!("viewers {count}")), count.to_string());
         }
     }
 
-    /// All cameras send a batch. One of them, or a viewer, may be killed meanwhile: at random, and
-    /// each at least once.
+    /// All cameras send a batch. Meanwhile one camera or viewer may be killed: at random, and each
+    /// kind at least once.
     fn batch(&mut self) {
         for (_, camera) in &mut self.cameras {
             camera.write_line(&format!("film {BATCH}"));
@@ -177,31 +181,31 @@ impl Play {
         }
         if let Some(start_again) = killed {
             start_again(self);
-            self.meet();
+            self.wait_for_viewers();
         }
     }
 
-    fn moment(&mut self) {
+    fn random_pause(&mut self) {
         std::thread::sleep(Duration::from_micros(self.random.below(20_000) as u64));
     }
 
-    fn kill_camera(&mut self) -> fn(&mut Play) {
-        self.moment();
+    fn kill_camera(&mut self) -> fn(&mut Run) {
+        self.random_pause();
         let which = self.random.below(self.cameras.len());
         let (number, camera) = self.cameras.remove(which);
         camera.kill();
         self.killed.push(number);
-        Play::start_camera
+        Run::start_camera
     }
 
-    fn kill_viewer(&mut self) -> fn(&mut Play) {
-        self.moment();
+    fn kill_viewer(&mut self) -> fn(&mut Run) {
+        self.random_pause();
         let which = self.random.below(self.viewers.len());
         self.viewers.remove(which).peer.kill();
-        |play| play.viewers.push(Viewer::start(&play.name, false))
+        |run| run.viewers.push(Viewer::start(&run.name, false))
     }
 
-    /// What every viewer saw must be what was sent, in order, and what it did not see it knows.
+    /// Ends all processes. Every viewer must have received the frames in order, and counted the lost ones.
     fn end(mut self) {
         for (_, camera) in self.cameras.drain(..) {
             assert!(camera.finish().success());
@@ -213,9 +217,9 @@ impl Play {
             let before: u64 = seen.values().map(|seen| seen.first).sum();
             match (self.policy, from_the_start) {
                 ("wait", _) => assert_eq!((missed, gaps), (0, 0), "{seen:?}"),
-                // It was there before any camera, so whatever it did not get it missed.
+                // It started before any camera, so it counts every frame that it did not receive.
                 (_, true) => assert_eq!(missed, gaps + before, "{seen:?}"),
-                // What a camera sent before this one came was not for it.
+                // Frames that were sent before it started may count or not.
                 (_, false) => assert!((gaps..=gaps + before).contains(&missed), "{seen:?}"),
             }
             self.check(&seen, from_the_start);
@@ -225,7 +229,7 @@ impl Play {
     fn check(&self, seen: &BTreeMap<u64, Seen>, from_the_start: bool) {
         for (camera, &sent) in self.sent.iter().filter(|(_, sent)| **sent > 0) {
             let Some(seen) = seen.get(camera) else {
-                assert!(!from_the_start, "nothing was seen of camera {camera}");
+                assert!(!from_the_start, "no frame of camera {camera} was received");
                 continue;
             };
             if from_the_start && self.policy == "wait" {
@@ -241,15 +245,15 @@ impl Play {
     }
 }
 
-/// So many cameras and viewers, until so many frames were sent.
-fn play(cameras: u64, viewers: usize, policy: &'static str, frames: u64) {
-    // An emulator computes the checksums of a frame for a long time.
+/// Runs this many cameras and viewers until the cameras have sent this many frames.
+fn run(cameras: u64, viewers: usize, policy: &'static str, frames: u64) {
+    // In an emulator the checksums of a frame take long.
     let frames = if emulated() { frames / 20 } else { frames };
     let seed = std::env::var("CENOTE_TEST_SEED").ok().and_then(|seed| seed.parse().ok());
     let seed =
         seed.unwrap_or_else(|| u64::from(std::process::id()) << 16 | cameras << 8 | frames & 0xff);
     println!("CENOTE_TEST_SEED={seed} for {cameras} cameras and {viewers} viewers");
-    let mut play = Play {
+    let mut run = Run {
         name: unique(),
         policy,
         random: Random(seed | 1),
@@ -259,11 +263,11 @@ fn play(cameras: u64, viewers: usize, policy: &'static str, frames: u64) {
         killed: Vec::new(),
         batches: 0,
     };
-    play.viewers = (0..viewers).map(|_| Viewer::start(&play.name, true)).collect();
-    (0..cameras).for_each(|_| play.start_camera());
-    play.meet();
-    while play.sent.values().sum::<u64>() < frames {
-        play.batch();
+    run.viewers = (0..viewers).map(|_| Viewer::start(&run.name, true)).collect();
+    (0..cameras).for_each(|_| run.start_camera());
+    run.wait_for_viewers();
+    while run.sent.values().sum::<u64>() < frames {
+        run.batch();
     }
-    play.end();
+    run.end();
 }

@@ -1,10 +1,10 @@
-//! The examples that cenote was begun with: one process sends, another receives.
+//! The basic examples: one process sends, another receives.
 
 use cenote::{
     CopyReason, DType, DepthImage, Image, Intrinsics, PixelFormat, PointCloud, Tensor, Topic,
 };
 
-use super::talk::LONG;
+use super::child::LONG;
 use super::{Role, Test};
 use crate::support::peer::Peer;
 use crate::support::unique;
@@ -13,11 +13,11 @@ pub(crate) const TESTS: &[Test] = &[
     ("a_camera_sends_an_image", image),
     ("a_lidar_sends_a_point_cloud", cloud),
     ("a_depth_camera_sends_a_depth_image", depth),
-    ("a_tensor_of_the_topics_own_pool_is_sent", tensor),
+    ("a_tensor_of_the_topic_pool_is_sent", tensor),
     ("a_topic_receives_what_it_sent_itself", own),
 ];
 
-pub(crate) const ROLES: &[Role] = &[("seed", send)];
+pub(crate) const ROLES: &[Role] = &[("example", send)];
 
 /// The sender of each example.
 fn send(words: &[&str]) {
@@ -34,12 +34,12 @@ fn send(words: &[&str]) {
     assert_eq!(staged.unwrap().count, 0, "no pixel is copied");
 }
 
-/// What a sender started with a role has sent, who has ended since.
+/// Starts a sender, waits until it has ended, and receives its message.
 fn received<T: cenote::Message>(what: &str) -> T {
     let name = unique();
     let topic: Topic<T> = Topic::new(&name).unwrap();
     topic.subscribe().unwrap();
-    assert!(Peer::start(&format!("seed {what} {name}")).finish().success());
+    assert!(Peer::start(&format!("example {what} {name}")).finish().success());
     let found = topic.recv_timeout(LONG).unwrap();
     found.unwrap_or_else(|| panic!("missed {}: {:?}", topic.missed(), topic.last_loss()))
 }
@@ -131,7 +131,7 @@ fn own() {
     image.map_mut().unwrap().as_mut_slice::<u8>().unwrap().as_chunks_mut().0.fill([255_u8, 0, 0]);
     let topic: Topic<Image> = Topic::new(&unique()).unwrap();
     topic.send(&image).unwrap();
-    let received = topic.recv().expect("what was just sent");
+    let received = topic.recv().expect("the message that was just sent");
     assert_eq!(bytes(received.tensor())[..6], [255, 0, 0, 255, 0, 0]);
     assert!(topic.recv().is_none());
 }

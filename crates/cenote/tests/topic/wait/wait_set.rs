@@ -1,20 +1,20 @@
-//! Waiting for several topics.
+//! Waiting for several topics with a `WaitSet`.
 
 use std::time::Duration;
 
 use cenote::{Topic, WaitSet};
 
-use super::Test;
-use super::talk::{LONG, topic};
+use crate::Test;
+use crate::child::{LONG, topic};
 use crate::support::unique;
 
 pub(crate) const TESTS: &[Test] = &[
-    ("a_wait_set_tells_which_topics_have_something", some),
+    ("a_wait_set_returns_the_topics_that_have_a_message", some),
     ("a_topic_that_was_removed_is_not_waited_for", removed),
     ("a_topic_that_was_dropped_leaves_the_set", dropped),
 ];
 
-/// Two topics that were found to have nothing, in a set.
+/// Two empty topics in a set.
 fn setting() -> (WaitSet, [Topic<u64>; 2], [usize; 2]) {
     let mut set = WaitSet::new().unwrap();
     let topics = [(); 2].map(|()| topic::<u64>(&unique(), ""));
@@ -51,7 +51,11 @@ fn dropped() {
     assert_eq!(set.wait(Some(LONG)).unwrap(), [keys[0]]);
     drop(first);
     topic::<u64>(&name, "").send(&8).unwrap();
-    assert_eq!(set.wait(Some(Duration::ZERO)).unwrap(), [], "nobody is left who could take it");
+    assert_eq!(
+        set.wait(Some(Duration::ZERO)).unwrap(),
+        [],
+        "the topic that could receive it was dropped"
+    );
     second.send(&9).unwrap();
     assert_eq!(set.wait(Some(LONG)).unwrap(), [keys[1]]);
 }

@@ -1,4 +1,4 @@
-//! What topics carry, and what happens when two processes do not agree on it.
+//! Message types, names and configurations of topics, and errors when two processes disagree on them.
 
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
@@ -9,29 +9,29 @@ use cenote::{
 };
 
 use super::Test;
-use super::sample::Sample;
-use super::talk::{LONG, peer, publisher, send, subscriber, take, topic};
+use super::child::numbered_message::Sample;
+use super::child::{LONG, peer, publisher, send, subscriber, take, topic};
 use crate::support::peer::{Peer, ROLE};
 use crate::support::{eventually, unique};
 
 pub(crate) const TESTS: &[Test] = &[
-    ("plain_data_of_every_size_travels", plain),
-    ("every_kind_of_tensor_travels", tensors),
-    ("a_mismatch_is_told_with_both_sides", mismatch),
-    ("structs_whose_fields_differ_are_told_apart", fields),
-    ("a_mismatch_is_told_to_whoever_waits", mismatch_while_waiting),
-    ("a_mismatch_is_told_to_whoever_polls", mismatch_while_polling),
-    ("every_publisher_of_something_else_is_told_of", mismatches),
-    ("what_keeps_a_topic_from_starting_is_told_to_whoever_polls", start),
-    ("a_mismatch_hides_nobody_else", mismatch_and_match),
-    ("of_two_that_begin_at_once_one_gives_way", at_once),
-    ("whoever_takes_tensors_takes_images", tensor_of_image),
-    ("a_name_has_one_form", names),
-    ("configurations_that_make_no_sense_are_refused", configs),
-    ("namespaces_are_apart", namespaces),
-    ("what_others_cannot_see_is_staged_and_counted", staged),
-    ("what_is_lent_is_staged_and_what_was_sent_is_not_lent", lent),
-    ("what_was_sent_is_for_good", for_good),
+    ("plain_data_of_every_size_arrives", plain),
+    ("every_kind_of_tensor_arrives", tensors),
+    ("a_mismatch_error_names_both_types", mismatch),
+    ("structs_with_different_fields_mismatch", fields),
+    ("a_waiting_subscriber_gets_the_mismatch", mismatch_while_waiting),
+    ("a_polling_subscriber_gets_the_mismatch", mismatch_while_polling),
+    ("every_publisher_of_another_type_is_reported", mismatches),
+    ("a_polling_subscriber_gets_the_error_that_keeps_the_topic_from_starting", start),
+    ("a_mismatch_does_not_hide_other_publishers", mismatch_and_match),
+    ("of_two_types_advertised_at_once_at_most_one_is_accepted", at_once),
+    ("a_subscriber_of_tensors_receives_images", tensor_of_image),
+    ("slashes_and_dots_give_the_same_name", names),
+    ("invalid_configurations_are_refused", configs),
+    ("namespaces_are_separate", namespaces),
+    ("memory_that_other_processes_cannot_see_is_staged_and_counted", staged),
+    ("a_loaned_tensor_is_staged_and_a_sent_tensor_cannot_be_loaned", loaned),
+    ("a_sent_tensor_cannot_be_written", for_good),
 ];
 
 fn plain() {
@@ -62,32 +62,37 @@ fn tensors() {
     }
 }
 
-/// All that a user needs to find out who is wrong.
-fn tells(text: &str, name: &str, publisher: &Peer, sides: [&str; 2]) {
+/// Asserts that an error names the topic, the process of the publisher, and both types.
+fn assert_names_both(text: &str, name: &str, publisher: &Peer, sides: [&str; 2]) {
     for part in [name, &publisher.pid().to_string(), sides[0], sides[1]] {
         assert!(text.contains(part), "`{part}` is not in: {text}");
     }
 }
 
-/// How long whoever subscribes or advertises waits for answers. On a machine that is busy they may take longer.
-const MOMENT: Duration = Duration::from_millis(200);
+/// How long `subscribe` and `advertise` wait for answers. On a busy machine an answer may take longer.
+const ANSWER_TIMEOUT: Duration = Duration::from_millis(200);
 
-/// What somebody is told who subscribes: at once, or when it waits for a message.
+/// The error that a subscriber gets: from `subscribe`, or when it waits for a message.
 fn refusal(mut subscriber: Peer) -> String {
     let start = Instant::now();
     match subscriber.request("subscribe") {
-        said if said == "ok" && start.elapsed() >= MOMENT => subscriber.request("timeout 60000"),
+        said if said == "ok" && start.elapsed() >= ANSWER_TIMEOUT => {
+            subscriber.request("timeout 60000")
+        }
         said => said,
     }
 }
 
-/// What somebody is told who would publish something else. Whoever gets no answer does publish.
+/// The error that a publisher of another type gets. One that gets no answer in time does publish.
 fn refusal_to_publish(kind: &str, name: &str) -> String {
     let mut said = String::new();
     eventually("it is refused", || {
         let (mut publisher, start) = (peer(kind, name, ""), Instant::now());
         said = publisher.request("advertise");
-        assert!(said != "ok" || start.elapsed() >= MOMENT, "nobody was asked");
+        assert!(
+            said != "ok" || start.elapsed() >= ANSWER_TIMEOUT,
+            "advertise did not wait for an answer"
+        );
         said != "ok"
     });
     said
@@ -104,12 +109,12 @@ fn mismatch() {
         let topic = topic::<u64>(&name, "");
         let start = Instant::now();
         let error = match topic.subscribe() {
-            Ok(()) if start.elapsed() >= MOMENT => topic.recv_timeout(LONG).unwrap_err(),
+            Ok(()) if start.elapsed() >= ANSWER_TIMEOUT => topic.recv_timeout(LONG).unwrap_err(),
             refused => refused.unwrap_err(),
         };
         assert!(matches!(error, Error::TypeMismatch { .. }), "{error}");
-        tells(&error.to_string(), &name, &publisher, [ours, shown]);
-        topic.subscribe().expect("it was told");
+        assert_names_both(&error.to_string(), &name, &publisher, [ours, shown]);
+        topic.subscribe().expect("the mismatch was reported already");
         assert_eq!(topic.recv(), None);
     }
     for (theirs, ours) in [("tensor", "image"), ("cloud", "image"), ("image", "depth")] {
@@ -122,11 +127,11 @@ fn mismatch() {
             "depth" => "DepthImage",
             _ => "Image",
         };
-        tells(&text, &name, &publisher, [shown(theirs), shown(ours)]);
+        assert_names_both(&text, &name, &publisher, [shown(theirs), shown(ours)]);
     }
 }
 
-/// Of the same name, size and alignment.
+/// The types have the same name, size and alignment.
 fn fields() {
     let name = unique();
     let mut right = publisher("pose", &name, "");
@@ -138,26 +143,26 @@ fn fields() {
         ("swapped", "Pose { y: u32 at 0, x: u32 at 4 } (8 bytes, aligned to 4)"),
         ("retyped", "Pose { x: u32 at 0, y: i32 at 4 } (8 bytes, aligned to 4)"),
     ] {
-        tells(&refusal(peer(wrong, &name, "")), &name, &right, [ours, theirs]);
-        tells(&refusal_to_publish(wrong, &name), &name, &right, [ours, theirs]);
-        tells(&peer(wrong, &name, "").request("wait"), &name, &right, [ours, theirs]);
+        assert_names_both(&refusal(peer(wrong, &name, "")), &name, &right, [ours, theirs]);
+        assert_names_both(&refusal_to_publish(wrong, &name), &name, &right, [ours, theirs]);
+        assert_names_both(&peer(wrong, &name, "").request("wait"), &name, &right, [ours, theirs]);
     }
 }
 
-/// Whoever waits already learns of it, instead of waiting for ever.
+/// A subscriber that already waits gets the error, instead of waiting for ever.
 fn mismatch_while_waiting() {
     for how in ["wait", "timeout 1000000"] {
         let name = unique();
         let mut waiting = subscriber("u64", &name, "");
         waiting.write_line(how);
         let publisher = publisher("image", &name, "");
-        tells(&waiting.read_line(), &name, &publisher, ["u64", "Image"]);
+        assert_names_both(&waiting.read_line(), &name, &publisher, ["u64", "Image"]);
     }
-    // Somebody who is there before: told as soon as something is waited for.
+    // A publisher that was there before is reported as soon as the subscriber waits.
     let name = unique();
     let publisher = publisher("image", &name, "");
     let error = topic::<u64>(&name, "").wait().unwrap_err();
-    tells(&error.to_string(), &name, &publisher, ["u64", "Image"]);
+    assert_names_both(&error.to_string(), &name, &publisher, ["u64", "Image"]);
     let topic = topic::<u64>(&name, "");
     assert!(topic.recv().is_none());
     let error = topic.recv_timeout(LONG).unwrap_err();
@@ -173,33 +178,38 @@ fn mismatch_while_polling() {
             (polling.request("error"), polling.request(how)),
             ("none".into(), "none".into())
         );
-        let mut told = String::new();
-        eventually("it is told", || {
-            told = polling.request("error");
-            told != "none"
+        let mut reported = String::new();
+        eventually("it is reported", || {
+            reported = polling.request("error");
+            reported != "none"
         });
-        tells(&told, &name, &publisher, ["u64", "Image"]);
-        assert_eq!(polling.request("error"), "none", "told once");
+        assert_names_both(&reported, &name, &publisher, ["u64", "Image"]);
+        assert_eq!(polling.request("error"), "none", "reported once");
     }
     let topic = topic::<u64>(&name, "");
     assert_eq!(topic.iter().next(), None);
-    tells(&topic.last_error().unwrap().to_string(), &name, &publisher, ["u64", "Image"]);
+    assert_names_both(
+        &topic.last_error().unwrap().to_string(),
+        &name,
+        &publisher,
+        ["u64", "Image"],
+    );
 }
 
 fn mismatches() {
     let name = unique();
     let publishers = [publisher("image", &name, ""), publisher("image", &name, "")];
     let topic = topic::<u64>(&name, "");
-    let mut told = Vec::new();
-    eventually("both are told of", || {
-        told.extend(
+    let mut reported = Vec::new();
+    eventually("both are reported", || {
+        reported.extend(
             topic.subscribe().err().or_else(|| topic.last_error()).map(|error| error.to_string()),
         );
-        told.len() == 2
+        reported.len() == 2
     });
-    told.sort_by_key(|text| !text.contains(&publishers[0].pid().to_string()));
-    tells(&told[0], &name, &publishers[0], ["u64", "Image"]);
-    tells(&told[1], &name, &publishers[1], ["u64", "Image"]);
+    reported.sort_by_key(|text| !text.contains(&publishers[0].pid().to_string()));
+    assert_names_both(&reported[0], &name, &publishers[0], ["u64", "Image"]);
+    assert_names_both(&reported[1], &name, &publishers[1], ["u64", "Image"]);
     assert!(topic.last_error().is_none());
 }
 
@@ -207,11 +217,11 @@ fn start() {
     let file = std::env::temp_dir().join(unique());
     std::fs::write(&file, "no directory").unwrap();
     let mut command = std::process::Command::new(std::env::current_exe().unwrap());
-    command.env(ROLE, format!("talk u64 {}", unique())).env(cenote::DIR_ENV, &file);
+    command.env(ROLE, format!("topic_child u64 {}", unique())).env(cenote::DIR_ENV, &file);
     let mut peer = Peer::run(&mut command);
     for how in ["recv", "latest"] {
         assert_eq!((peer.request(how), peer.request("error") == "none"), ("none".into(), false));
-        assert_eq!(peer.request("error"), "none", "told once");
+        assert_eq!(peer.request("error"), "none", "reported once");
     }
     assert_eq!(peer.request("recv"), "none");
     let shown = file.to_string_lossy().into_owned();
@@ -241,7 +251,7 @@ fn at_once() {
         assert!(!refused.is_empty(), "both send");
         winners += 2 - refused.len();
     }
-    assert!(winners > 0, "both gave way, always");
+    assert!(winners > 0, "both were refused, always");
 }
 
 fn mismatch_and_match() {
@@ -250,8 +260,8 @@ fn mismatch_and_match() {
     let topic = topic::<u64>(&name, "");
     topic.subscribe().unwrap();
     assert_eq!(right.request("subscribers 1"), "1");
-    // Nor can anybody publish what others do not.
-    tells(&refusal_to_publish("image", &name), &name, &right, ["Image", "u64"]);
+    // A process cannot publish a type that differs from that of other publishers.
+    assert_names_both(&refusal_to_publish("image", &name), &name, &right, ["Image", "u64"]);
     assert_eq!(right.request("send 0 3"), "ok");
     assert_eq!(take(&topic, 3), [0, 1, 2]);
 }
@@ -319,7 +329,7 @@ fn namespaces() {
     let name = unique();
     let started = |namespace: &str| {
         let mut command = std::process::Command::new(std::env::current_exe().unwrap());
-        command.env(ROLE, format!("talk u64 {name}")).env(cenote::NAMESPACE_ENV, namespace);
+        command.env(ROLE, format!("topic_child u64 {name}")).env(cenote::NAMESPACE_ENV, namespace);
         Peer::run(&mut command)
     };
     let topic = topic::<u64>(&name, "");
@@ -331,7 +341,7 @@ fn namespaces() {
     assert_eq!(same.request("take 1"), "1");
     let mut ours = publisher("u64", &name, "");
     assert_eq!(ours.request("send 3 4"), "ok");
-    // Whoever is found at all is found before this one.
+    // The topic would have found an earlier publisher of another namespace before this one.
     assert_eq!((take(&topic, 1), topic.stats().publishers), (vec![3], 1));
     assert_eq!((same.request("recv"), same.request("publishers")), ("none".into(), "1".into()));
 }
@@ -344,7 +354,7 @@ fn staged() {
     let mut heap = Tensor::options().memory(TensorMemory::Mem).create(&[1000], DType::U64).unwrap();
     heap.map_mut().unwrap().as_mut_slice::<u64>().unwrap().fill(1);
     topic.send(&heap).unwrap();
-    // The original is not what was sent: it stays writable.
+    // The publisher sent a copy, so the original stays writable.
     heap.map_mut().unwrap().as_mut_slice::<u64>().unwrap().fill(2);
     topic.send(&heap).unwrap();
     let mut view = topic.alloc_tensor(&[2, 1000], DType::U64).unwrap();
@@ -361,21 +371,21 @@ fn staged() {
     assert_eq!(copies[0].bytes, 2 * 8000);
 }
 
-#[allow(unsafe_code, reason = "what is tested")]
-fn lent() {
+#[allow(unsafe_code, reason = "writes through a loan")]
+fn loaned() {
     let topic = topic::<Tensor>(&unique(), "");
     topic.subscribe().unwrap();
     let pool = TensorPool::new(unique(), TensorPoolConfig::small()).unwrap();
     let shm = Tensor::options().memory(TensorMemory::Shm).create(&[10], DType::U64).unwrap();
     for tensor in [pool.alloc(&[10], DType::U64).unwrap(), shm] {
         let loan = tensor.lend().unwrap();
-        // SAFETY: ten elements, lent to us, and nobody looks.
+        // SAFETY: the loan covers ten elements of eight bytes, and no reference to them exists.
         unsafe { loan.as_ptr().write_bytes(0, 80) };
         assert!(pool.is_owner() && topic.send(&tensor).is_ok());
-        // SAFETY: the same; who received a copy does not see it.
+        // SAFETY: as above. The subscriber has a copy and does not see this write.
         unsafe { loan.as_ptr().write_bytes(1, 80) };
         assert_eq!(topic.recv().unwrap().to_vec::<u64>().unwrap(), [0; 10]);
-        assert!(tensor.descriptor().is_err(), "not while it is lent");
+        assert!(tensor.descriptor().is_err(), "not while it is loaned");
         drop(loan);
         topic.send(&tensor).unwrap();
         assert!(matches!(tensor.lend(), Err(Error::NotWritable { why: NotWritable::Published })));
@@ -393,13 +403,13 @@ fn for_good() {
     topic.send(&tensor).unwrap();
     let error = tensor.map_mut().map(drop).unwrap_err();
     assert!(matches!(error, Error::NotWritable { why: NotWritable::Published }), "{error}");
-    assert!(error.to_string().contains("make_mut"), "it says what to do: {error}");
+    assert!(error.to_string().contains("make_mut"), "it names the remedy: {error}");
     tensor.make_mut().unwrap().as_mut_slice::<u64>().unwrap().fill(8);
     let mut received = topic.recv().unwrap();
     assert_eq!((tensor.number(), received.number()), (8, 7));
     received.map_mut().map(drop).unwrap_err();
     received.make_mut().unwrap().as_mut_slice::<u64>().unwrap().fill(9);
-    // A message that was received by another process cannot be written there either.
+    // A tensor that was received from another process cannot be written either.
     let mut publisher = publisher("tensor", topic.name(), "");
     assert_eq!(publisher.request("subscribers 1"), "1");
     assert_eq!(publisher.request("send 5 6"), "ok");
@@ -408,5 +418,5 @@ fn for_good() {
     assert!(matches!(error, Error::NotWritable { .. }), "{error}");
     theirs.make_mut().unwrap().as_mut_slice::<u64>().unwrap().fill(9);
     send(&topic, 1).unwrap();
-    eventually("our own", || topic.recv().is_some());
+    eventually("our own message arrives", || topic.recv().is_some());
 }

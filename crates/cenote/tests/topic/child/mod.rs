@@ -1,4 +1,7 @@
-//! A child with one topic, which does with it what it is told, line by line.
+//! A child process with one topic. Each line of its standard input is a command for the topic.
+
+pub(crate) mod numbered_message;
+pub(crate) mod stamped_frame;
 
 use std::os::fd::AsRawFd;
 use std::time::Duration;
@@ -8,37 +11,37 @@ use cenote::{
 };
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-use super::Role;
-use super::fork::sleeper;
-use super::sample::{Sample, before, retyped, swapped};
+use crate::Role;
+use crate::fork::sleeper;
 use crate::support::eventually;
 use crate::support::peer::{Peer, reply, serve};
+use numbered_message::{Sample, before, retyped, swapped};
 
-pub(crate) const ROLES: &[Role] = &[("talk", talk)];
+pub(crate) const ROLES: &[Role] = &[("topic_child", run_role)];
 
-/// As good as for ever in a test.
+/// Longer than any wait that succeeds takes, even on a busy machine.
 pub(crate) const LONG: Duration = Duration::from_secs(60);
 
-/// A child that has a topic of a type, by name, made with `config`.
+/// Starts a child with a topic of this message type, name and configuration.
 pub(crate) fn peer(kind: &str, topic: &str, config: &str) -> Peer {
-    Peer::start(&format!("talk {kind} {topic} {config}"))
+    Peer::start(&format!("topic_child {kind} {topic} {config}"))
 }
 
-/// One that subscribes.
+/// Starts a child that has subscribed.
 pub(crate) fn subscriber(kind: &str, topic: &str, config: &str) -> Peer {
     let mut peer = peer(kind, topic, config);
     assert_eq!(peer.request("subscribe"), "ok");
     peer
 }
 
-/// One that can be found.
+/// Starts a child that has advertised, so that subscribers find it.
 pub(crate) fn publisher(kind: &str, topic: &str, config: &str) -> Peer {
     let mut peer = peer(kind, topic, config);
     assert_eq!(peer.request("advertise"), "ok");
     peer
 }
 
-/// A configuration in words: `depth=3,reject`.
+/// Parses a configuration such as `depth=3,reject`.
 pub(crate) fn config(words: &str) -> TopicConfig {
     let pool = TensorPoolConfig::small();
     let mut config = TopicConfig { pool, ..TopicConfig::default() };
@@ -68,17 +71,17 @@ pub(crate) fn send<T: Sample>(topic: &Topic<T>, number: u64) -> cenote::Result<(
     topic.send(&T::of(topic, number)?)
 }
 
-/// Waits until so many publishers are received from. (They may know of it before we do.)
-pub(crate) fn meet<T: Sample>(topic: &Topic<T>, publishers: usize) {
-    eventually("all publishers are met", || topic.stats().publishers == publishers);
+/// Waits until the topic is connected to this many publishers. A publisher may count the subscriber earlier.
+pub(crate) fn wait_for_publishers<T: Sample>(topic: &Topic<T>, publishers: usize) {
+    eventually("all publishers are connected", || topic.stats().publishers == publishers);
 }
 
-/// The numbers of all messages there are.
+/// Receives all queued messages, and returns their numbers.
 pub(crate) fn drain<T: Sample>(topic: &Topic<T>) -> Vec<u64> {
     std::iter::from_fn(|| topic.recv()).map(|message| message.number()).collect()
 }
 
-/// The next `count` messages, however long they take.
+/// Waits for the next `count` messages, and returns their numbers.
 pub(crate) fn take<T: Sample>(topic: &Topic<T>, count: usize) -> Vec<u64> {
     let none = || panic!("no message; missed {}: {:?}", topic.missed(), topic.last_loss());
     let next = || topic.recv_timeout(LONG).unwrap().unwrap_or_else(none).number();
@@ -89,12 +92,12 @@ pub(crate) fn show(numbers: &[u64]) -> String {
     numbers.iter().map(u64::to_string).collect::<Vec<_>>().join(" ")
 }
 
-/// What [`show`] gives for a range.
+/// The numbers of a range, as [`show`] formats them.
 pub(crate) fn range(numbers: std::ops::Range<u64>) -> String {
     show(&numbers.collect::<Vec<_>>())
 }
 
-fn talk(words: &[&str]) {
+fn run_role(words: &[&str]) {
     let (kind, name, config) = (words[0], words[1], words.get(2).copied().unwrap_or(""));
     match kind {
         "u64" => run(topic::<u64>(name, config)),
@@ -114,19 +117,19 @@ fn talk(words: &[&str]) {
 }
 
 fn run<T: Sample>(topic: Topic<T>) {
-    let mut talk = Talk { topic: Some(topic), kept: Vec::new() };
-    serve(|words| talk.answer(words));
+    let mut child = TopicChild { topic: Some(topic), kept: Vec::new() };
+    serve(|words| child.answer(words));
 }
 
-struct Talk<T: Sample> {
+struct TopicChild<T: Sample> {
     topic: Option<Topic<T>>,
     kept: Vec<T>,
 }
 
-impl<T: Sample> Talk<T> {
+impl<T: Sample> TopicChild<T> {
     fn answer(&mut self, words: &[&str]) -> String {
         let number = |at: usize| words[at].parse::<u64>().unwrap();
-        let Some(topic) = &self.topic else { panic!("there is no topic any more") };
+        let Some(topic) = &self.topic else { panic!("the topic was dropped") };
         match words[0] {
             "subscribe" => reply(topic.subscribe()),
             "advertise" => reply(topic.advertise()),
@@ -151,8 +154,8 @@ impl<T: Sample> Talk<T> {
             "error" => topic.last_error().map_or("none".into(), |error| error.to_string()),
             "missed" => topic.missed().to_string(),
             "received" => topic.stats().received.to_string(),
-            "meet" => {
-                meet(topic, words[1].parse().unwrap());
+            "connected" => {
+                wait_for_publishers(topic, words[1].parse().unwrap());
                 "ok".into()
             }
             "publishers" => topic.stats().publishers.to_string(),
@@ -163,7 +166,7 @@ impl<T: Sample> Talk<T> {
             "copies" => copies(topic),
             "clone" => sleeper().to_string(),
             "descriptors" => limit_descriptors(number(1)),
-            // So many more than there are.
+            // This many more than are open now.
             "spare" => limit_descriptors(first_free() + number(1)),
             "why" => topic.last_error().map_or("none".into(), |error| error.to_string()),
             "drop" => {
@@ -176,7 +179,7 @@ impl<T: Sample> Talk<T> {
     }
 }
 
-/// How often tensors were staged in this process, and why on this topic.
+/// How often this process staged tensors, and the reasons that this topic counted.
 pub(crate) fn copies<T: Sample>(topic: &Topic<T>) -> String {
     let staged: u64 = cenote::copies()
         .iter()
@@ -184,8 +187,9 @@ pub(crate) fn copies<T: Sample>(topic: &Topic<T>) -> String {
         .map(|copies| copies.count)
         .sum();
     let counted = topic.stats().copies;
-    let told: Vec<String> = counted.iter().map(|c| format!("{:?} {}", c.reason, c.count)).collect();
-    format!("{staged} {}", told.join(" ")).trim_end().to_owned()
+    let reasons: Vec<String> =
+        counted.iter().map(|c| format!("{:?} {}", c.reason, c.count)).collect();
+    format!("{staged} {}", reasons.join(" ")).trim_end().to_owned()
 }
 
 fn limit_descriptors(most: u64) -> String {
@@ -194,7 +198,7 @@ fn limit_descriptors(most: u64) -> String {
     "ok".into()
 }
 
-/// The descriptor that the next file gets.
+/// The lowest free descriptor: the kernel gives it to the next file.
 fn first_free() -> u64 {
     std::fs::File::open("/dev/null").unwrap().as_raw_fd().try_into().unwrap()
 }

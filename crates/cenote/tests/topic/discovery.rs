@@ -1,41 +1,41 @@
-//! Who comes first, who comes late, who goes early.
+//! Publishers and subscribers find each other: early, late, killed, or without descriptors.
 
 use std::time::Duration;
 
 use cenote::{Tensor, Topic};
 
-use super::sample::Sample;
-use super::talk::{LONG, drain, peer, publisher, range, send, show, subscriber, take, topic};
+use super::child::numbered_message::Sample;
+use super::child::{LONG, drain, peer, publisher, range, send, show, subscriber, take, topic};
 use super::{Role, Test};
 use crate::support::peer::{Peer, reply, serve};
 use crate::support::{eventually, rounds, unique};
 
 pub(crate) const TESTS: &[Test] = &[
     ("a_subscriber_that_was_first_gets_the_first_message", first),
-    ("a_late_joiner_gets_the_history_it_asked_for", history),
-    ("a_late_joiner_gets_no_more_history_than_is_kept", short_history),
-    ("a_late_joiner_that_asks_for_none_gets_only_what_is_new", no_history),
-    ("what_was_sent_right_before_an_exit_arrives", exit),
-    ("what_was_sent_right_before_a_kill_arrives", kill),
-    ("what_was_sent_before_a_topic_was_dropped_arrives", dropped),
+    ("a_late_subscriber_gets_the_history_it_requested", history),
+    ("a_late_subscriber_gets_no_more_history_than_is_kept", short_history),
+    ("a_late_subscriber_that_requests_no_history_gets_only_new_messages", no_history),
+    ("a_message_sent_right_before_an_exit_arrives", exit),
+    ("a_message_sent_right_before_a_kill_arrives", kill),
+    ("a_message_sent_before_the_topic_was_dropped_arrives", dropped),
     ("a_publisher_that_closes_at_once_is_received_from", closes),
     ("a_publisher_whose_socket_vanishes_is_received_from_once", vanished),
     ("a_publisher_that_was_killed_is_replaced_by_the_next", replaced),
     ("segments_made_after_subscribing_arrive", segments),
     ("sixty_four_subscribers_of_one_publisher", many),
-    ("publishers_and_subscribers_that_start_at_once_all_meet", at_once),
-    ("a_publisher_knows_its_subscribers", counted),
-    ("a_subscriber_that_was_without_descriptors_for_a_while_meets_its_publishers", poor),
+    ("publishers_and_subscribers_that_start_at_once_all_connect", at_once),
+    ("a_publisher_counts_its_subscribers", counted),
+    ("a_subscriber_that_was_without_descriptors_connects_once_it_has_some", poor),
 ];
 
-pub(crate) const ROLES: &[Role] = &[("four", four)];
+pub(crate) const ROLES: &[Role] = &[("four_topics", four_topics)];
 
 fn first() {
     for kind in ["u64", "tensor"] {
         let name = unique();
         let mut subscribers: Vec<Peer> = (0..3).map(|_| subscriber(kind, &name, "")).collect();
         let mut publisher = peer(kind, &name, "");
-        // Without waiting for anybody.
+        // The publisher does not wait for its subscribers.
         assert_eq!(publisher.request("send 0 3"), "ok");
         for subscriber in &mut subscribers {
             assert_eq!(subscriber.request("take 3"), "0 1 2");
@@ -82,7 +82,7 @@ fn exit() {
     }
 }
 
-/// The child sends as soon as it knows of us, and exits at once.
+/// The child sends as soon as it has this subscriber, and exits at once.
 fn exits<T: Sample>(kind: &str) {
     let name = unique();
     let mut publisher = publisher(kind, &name, "");
@@ -106,12 +106,12 @@ fn kill() {
         assert_eq!(publisher.request("send 0 5"), "ok");
         publisher.kill();
         assert_eq!(take(&topic, 5), [0, 1, 2, 3, 4]);
-        eventually("it is gone", || topic.stats().publishers == 0);
+        eventually("the publisher is disconnected", || topic.stats().publishers == 0);
         assert_eq!((drain(&topic), topic.missed()), (vec![], 0));
     }
 }
 
-/// The publisher goes, its process stays.
+/// The publisher ends, and its process continues.
 fn dropped() {
     let name = unique();
     let mut publisher = publisher("tensor", &name, "");
@@ -122,10 +122,12 @@ fn dropped() {
     assert_eq!(publisher.request("drop"), "ok");
     assert_eq!(take(&topic, 5), [0, 1, 2, 3, 4]);
     assert!(topic.recv().is_none());
-    eventually("it is gone", || topic.recv().is_none() && topic.stats().publishers == 0);
+    eventually("the publisher is disconnected", || {
+        topic.recv().is_none() && topic.stats().publishers == 0
+    });
 }
 
-/// As soon as there is a subscriber, which has not heard of that yet.
+/// The publisher closes before its subscriber has finished the handshake.
 fn closes() {
     for kind in ["u64", "tensor"].repeat(rounds(15)) {
         let name = unique();
@@ -140,7 +142,7 @@ fn closes() {
 
 fn sockets(name: &str) -> Vec<std::path::PathBuf> {
     let dir = std::path::PathBuf::from(std::env::var_os("CENOTE_DIR").unwrap());
-    // The directory itself goes with the last to leave.
+    // The last process that leaves removes the directory.
     let entries = std::fs::read_dir(dir.join("default/topics").join(name)).into_iter().flatten();
     let paths = entries.map(|entry| entry.unwrap().path());
     paths.filter(|path| path.to_string_lossy().contains('@')).collect()
@@ -155,8 +157,8 @@ fn vanished() {
     assert_eq!(publisher.request("send 0 3"), "ok");
     let [socket] = &sockets(&name)[..] else { panic!("not one publisher") };
     std::fs::remove_file(socket).unwrap();
-    eventually("it is there again", || socket.exists());
-    // Whoever comes now finds it; who was there all the time has it once.
+    eventually("the socket exists again", || socket.exists());
+    // A new subscriber finds the publisher; the connected one does not receive from it twice.
     let mut late = subscriber("u64", &name, "");
     assert_eq!(publisher.request("subscribers 2"), "2");
     assert_eq!(publisher.request("send 3 5"), "ok");
@@ -176,16 +178,18 @@ fn replaced() {
         publisher.kill();
     }
     assert_eq!(topic.missed(), 0);
-    eventually("all are gone", || topic.recv().is_none() && topic.stats().publishers == 0);
-    // The next to come removes what the dead left behind.
-    super::talk::topic::<u64>(&name, "").subscribe().unwrap();
+    eventually("all publishers are disconnected", || {
+        topic.recv().is_none() && topic.stats().publishers == 0
+    });
+    // The next subscriber removes the sockets of dead publishers.
+    super::child::topic::<u64>(&name, "").subscribe().unwrap();
     eventually("the directory is empty", || {
-        super::talk::topic::<u64>(&name, "").subscribe().unwrap();
+        super::child::topic::<u64>(&name, "").subscribe().unwrap();
         sockets(&name).is_empty()
     });
 }
 
-/// Every message is in a segment of its own, made just before it is sent.
+/// Every message is in a new segment, which the publisher makes just before it sends.
 fn segments() {
     let name = unique();
     let mut subscriber = subscriber("tensor", &name, "");
@@ -200,8 +204,8 @@ fn segments() {
 
 fn many() {
     let name = unique();
-    // Four each, for processes that may watch a directory are few.
-    let start = |_| Peer::start(&format!("four {name}"));
+    // Four topics in each process: few processes may watch a directory (inotify instances).
+    let start = |_| Peer::start(&format!("four_topics {name}"));
     let mut subscribers: Vec<Peer> = (0..16).map(start).collect();
     let topic = topic::<Tensor>(&name, "ignore_own");
     topic.advertise().unwrap();
@@ -216,11 +220,11 @@ fn many() {
         );
     }
     subscribers.truncate(10);
-    eventually("the others are gone", || topic.stats().subscribers == 40);
+    eventually("the other subscribers are disconnected", || topic.stats().subscribers == 40);
 }
 
-/// A child with four topics of one name, which say the same.
-fn four(words: &[&str]) {
+/// A child with four topics of one name, which must all receive the same.
+fn four_topics(words: &[&str]) {
     let topics: Vec<Topic<Tensor>> = (0..4).map(|_| topic(words[0], "")).collect();
     serve(|words| match *words {
         ["subscribe"] => reply(topics.iter().try_for_each(Topic::subscribe)),
@@ -259,8 +263,8 @@ fn at_once() {
 fn counted() {
     let name = unique();
     let topic = topic::<u64>(&name, "");
-    let few = topic.wait_for_subscribers(1, Duration::from_millis(10)).unwrap();
-    assert_eq!(few, 0, "the topic itself does not count");
+    let count = topic.wait_for_subscribers(1, Duration::from_millis(10)).unwrap();
+    assert_eq!(count, 0, "the topic itself does not count");
     let one = subscriber("u64", &name, "");
     assert_eq!(topic.wait_for_subscribers(1, Duration::MAX).unwrap(), 1);
     let another = subscriber("u64", &name, "");
@@ -272,13 +276,13 @@ fn counted() {
 }
 
 fn poor() {
-    // However far it comes.
+    // Each count stops the handshake at another step.
     for (kind, spare) in (0..14).flat_map(|spare| [("u64", spare), ("tensor", spare)]) {
         let name = unique();
         let mut subscriber = subscriber(kind, &name, "");
         assert_eq!(subscriber.request(&format!("spare {spare}")), "ok");
         let mut publisher = publisher(kind, &name, "");
-        eventually("they meet, or it is said why not", || {
+        eventually("it connects, or reports an error", || {
             subscriber.request("why") != "none" || subscriber.request("publishers") == "1"
         });
         assert!(spare > 0 || subscriber.request("publishers") == "0");

@@ -1,36 +1,37 @@
-//! Tensors of other pools of a publisher's process: they are lent to its subscribers before they are sent.
+//! Tensors of other pools of the publisher's process: the publisher introduces each pool to its
+//! subscribers before it sends.
 
 use std::time::{Duration, Instant};
 
 use cenote::{Tensor, TensorPool, TensorPoolConfig, Topic};
 
+use super::child::numbered_message::{Sample, filled};
+use super::child::{LONG, copies, drain, show, subscriber, take, topic};
 use super::fork::end_sleeper;
-use super::sample::{Sample, filled};
-use super::talk::{LONG, copies, drain, show, subscriber, take, topic};
 use super::{Role, Test};
 use crate::support::peer::{Peer, reply, serve};
 use crate::support::{eventually, unique};
 
 pub(crate) const TESTS: &[Test] = &[
-    ("what_lies_in_other_pools_of_a_killed_publisher_arrives", killed),
-    ("what_lies_in_other_pools_of_a_publisher_that_hangs_up_before_it_dies_arrives", dying),
-    ("a_late_joiner_has_what_lies_in_other_pools_of_a_killed_publisher", late),
-    ("a_killed_subscriber_gives_back_slots_of_pools_that_were_lent", given_back),
-    ("a_killed_subscriber_that_had_forked_gives_back_slots_of_pools_that_were_lent", orphaned),
-    ("a_subscriber_that_lives_gives_back_slots_of_pools_that_were_lent", reused),
-    ("pools_beyond_those_that_are_lent_are_attached_to", many_pools),
-    ("one_pool_is_lent_by_way_of_many_topics", many_topics),
-    ("two_topics_that_lend_to_each_other", mutual),
-    ("what_lies_in_pools_that_were_closed_since_arrives", closed),
+    ("tensors_of_introduced_pools_of_a_killed_publisher_arrive", killed),
+    ("tensors_of_introduced_pools_arrive_if_the_publisher_disconnects_before_it_dies", dying),
+    ("a_late_subscriber_gets_tensors_of_introduced_pools_of_a_killed_publisher", late),
+    ("leases_of_a_killed_subscriber_in_introduced_pools_end", killed_holder),
+    ("leases_of_a_killed_subscriber_that_had_forked_in_introduced_pools_end", orphaned),
+    ("a_live_subscriber_releases_slots_of_introduced_pools", reused),
+    ("a_subscriber_attaches_to_pools_beyond_the_introduced_ones", many_pools),
+    ("one_pool_is_introduced_through_many_topics", many_topics),
+    ("two_topics_introduce_their_pools_to_each_others_subscribers", mutual),
+    ("tensors_of_pools_that_were_closed_after_sending_arrive", closed),
 ];
 
-pub(crate) const ROLES: &[Role] = &[("lender", lender)];
+pub(crate) const ROLES: &[Role] = &[("pool_publisher", pool_publisher)];
 
-/// The pools that are lent to one attacher.
-const MAX_LENT: usize = 32;
+/// The most pools that are introduced to one reader.
+const MAX_INTRODUCED: usize = 32;
 
-/// Sends what lies in one of its pools, by number, on each of its topics.
-fn lender(words: &[&str]) {
+/// Has several pools and topics. Sends a tensor of one pool on all topics, on command.
+fn pool_publisher(words: &[&str]) {
     let count = |at: usize| words[at].parse::<usize>().unwrap();
     let pools: Vec<TensorPool> = (0..count(1)).map(|_| pool()).collect();
     let topics: Vec<_> = (0..count(2))
@@ -49,8 +50,8 @@ fn lender(words: &[&str]) {
         }
         ["copies"] => copies(&topics[0]),
         ["name", pool] => pools[pool.parse::<usize>().unwrap()].name().to_owned(),
-        ["hang_up"] => {
-            hang_up();
+        ["disconnect"] => {
+            disconnect();
             "ok".into()
         }
         _ => panic!("{words:?}"),
@@ -61,29 +62,29 @@ fn pool() -> TensorPool {
     TensorPool::new(unique(), TensorPoolConfig::small()).unwrap()
 }
 
-/// The name of the topics of a lender, and the lender.
+/// Starts a child in that role. Returns the common part of its topics' names, and the child.
 fn start(pools: usize, topics: usize) -> (String, Peer) {
     let name = unique();
-    let lender = Peer::start(&format!("lender {name} {pools} {topics}"));
-    (name, lender)
+    let publisher = Peer::start(&format!("pool_publisher {name} {pools} {topics}"));
+    (name, publisher)
 }
 
 fn killed() {
-    let (name, mut lender) = start(3, 1);
+    let (name, mut publisher) = start(3, 1);
     let topic = topic::<Tensor>(&format!("{name}.0"), "");
     topic.subscribe().unwrap();
-    assert_eq!(lender.request("subscribers"), "ok");
+    assert_eq!(publisher.request("subscribers"), "ok");
     for number in 0..6 {
-        assert_eq!(lender.request(&format!("send {} {number}", number % 3)), "ok");
+        assert_eq!(publisher.request(&format!("send {} {number}", number % 3)), "ok");
     }
-    assert_eq!(lender.request("copies"), "0");
-    lender.kill();
+    assert_eq!(publisher.request("copies"), "0");
+    publisher.kill();
     assert_eq!((take(&topic, 6), topic.missed()), ((0..6).collect(), 0));
 }
 
-/// Ends all connections, as the kernel does for a process that dies, which it is not known to do yet.
+/// Ends all connections, as the kernel does when a process dies, but while the process still lives.
 #[allow(unsafe_code, reason = "shutdown")]
-fn hang_up() {
+fn disconnect() {
     let fds = std::fs::read_dir("/proc/self/fd").unwrap().flatten();
     let sockets = fds.filter(|fd| {
         std::fs::read_link(fd.path()).is_ok_and(|to| to.to_string_lossy().starts_with("socket:"))
@@ -94,45 +95,46 @@ fn hang_up() {
     }
 }
 
-/// Whoever receives meanwhile waits for its end, though not for ever: a round that takes too long is played again.
+/// A subscriber waits some time for the death of a disconnected publisher. A round that takes longer is repeated.
 fn dying() {
-    let lent = || {
-        let (name, mut lender) = start(2, 1);
+    let introduced = || {
+        let (name, mut publisher) = start(2, 1);
         let topic = topic::<Tensor>(&format!("{name}.0"), "");
         topic.subscribe().unwrap();
-        assert_eq!(lender.request("subscribers"), "ok");
+        assert_eq!(publisher.request("subscribers"), "ok");
         assert_eq!(
-            (lender.request("send 0 0"), lender.request("send 1 1")),
+            (publisher.request("send 0 0"), publisher.request("send 1 1")),
             ("ok".into(), "ok".into())
         );
-        dies_in_time(&topic, lender, &[0, 1])
+        dies_in_time(&topic, publisher, &[0, 1])
     };
-    // One that was not lent, and is attached to for another reason.
-    let known = || {
-        let (name, mut lender) = start(MAX_LENT + 1, 1);
+    // A pool beyond the introduced ones, to which the test attaches itself.
+    let attached = || {
+        let (name, mut publisher) = start(MAX_INTRODUCED + 1, 1);
         let topic = topic::<Tensor>(&format!("{name}.0"), "");
         topic.subscribe().unwrap();
-        assert_eq!(lender.request("subscribers"), "ok");
-        for number in 0..MAX_LENT {
-            assert_eq!(lender.request(&format!("send {number} {number}")), "ok");
+        assert_eq!(publisher.request("subscribers"), "ok");
+        for number in 0..MAX_INTRODUCED {
+            assert_eq!(publisher.request(&format!("send {number} {number}")), "ok");
             assert_eq!(take(&topic, 1), [number as u64]);
         }
-        let _attached = TensorPool::open(lender.request(&format!("name {MAX_LENT}"))).unwrap();
-        assert_eq!(lender.request(&format!("send {MAX_LENT} 7")), "ok");
-        dies_in_time(&topic, lender, &[7])
+        let _attached =
+            TensorPool::open(publisher.request(&format!("name {MAX_INTRODUCED}"))).unwrap();
+        assert_eq!(publisher.request(&format!("send {MAX_INTRODUCED} 7")), "ok");
+        dies_in_time(&topic, publisher, &[7])
     };
-    while !lent() {}
-    while !known() {}
+    while !introduced() {}
+    while !attached() {}
 }
 
-/// Whether a lender dies soon enough after it hung up. Then all that it sent arrives.
-fn dies_in_time(topic: &Topic<Tensor>, mut lender: Peer, sent: &[u64]) -> bool {
+/// Returns whether the publisher died soon enough after it disconnected. Then all its messages arrive.
+fn dies_in_time(topic: &Topic<Tensor>, mut publisher: Peer, sent: &[u64]) -> bool {
     let start = Instant::now();
-    assert_eq!(lender.request("hang_up"), "ok");
-    std::thread::sleep(Duration::from_millis(50)); // to be noticed
+    assert_eq!(publisher.request("disconnect"), "ok");
+    std::thread::sleep(Duration::from_millis(50)); // until the subscriber notices
     let mut taken = drain(topic);
     let missed = topic.missed();
-    lender.kill();
+    publisher.kill();
     let in_time = start.elapsed() < Duration::from_millis(900);
     if in_time {
         assert_eq!(missed, 0, "{:?}", topic.last_loss());
@@ -143,18 +145,18 @@ fn dies_in_time(topic: &Topic<Tensor>, mut lender: Peer, sent: &[u64]) -> bool {
 }
 
 fn late() {
-    let (name, mut lender) = start(2, 1);
+    let (name, mut publisher) = start(2, 1);
     for number in 0..4 {
-        assert_eq!(lender.request(&format!("send {} {number}", number % 2)), "ok");
+        assert_eq!(publisher.request(&format!("send {} {number}", number % 2)), "ok");
     }
     let topic = topic::<Tensor>(&format!("{name}.0"), "history=4");
     topic.subscribe().unwrap();
-    assert_eq!(lender.request("subscribers"), "ok");
-    lender.kill();
+    assert_eq!(publisher.request("subscribers"), "ok");
+    publisher.kill();
     assert_eq!((take(&topic, 4), topic.missed()), (vec![0, 1, 2, 3], 0));
 }
 
-fn given_back() {
+fn killed_holder() {
     let (pool, name) = (pool(), unique());
     let publisher = topic::<Tensor>(&name, "depth=1,ignore_own");
     publisher.advertise().unwrap();
@@ -165,15 +167,15 @@ fn given_back() {
         assert_eq!(reader.request("keep"), "ok");
     }
     let stats = || pool.stats().unwrap();
-    // The queue has the last, and all are the reader's.
+    // The queue holds the last one, and the reader leases all three.
     assert_eq!((stats().retired, stats().slots_in_use, stats().attachers), (2, 1, 1));
     assert_eq!(reader.request("kept"), "0 1 2");
     reader.kill();
-    eventually("its row is dropped", || stats().attachers == 0);
+    eventually("its lease row is dropped", || stats().attachers == 0);
     assert_eq!(stats().retired, 0);
 }
 
-/// Its connections outlive it.
+/// Its connections outlive it, in the cloned process.
 fn orphaned() {
     let (pool, name) = (pool(), unique());
     let publisher = topic::<Tensor>(&name, "ignore_own");
@@ -185,7 +187,7 @@ fn orphaned() {
     assert_eq!(pool.stats().unwrap().attachers, 1);
     let sleeper = reader.request("clone").parse().unwrap();
     reader.kill();
-    eventually("its row is dropped", || pool.stats().unwrap().attachers == 0);
+    eventually("its lease row is dropped", || pool.stats().unwrap().attachers == 0);
     end_sleeper(sleeper);
 }
 
@@ -204,29 +206,29 @@ fn reused() {
 }
 
 fn many_pools() {
-    let (name, mut lender) = start(MAX_LENT + 2, 1);
+    let (name, mut publisher) = start(MAX_INTRODUCED + 2, 1);
     let topic = topic::<Tensor>(&format!("{name}.0"), "");
     topic.subscribe().unwrap();
-    assert_eq!(lender.request("subscribers"), "ok");
-    for number in 0..MAX_LENT + 2 {
-        assert_eq!(lender.request(&format!("send {number} {number}")), "ok");
+    assert_eq!(publisher.request("subscribers"), "ok");
+    for number in 0..MAX_INTRODUCED + 2 {
+        assert_eq!(publisher.request(&format!("send {number} {number}")), "ok");
         assert_eq!(take(&topic, 1), [number as u64]);
     }
     assert_eq!(topic.missed(), 0);
-    lender.kill();
+    publisher.kill();
 }
 
-/// More than one process may have connections.
+/// More topics than a process may have connections to one pool.
 fn many_topics() {
-    let (name, mut lender) = start(1, 70);
+    let (name, mut publisher) = start(1, 70);
     let topics: Vec<_> = (0..70).map(|n| topic::<Tensor>(&format!("{name}.{n}"), "")).collect();
     topics.iter().for_each(|topic| topic.subscribe().unwrap());
-    assert_eq!(lender.request("subscribers"), "ok");
-    assert_eq!(lender.request("send 0 7"), "ok");
+    assert_eq!(publisher.request("subscribers"), "ok");
+    assert_eq!(publisher.request("send 0 7"), "ok");
     for topic in &topics {
         assert_eq!((take(topic, 1), topic.missed()), (vec![7], 0));
     }
-    lender.kill();
+    publisher.kill();
 }
 
 fn mutual() {
@@ -243,7 +245,7 @@ fn mutual() {
         assert_eq!(of_one.request("take 1"), show(&[number]));
         assert_eq!(of_other.request("take 1"), show(&[number]));
     }
-    // Each has its own subscriber, and the other's.
+    // Each pool is read by its own subscriber and by that of the other.
     let attachers = |topic: &Topic<Tensor>| topic.pool().unwrap().stats().unwrap().attachers;
     assert_eq!((attachers(&one), attachers(&other)), (2, 2));
 }
@@ -257,7 +259,7 @@ fn closed() {
         let pool = pool();
         publisher.send(&filled(&pool, number).unwrap()).unwrap();
         drop(pool);
-        // It stays for as long as somebody may need it.
+        // The memory stays while a subscriber may need it.
         assert_eq!(reader.request("take 1"), show(&[number]));
     }
     assert_eq!(publisher.stats().copies, []);

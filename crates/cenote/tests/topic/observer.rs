@@ -1,4 +1,4 @@
-//! Looking at topics and pools without taking part.
+//! Observing topics and pools without being a subscriber or reader.
 
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixListener;
@@ -14,26 +14,26 @@ use rustix::io::Errno;
 use rustix::net;
 
 use super::Test;
-use super::talk::{publisher, send, subscriber, topic};
+use super::child::{publisher, send, subscriber, topic};
 use crate::support::{eventually, topic_dir, unique};
 
 pub(crate) const TESTS: &[Test] = &[
-    ("an_observer_sees_all_that_is_sent_and_nobody_sees_it", sees_all),
-    ("no_policy_waits_for_an_observer", slows_nobody),
-    ("an_observer_leases_only_what_it_asks_for", leases),
-    ("newest_passes_over_what_was_sent_before", newest),
-    ("publishers_take_turns_at_being_looked_at", turns),
-    ("what_is_copied_out_is_leased_no_more", copied_out),
-    ("who_is_stopped_delays_nobody_who_looks", stopped),
-    ("who_was_asked_too_often_to_be_asked_again_is_listed", crowded),
-    ("names_that_cannot_be_are_not_listed", names),
-    ("an_observer_goes_on_when_publishers_come_and_die", publishers_change),
+    ("an_observer_sees_every_message_and_is_not_counted", sees_all),
+    ("no_policy_waits_for_an_observer", does_not_block),
+    ("an_observer_leases_only_what_it_requests", leases),
+    ("newest_skips_older_messages", newest),
+    ("an_observer_alternates_between_publishers", turns),
+    ("a_copied_out_message_is_not_leased_any_more", copied_out),
+    ("stopped_publishers_do_not_delay_observers", stopped),
+    ("a_publisher_whose_backlog_is_full_is_listed", full_backlog),
+    ("invalid_names_are_not_listed", names),
+    ("an_observer_continues_when_publishers_start_and_die", publishers_change),
     ("subscribers_that_wait_for_a_publisher_are_listed", waiting),
-    ("publishers_tell_what_they_copied_and_why", copies),
-    ("owners_tell_who_is_attached_and_holds_what", accounts),
+    ("publishers_report_their_copies_and_reasons", copies),
+    ("owners_report_their_readers_and_leases", accounts),
 ];
 
-/// What a publisher tells, however long it takes.
+/// The report of a publisher. Waits until the publisher answers.
 fn info(name: &str) -> PublisherInfo {
     let mut info = None;
     eventually("it answers", || {
@@ -48,7 +48,7 @@ fn pool_of(name: &str) -> PoolInfo {
     pools().unwrap().into_iter().find(|pool| pool.name == name).unwrap()
 }
 
-/// What the owner of a pool tells, however long it takes.
+/// The report of the owner of a pool. Waits until the owner answers.
 fn account_of(name: &str) -> PoolAccount {
     let mut account = None;
     eventually("it answers", || {
@@ -81,7 +81,7 @@ fn sees_all() {
     assert!(info(&name).subscribers.is_empty());
 }
 
-fn slows_nobody() {
+fn does_not_block() {
     for policy in ["wait", "reject"] {
         let name = unique();
         let topic: Topic<u64> = topic(&name, &format!("depth=2,{policy},ignore_own"));
@@ -107,16 +107,16 @@ fn leases() {
     send(1);
     let first = observer.look().unwrap().unwrap();
     let newest = observer.newest().unwrap().unwrap();
-    assert_eq!((first.sequence, newest.sequence), (0, 0), "newest does not mind what was seen");
+    assert_eq!((first.sequence, newest.sequence), (0, 0), "newest ignores what was seen before");
     let kept = observer.content(&first).unwrap().unwrap();
-    // The first stays as it is while it is held, and the ring goes on.
+    // The first message does not change while it is leased, and the ring continues.
     (2..20).for_each(send);
     let tensor = kept.tensor().unwrap();
     assert_eq!(tensor.map().unwrap().as_slice::<u8>().unwrap(), [1; 64]);
     let seen = observer.look().unwrap().unwrap();
     drop(kept);
     (20..40).for_each(send);
-    assert!(observer.content(&seen).unwrap().is_none(), "it was not leased, so it is gone");
+    assert!(observer.content(&seen).unwrap().is_none(), "it was not leased, so it was reused");
     let newest = observer.newest().unwrap().unwrap();
     let Some(Content::Tensor(tensor)) = observer.content(&newest).unwrap() else { panic!() };
     assert_eq!(tensor.map().unwrap().as_slice::<u8>().unwrap(), [39; 64]);
@@ -131,10 +131,10 @@ fn newest() {
     for _ in 0..2 {
         assert_eq!(observer.newest().unwrap().unwrap().sequence, 4);
     }
-    assert!(observer.look().unwrap().is_none(), "what came before it is passed over");
+    assert!(observer.look().unwrap().is_none(), "older messages are skipped");
     topic.send(&5).unwrap();
     assert_eq!(observer.look().unwrap().unwrap().sequence, 5);
-    assert_eq!(observer.missed(), 0, "that was asked for");
+    assert_eq!(observer.missed(), 0, "skipping was requested");
 }
 
 fn turns() {
@@ -173,7 +173,7 @@ fn copied_out() {
     assert_eq!(image.tensor().memory(), TensorMemory::Mem);
 }
 
-/// So many that one after the other would take seconds.
+/// With this many publishers, waiting for one after the other would take seconds.
 fn stopped() {
     let name = unique();
     let publishers: Vec<_> = (0..12).map(|_| publisher("tensor", &name, "")).collect();
@@ -192,20 +192,20 @@ fn stopped() {
     quickly("pools are listed", &mut || {
         assert_eq!(pools().unwrap().iter().filter(|pool| pool.name == name).count(), 12);
     });
-    quickly("an observer is there", &mut || drop(Observer::new(&name).unwrap()));
+    quickly("an observer is made", &mut || drop(Observer::new(&name).unwrap()));
     let mut observer = Observer::new(&name).unwrap();
     quickly("an observer looks", &mut || {
         (0..50).for_each(|_| assert!(observer.newest().unwrap().is_none()));
     });
     publishers.iter().for_each(|publisher| publisher.signal(libc::SIGCONT));
-    eventually("they are heard when they go on", || {
+    eventually("they are observed when they continue", || {
         observer.newest().unwrap();
         observer.publishers() == 12
     });
 }
 
-/// So many look at a publisher that is stopped that there is no room for another to wait for it.
-fn crowded() {
+/// The backlog of the stopped publisher's socket is full, so no other process can connect.
+fn full_backlog() {
     let name = unique();
     let mut stopped = publisher("tensor", &name, "");
     let mut waits = subscriber("tensor", &name, "");
@@ -213,19 +213,19 @@ fn crowded() {
     assert_eq!(waits.request("recv"), "none");
     stopped.signal(libc::SIGSTOP);
     let socket = std::fs::read_dir(topic_dir(&name)).unwrap().next().unwrap().unwrap().path();
-    let looks: Vec<OwnedFd> = std::iter::from_fn(|| knock(&socket)).collect();
-    assert!(looks.len() > 64, "{}", looks.len());
+    let connections: Vec<OwnedFd> = std::iter::from_fn(|| try_connect(&socket)).collect();
+    assert!(connections.len() > 64, "{}", connections.len());
     let found = topics().unwrap().into_iter().find(|topic| topic.name == name).unwrap();
     assert_eq!((found.publishers.len(), found.waiting.len()), (1, 0));
     assert_eq!((&found.publishers[0].carries, found.publishers[0].closed), (&None, false));
     assert!(pool_of(&name).account.is_none());
-    drop(looks);
+    drop(connections);
     stopped.signal(libc::SIGCONT);
     assert_eq!(info(&name).pid, stopped.pid().cast_signed(), "it answers again");
 }
 
-/// A connection; `None` if too many wait already.
-fn knock(socket: &Path) -> Option<OwnedFd> {
+/// Connects to a socket; `None` if its backlog is full.
+fn try_connect(socket: &Path) -> Option<OwnedFd> {
     let (family, kind) = (net::AddressFamily::UNIX, net::SocketType::SEQPACKET);
     let connection = net::socket_with(family, kind, net::SocketFlags::NONBLOCK, None).unwrap();
     match net::connect(&connection, &net::SocketAddrUnix::new(socket).unwrap()) {
@@ -234,7 +234,7 @@ fn knock(socket: &Path) -> Option<OwnedFd> {
     }
 }
 
-/// Whoever may write to the directory may make anything there.
+/// A process that may write to the directory may create any name there.
 fn names() {
     let name = unique();
     let topic: Topic<u64> = topic(&name, "ignore_own");
@@ -289,14 +289,14 @@ fn waiting() {
     assert_eq!((topic.publishers.len(), topic.waiting.len()), (0, 1));
     assert_eq!((topic.waiting[0].pid, topic.waiting[0].behind), (pid, 0));
     assert!(!topic.waiting[0].program.is_empty());
-    // Others who look do not count.
+    // Observers do not count.
     let _observer = Observer::new(&name).unwrap();
     assert_eq!(found().unwrap().waiting.len(), 1);
-    let mut comes = publisher("tensor", &name, "");
-    assert_eq!(comes.request("subscribers 1"), "1");
+    let mut late = publisher("tensor", &name, "");
+    assert_eq!(late.request("subscribers 1"), "1");
     let topic = found().unwrap();
     assert_eq!((topic.publishers.len(), topic.waiting.len()), (1, 0));
-    comes.kill();
+    late.kill();
     assert_eq!(found().unwrap().waiting[0].pid, pid, "it waits again");
     waits.kill();
     assert_eq!(found(), None);
@@ -309,13 +309,13 @@ fn copies() {
     assert_eq!((info(&name).copies, info(&name).depth, info(&name).waits), (vec![], 4, false));
     let heap = Tensor::options().memory(TensorMemory::Mem).create(&[100], DType::U8).unwrap();
     topic.send(&heap).unwrap();
-    let told = info(&name);
-    assert_eq!((told.copies.len(), told.copies[0].count, told.copies[0].bytes), (1, 1, 100));
-    assert_eq!(told.copies[0].reason, StagedBecause::Heap);
-    assert_eq!((told.sent, told.uid), (2, topic.pool().unwrap().uid()));
+    let report = info(&name);
+    assert_eq!((report.copies.len(), report.copies[0].count, report.copies[0].bytes), (1, 1, 100));
+    assert_eq!(report.copies[0].reason, StagedBecause::Heap);
+    assert_eq!((report.sent, report.uid), (2, topic.pool().unwrap().uid()));
     let account = account_of(&name);
     let staged = account.copies.iter().find(|copies| copies.reason == CopyReason::Staged).unwrap();
-    assert!(staged.bytes >= 100, "of this process, in which other tests run");
+    assert!(staged.bytes >= 100, "it counts the whole process, in which other tests run");
     assert_eq!(account.stats.bytes_copied, 100);
 }
 
@@ -336,7 +336,7 @@ fn accounts() {
     assert_eq!((attached.slots, attached.retired_slots), (1, 1));
     assert!(account.processes.iter().any(|process| process.pid == owner_pid));
     assert_eq!(account.processes.len(), 2);
-    // One that is stopped does not answer, and is listed all the same.
+    // A stopped owner does not answer, and is still listed.
     owner.signal(libc::SIGSTOP);
     eventually("it does not answer", || pool_of(&name).account.is_none());
     owner.signal(libc::SIGCONT);

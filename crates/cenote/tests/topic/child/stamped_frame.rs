@@ -1,5 +1,5 @@
-//! Frames of a camera that can be checked: every page holds a word that depends on who sent the frame,
-//! as which one, and on the page.
+//! Frames that a viewer can check: every page holds a word that depends on the publisher, the number of
+//! the frame and the page.
 
 use cenote::{Image, PixelFormat, Topic};
 
@@ -7,7 +7,7 @@ const WIDTH: usize = 1920;
 const HEIGHT: usize = 1080;
 const PAGE: usize = 4096;
 
-/// Which publisher, counted over all that ever were; and which of its frames.
+/// The number of the publisher, counted over the whole test, and the number of its frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Stamp {
     pub(crate) publisher: u64,
@@ -25,8 +25,8 @@ impl Stamp {
     }
 }
 
-/// Where the words are: one at the start of every page's worth, and the very last.
-fn places(len: usize) -> impl Iterator<Item = usize> {
+/// The offsets of the words: the start of each page, and the last word.
+fn word_offsets(len: usize) -> impl Iterator<Item = usize> {
     (0..len / PAGE).map(|page| page * PAGE).chain([len - 8])
 }
 
@@ -34,7 +34,7 @@ pub(crate) fn stamped(topic: &Topic<Image>, stamp: Stamp) -> cenote::Result<Imag
     let mut image = topic.image(WIDTH, HEIGHT, PixelFormat::Rgb8)?;
     let mut map = image.map_mut()?;
     let bytes = map.as_mut_bytes()?;
-    for (page, at) in places(bytes.len()).enumerate() {
+    for (page, at) in word_offsets(bytes.len()).enumerate() {
         bytes[at..at + 8].copy_from_slice(&stamp.word(page));
     }
     drop(map);
@@ -43,13 +43,13 @@ pub(crate) fn stamped(topic: &Topic<Image>, stamp: Stamp) -> cenote::Result<Imag
     Ok(image)
 }
 
-/// What a frame says it is, after all of it was found to be that.
+/// The stamp of a frame. Panics if any page holds another word.
 pub(crate) fn checked(image: &Image) -> Stamp {
     let stamp = Stamp { publisher: image.stamp_ns(), number: image.seq() };
     assert_eq!((image.width(), image.height()), (WIDTH, HEIGHT));
     let map = image.map().unwrap();
     let bytes = map.as_bytes().unwrap();
-    for (page, at) in places(bytes.len()).enumerate() {
+    for (page, at) in word_offsets(bytes.len()).enumerate() {
         assert_eq!(bytes[at..at + 8], stamp.word(page), "torn: page {page} of {stamp:?}");
     }
     stamp

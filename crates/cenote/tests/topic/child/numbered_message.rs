@@ -1,14 +1,14 @@
-//! Messages that stand for a number, and show whether all of it arrived.
+//! Messages that carry a number in every word, so that a torn message is detected.
 
 use cenote::{
     DType, DepthImage, Field, Image, Message, PixelFormat, PointCloud, Tensor, TensorPool, Topic,
 };
 
-/// A message made of a number.
+/// A message that carries a number.
 pub(crate) trait Sample: Message {
     fn of(topic: &Topic<Self>, number: u64) -> cenote::Result<Self>;
 
-    /// The number. It must be in every word.
+    /// The number. Panics if the words differ.
     fn number(&self) -> u64;
 }
 
@@ -50,7 +50,7 @@ where
     }
 }
 
-/// Three processes that do not agree on what a pose is: all of one name, size and alignment.
+/// Three versions of one type, with the same name, size and alignment. This one is the reference.
 pub(crate) mod before {
     #[repr(C)]
     #[derive(Clone, Copy, cenote::bytemuck::Pod, cenote::bytemuck::Zeroable)]
@@ -61,7 +61,7 @@ pub(crate) mod before {
     cenote::plain!(Pose { x, y });
 }
 
-/// The fields are the other way round.
+/// The fields in the other order.
 pub(crate) mod swapped {
     #[repr(C)]
     #[derive(Clone, Copy, cenote::bytemuck::Pod, cenote::bytemuck::Zeroable)]
@@ -72,7 +72,7 @@ pub(crate) mod swapped {
     cenote::plain!(Pose { y, x });
 }
 
-/// One is of another type.
+/// One field has another type.
 pub(crate) mod retyped {
     #[repr(C)]
     #[derive(Clone, Copy, cenote::bytemuck::Pod, cenote::bytemuck::Zeroable)]
@@ -114,7 +114,7 @@ impl Sample for Tensor {
 
 const WORDS: usize = 1000;
 
-/// What stands for a number, in any pool.
+/// A tensor that carries a number, in any pool.
 pub(crate) fn filled(pool: &TensorPool, number: u64) -> cenote::Result<Tensor> {
     fill(pool.alloc(&[WORDS], DType::U64)?, number)
 }
@@ -129,7 +129,7 @@ fn same(words: &[u64]) -> u64 {
     words[0]
 }
 
-/// Of a tensor of smaller elements, which hold only small numbers.
+/// The number of a tensor with elements smaller than `u64`.
 fn narrow(map: &cenote::TensorMap<'_>) -> u64 {
     let bytes = map.as_slice::<u8>().unwrap();
     assert!(bytes.iter().all(|byte| *byte == bytes[0]), "torn");

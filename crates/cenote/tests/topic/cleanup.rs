@@ -1,26 +1,26 @@
-//! After many have come, and gone or been killed, nothing is left of them.
+//! Processes that use a topic and end, in order or killed, leave nothing behind.
 
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use cenote::{Tensor, Topic};
 
-use super::talk::{LONG, peer, publisher, send, subscriber, topic};
+use super::child::{LONG, peer, publisher, send, subscriber, topic};
 use super::{Role, Test};
 use crate::support::peer::{Peer, serve};
 use crate::support::{OpenResources, Random, eventually, rounds, topic_dir, unique};
 
 pub(crate) const TESTS: &[Test] = &[
-    ("two_hundred_come_and_go_and_leave_nothing", run),
-    ("whoever_never_receives_keeps_nothing_of_those_who_sent_nothing", idle),
-    ("the_last_to_leave_a_topic_removes_its_directory", last),
+    ("two_hundred_processes_leave_nothing", run),
+    ("a_subscriber_that_never_receives_keeps_nothing_of_ended_publishers", idle),
+    ("the_last_process_of_a_topic_removes_its_directory", last),
     ("a_subscriber_outlives_its_directory", removed),
-    ("publishers_that_come_and_go_one_by_one_are_all_found", one_by_one),
-    ("whoever_comes_while_another_leaves_has_a_directory", crossing),
-    ("of_those_who_leave_at_once_one_removes_the_directory", at_once),
+    ("publishers_that_start_one_after_the_other_are_all_found", one_by_one),
+    ("a_topic_that_starts_while_another_ends_has_a_directory", crossing),
+    ("topics_that_end_at_once_remove_the_directory", at_once),
 ];
 
-/// The survivor is a child, for other tests have descriptors and memory, too.
+/// The survivor is a child process, because other tests of this process use descriptors and memory, too.
 pub(crate) const ROLES: &[Role] = &[("survivor", survivor), ("idler", idler)];
 
 /// Peers at a time.
@@ -43,11 +43,11 @@ fn idler(words: &[&str]) {
         topic.subscribe().unwrap();
         let before = OpenResources::now();
         for _ in 0..100 {
-            let other = super::talk::topic::<u64>(&name, "ignore_own");
+            let other = super::child::topic::<u64>(&name, "ignore_own");
             assert_eq!(other.wait_for_subscribers(1, LONG).unwrap(), 1);
         }
-        // The last few are forgotten when the next one comes.
-        eventually("they are forgotten", || OpenResources::now().fds < before.fds + 30);
+        // The topic drops the last few when the next publisher connects.
+        eventually("their connections are closed", || OpenResources::now().fds < before.fds + 30);
         "nothing is left".to_owned()
     });
 }
@@ -67,13 +67,13 @@ fn last() {
         assert_eq!(subscriber.request("drop"), "ok");
         eventually("it is removed", || !topic_dir(&name).exists());
     }
-    // Nor does one that was never used leave any, or make one.
+    // A topic that was never used makes no directory.
     let name = unique();
     drop(topic::<u64>(&name, ""));
     assert!(!topic_dir(&name).exists());
 }
 
-/// As a session manager might remove it, with all that is beside it.
+/// A session manager may remove the directory.
 fn removed() {
     let name = unique();
     let topic = topic::<u64>(&name, "");
@@ -85,9 +85,11 @@ fn removed() {
         assert_eq!(publisher.request(&format!("send {round} {}", round + 1)), "ok");
         assert_eq!(topic.recv_timeout(LONG).unwrap(), Some(round));
         publisher.kill();
-        eventually("it is gone", || topic.recv().is_none() && topic.stats().publishers == 0);
-        // What was killed left its socket, which the next look removes.
-        super::talk::topic::<u64>(&name, "").subscribe().unwrap();
+        eventually("the publisher is disconnected", || {
+            topic.recv().is_none() && topic.stats().publishers == 0
+        });
+        // The killed publisher left its socket, which the next subscriber removes.
+        super::child::topic::<u64>(&name, "").subscribe().unwrap();
         eventually("it is empty", || {
             topic_dir(&name).read_dir().is_ok_and(|mut d| d.next().is_none())
         });
@@ -107,7 +109,7 @@ fn one_by_one() {
     }
 }
 
-/// Each removes the directory when it leaves, if nobody else is there; nobody is kept from coming by that.
+/// Each topic removes the directory if it is the last. That never keeps another topic from starting.
 fn crossing() {
     let name = unique();
     std::thread::scope(|scope| {
@@ -126,11 +128,11 @@ fn crossing() {
 }
 
 fn at_once() {
-    const LEAVE: usize = 4;
-    let (name, together) = (unique(), Barrier::new(LEAVE));
+    const THREADS: usize = 4;
+    let (name, together) = (unique(), Barrier::new(THREADS));
     let left = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        for _ in 0..LEAVE {
+        for _ in 0..THREADS {
             scope.spawn(|| {
                 for round in 0..rounds(200) {
                     let topic = topic::<u64>(&name, "");
@@ -138,7 +140,7 @@ fn at_once() {
                     together.wait();
                     drop(topic);
                     together.wait();
-                    // All end if one does: the others would wait for it.
+                    // All threads end in the same round: otherwise the others would wait at the barrier.
                     left.fetch_or(topic_dir(&name).exists(), Ordering::Relaxed);
                     together.wait();
                     assert!(!left.load(Ordering::Relaxed), "round {round}");
@@ -151,7 +153,7 @@ fn at_once() {
 fn survivor(words: &[&str]) {
     let name = words[0].to_owned();
     serve(|_| {
-        // A pool that grew would have a segment more than before.
+        // One large segment: a pool that grows has one more afterwards.
         let topic = topic::<Tensor>(&name, "depth=4,ignore_own,growth=16777216");
         topic.subscribe().unwrap();
         let mut random = Random(11);
@@ -167,7 +169,7 @@ fn survivor(words: &[&str]) {
     });
 }
 
-/// Half of them send, half receive; some end, some are killed.
+/// Half of the processes send, half receive. Some end in order, some are killed.
 fn batch(topic: &Topic<Tensor>, random: &mut Random) {
     let half = BATCH / 2;
     let (mut publishers, mut subscribers): (Vec<Peer>, Vec<Peer>) = (0..half)
@@ -189,14 +191,14 @@ fn batch(topic: &Topic<Tensor>, random: &mut Random) {
     for one in publishers.into_iter().chain(subscribers) {
         if random.below(2) == 0 { one.kill() } else { assert!(one.finish().success()) }
     }
-    eventually("all are gone", || {
+    eventually("all are disconnected", || {
         while topic.recv().is_some() {}
         let stats = topic.stats();
         stats.publishers == 0 && stats.subscribers == 0
     });
-    // Sockets of those that were killed are removed by the next to come.
-    super::talk::topic::<Tensor>(topic.name(), "").subscribe().unwrap();
-    eventually("that one is gone, too", || topic.stats().subscribers == 0);
+    // The next subscriber removes the sockets of killed publishers.
+    super::child::topic::<Tensor>(topic.name(), "").subscribe().unwrap();
+    eventually("that subscriber is disconnected, too", || topic.stats().subscribers == 0);
 }
 
 /// The memory of this process, in KiB.
@@ -216,12 +218,11 @@ impl Memory {
         Memory { private: of("RssAnon:"), shared: of("RssShmem:") }
     }
 
-    /// Allocators keep some of what they freed; shared memory goes when it is unmapped.
+    /// Asserts that memory did not grow. The allocator keeps some freed memory; shared memory ends when unmapped.
     fn check(&self) {
         let now = Memory::now();
         assert!(now.shared <= self.shared + 64, "{self:?} before, {now:?} after");
-        // An emulator's own memory grows with every piece of code it translates, and a sanitizer keeps
-        // what was freed.
+        // An emulator keeps all code that it translated, and a sanitizer keeps freed memory.
         let guests = ["CENOTE_TEST_EMULATED", "ASAN_OPTIONS"];
         let guest = guests.iter().any(|name| std::env::var_os(name).is_some());
         assert!(guest || now.private <= self.private + 1024, "{self:?} before, {now:?} after");
