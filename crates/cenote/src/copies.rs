@@ -1,5 +1,4 @@
-//! Counting copies. cenote copies tensor bytes only where a call says so, and every such copy is
-//! counted here with its reason.
+//! Counts copies. cenote copies tensor bytes only in calls that say so, and counts every such copy with its reason.
 
 use crate::sync::{Ordering, StaticU64};
 
@@ -13,15 +12,13 @@ pub enum CopyReason {
     ToContiguous,
     /// A tensor was made with the elements of a slice or an array.
     CopiedIn,
-    /// The elements were asked for as a vector or an array.
+    /// The elements were copied out into a vector or an array.
     CopiedOut,
     /// A tensor was copied into a pool.
     Staged,
-    /// The device side of a `UnifiedBuffer` was brought up to date, or a tensor became a texture that
-    /// was in no buffer of OpenGL's.
+    /// The device side of a `UnifiedBuffer` was updated, or a tensor outside OpenGL memory became a texture.
     Upload,
-    /// The host side of a `UnifiedBuffer` was brought up to date, or a texture was read into a tensor
-    /// that was in no buffer of OpenGL's.
+    /// The host side of a `UnifiedBuffer` was updated, or a texture was read into a tensor outside OpenGL memory.
     Download,
 }
 
@@ -37,7 +34,7 @@ pub struct Copies {
     pub bytes: u64,
 }
 
-/// In the order of their discriminants.
+/// All reasons, in the order of their discriminants.
 pub(crate) const REASONS: [CopyReason; 7] = [
     CopyReason::MakeMut,
     CopyReason::ToContiguous,

@@ -2,7 +2,7 @@
 
 /// Phrases with names of Rust, and what replaces them.
 const PHRASES: [(&str, &str); 10] = [
-    ("`make_mut` copies it into memory of its own", "`copy()` makes one that can be"),
+    ("`make_mut` copies it into new memory", "`copy()` makes one that can be"),
     ("configuration: pool_size:", "configuration: size_mb:"),
     ("configuration: growth:", "configuration: growth_mb:"),
     ("`pool_size`", "`size_mb`"),

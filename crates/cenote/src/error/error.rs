@@ -1,7 +1,7 @@
-//! What can go wrong, said so that the caller can act on it.
+//! The error type of the crate.
 //!
-//! Every variant carries what was asked and what was found. This module stands leftmost in the
-//! order of imports, so its fields are plain numbers and names rather than the types that failed.
+//! Each variant says what was requested and what was found, so that the caller can act on it. This module imports no
+//! other room, so its fields are plain numbers and names.
 
 use std::io;
 use std::path::PathBuf;
@@ -22,7 +22,7 @@ pub enum Error {
     /// More dimensions than a layout can hold.
     #[error("a layout has at most {max} dimensions, this one asks for {found}")]
     TooManyDims {
-        /// Dimensions asked for.
+        /// Dimensions requested.
         found: usize,
         /// The most that are supported.
         max: usize,
@@ -44,7 +44,7 @@ pub enum Error {
     /// The size in bytes does not fit the address space.
     #[error("shape {shape:?} with {item_size}-byte elements overflows the address space")]
     SizeOverflow {
-        /// The shape asked for.
+        /// The shape requested.
         shape: Dims,
         /// Bytes of one element.
         item_size: usize,
@@ -73,7 +73,7 @@ pub enum Error {
     /// An axis that the tensor does not have.
     #[error("axis {axis} is out of range for {ndim} dimensions")]
     NoSuchAxis {
-        /// The axis asked for.
+        /// The axis requested.
         axis: usize,
         /// Dimensions there are.
         ndim: usize,
@@ -84,9 +84,9 @@ pub enum Error {
     OutOfRange {
         /// The axis.
         axis: usize,
-        /// First index asked for.
+        /// First index requested.
         start: usize,
-        /// One past the last index asked for.
+        /// One past the last index requested.
         end: usize,
         /// Length of the axis.
         len: usize,
@@ -97,11 +97,11 @@ pub enum Error {
     EmptyView {
         /// The axis.
         axis: usize,
-        /// First index asked for.
+        /// First index requested.
         start: usize,
-        /// One past the last index asked for.
+        /// One past the last index requested.
         end: usize,
-        /// The step asked for.
+        /// The step requested.
         step: usize,
     },
 
@@ -121,7 +121,7 @@ pub enum Error {
         from: Dims,
         /// Its number of elements.
         from_len: usize,
-        /// The shape asked for.
+        /// The shape requested.
         to: Dims,
         /// Its number of elements.
         to_len: usize,
@@ -137,7 +137,7 @@ pub enum Error {
         from: Dims,
         /// Its byte strides.
         strides: Box<[isize]>,
-        /// The shape asked for.
+        /// The shape requested.
         to: Dims,
     },
 
@@ -150,7 +150,7 @@ pub enum Error {
         len: usize,
     },
 
-    /// A slice of elements was asked for where they do not lie side by side.
+    /// A slice was requested of elements that are not contiguous.
     #[error(
         "shape {shape:?} with byte strides {strides:?} is not contiguous; \
          copy it (`to_contiguous`) or look at it by rows or as an ndarray"
@@ -212,10 +212,10 @@ pub enum Error {
     },
 
     // Elements.
-    /// A slice was asked for in a type that the elements do not have.
+    /// A slice was requested in another type than the elements have.
     #[error("the elements are {found}, not {asked}")]
     WrongDType {
-        /// The dtype asked for.
+        /// The dtype requested.
         asked: &'static str,
         /// The dtype of the elements.
         found: &'static str,
@@ -247,10 +247,10 @@ pub enum Error {
         dtype: &'static str,
     },
 
-    /// Memory that another process can write, asked for as elements that not every byte is.
+    /// Memory that another process can write was requested as elements for which some bytes are invalid.
     #[error(
         "the memory of this tensor can still be written by another process, so its bytes \
-         cannot be looked at as {dtype}; copy them out (`to_vec`), or have it sealed against writing"
+         cannot be read as {dtype}; copy them out (`to_vec`), or have it sealed against writing"
     )]
     Changeable {
         /// The dtype.
@@ -266,11 +266,11 @@ pub enum Error {
         dtype: &'static str,
     },
 
-    // Memory, and who may write it.
+    // Memory, and write access.
     /// An alignment that is not a power of two, or too large.
     #[error("alignment {given} is not a power of two between 1 and {max}")]
     BadAlignment {
-        /// The alignment asked for.
+        /// The alignment requested.
         given: usize,
         /// The largest supported.
         max: usize,
@@ -290,7 +290,7 @@ pub enum Error {
         given: Box<str>,
     },
 
-    /// A memory kind that cannot be had here.
+    /// A kind of memory that is not available.
     #[error("{memory} memory is not available: {why}")]
     Unavailable {
         /// The memory kind.
@@ -299,38 +299,37 @@ pub enum Error {
         why: Unavailable,
     },
 
-    /// Memory that is not there.
+    /// Not enough free memory.
     #[error("{asked} bytes do not fit in the {available} bytes left under {limit}")]
     OutOfMemory {
-        /// Bytes asked for.
+        /// Bytes requested.
         asked: usize,
-        /// Bytes that could still be had.
+        /// Bytes that are free.
         available: usize,
         /// What limits them.
         limit: Limit,
     },
 
     /// Mutable access to memory that must not change.
-    #[error("the tensor cannot be written: {why}; `make_mut` copies it into memory of its own")]
+    #[error("the tensor cannot be written: {why}; `make_mut` copies it into new memory")]
     NotWritable {
         /// Why it must not change.
         why: NotWritable,
     },
 
-    /// A tensor was to be shared with another process while somebody has borrowed it to write.
+    /// The tensor cannot be shared with another process, because a loan to write it exists.
     #[error(
-        "the bytes are lent to somebody who may write them (a writable array, say); drop \
-         that, or send a copy"
+        "the bytes are lent for writing (for example to a writable array); drop the loan, or send a copy"
     )]
     Lent,
 
     // File descriptors, and tensors sent over a socket.
-    /// A file descriptor was asked of memory that has none.
+    /// A file descriptor was requested of memory that has none.
     #[error("{memory} memory has no {wanted}; allocate the tensor in {instead}")]
     NoFd {
         /// The memory kind of the tensor.
         memory: &'static str,
-        /// What was asked for.
+        /// What was requested.
         wanted: &'static str,
         /// What would have it.
         instead: &'static str,
@@ -352,17 +351,17 @@ pub enum Error {
         size: u64,
     },
 
-    /// A memfd that somebody could still shrink under us.
+    /// A memfd that another process can still shrink.
     #[error(
         "the shared memory is not sealed against shrinking (F_SEAL_SHRINK): \
-         whoever shares it could truncate it and crash its readers"
+         a process that shares it could truncate it and crash its readers"
     )]
     Unsealed,
 
     /// A file descriptor opened in a mode that does not allow the import.
     #[error("the shared memory cannot be mapped {access}: {why}")]
     FdAccess {
-        /// The access asked for.
+        /// The access requested.
         access: &'static str,
         /// Why it is refused.
         why: &'static str,
@@ -372,7 +371,7 @@ pub enum Error {
     #[error("the socket is not a Unix socket, so it cannot carry a tensor")]
     NotUnixSocket,
 
-    /// A message from a peer that is not one of ours, or is damaged.
+    /// A message from a peer that is not a tensor, or is damaged.
     #[error("the peer sent something that is not a tensor: {what}")]
     BadMessage {
         /// What is wrong with it.
@@ -430,14 +429,14 @@ pub enum Error {
         strides: Box<[isize]>,
     },
 
-    /// A change of layout asked of an image whose planes lie in different places.
+    /// A change of layout was requested of an image whose planes are in different buffers.
     #[error("{op} does not apply: the planes of this image do not follow each other in one buffer")]
     FarPlanes {
         /// The call.
         op: &'static str,
     },
 
-    /// A question about an image put to a tensor without a pixel format.
+    /// A tensor without a pixel format was used as an image.
     #[error("{op} needs a pixel format: call `set_format` first")]
     NoFormat {
         /// The call.
@@ -487,7 +486,7 @@ pub enum Error {
         format: &'static str,
         /// Planes there are.
         planes: usize,
-        /// The plane asked for.
+        /// The plane requested.
         index: usize,
     },
 
@@ -505,9 +504,9 @@ pub enum Error {
     /// An image, or part of one, without pixels.
     #[error("an image of {width}x{height} has no pixels")]
     EmptyImage {
-        /// The width asked for.
+        /// The width requested.
         width: usize,
-        /// The height asked for.
+        /// The height requested.
         height: usize,
     },
 
@@ -518,13 +517,13 @@ pub enum Error {
         image.1
     )]
     NoSuchRoi {
-        /// The first column asked for.
+        /// The first column requested.
         x: usize,
-        /// The first row asked for.
+        /// The first row requested.
         y: usize,
-        /// The width asked for.
+        /// The width requested.
         width: usize,
-        /// The height asked for.
+        /// The height requested.
         height: usize,
         /// Width and height of the image.
         image: (usize, usize),
@@ -533,9 +532,9 @@ pub enum Error {
     /// A pixel that the image does not have.
     #[error("pixel ({x}, {y}) is outside an image of {width}x{height}")]
     NoSuchPixel {
-        /// The column asked for.
+        /// The column requested.
         x: usize,
-        /// The row asked for.
+        /// The row requested.
         y: usize,
         /// The width of the image.
         width: usize,
@@ -554,7 +553,7 @@ pub enum Error {
         given: usize,
     },
 
-    /// Two images that ought to be alike.
+    /// Two images that must have the same format and size.
     #[error("the image is {expected}, the one to copy is {given}")]
     OtherImage {
         /// Format and size of the image.
@@ -589,7 +588,7 @@ pub enum Error {
     /// A point that the cloud does not have.
     #[error("there is no point {point} in a cloud of {len} points; the first is point 0")]
     NoSuchPoint {
-        /// The point asked for.
+        /// The point requested.
         point: usize,
         /// The number of points.
         len: usize,
@@ -598,9 +597,9 @@ pub enum Error {
     /// Rows and columns that do not make the points of a cloud.
     #[error("{len} points cannot be in {height} rows of {width} columns")]
     NotOrganized {
-        /// The columns asked for.
+        /// The columns requested.
         width: usize,
-        /// The rows asked for.
+        /// The rows requested.
         height: usize,
         /// The number of points.
         len: usize,
@@ -639,7 +638,7 @@ pub enum Error {
     /// A field that a point cloud does not have.
     #[error("the point cloud has no field `{field}`; it has {}", .known.join(", "))]
     NoSuchField {
-        /// The name asked for.
+        /// The name requested.
         field: Box<str>,
         /// The names there are.
         known: Vec<String>,
@@ -648,7 +647,7 @@ pub enum Error {
     /// More points than there is room for.
     #[error("the point cloud has room for {capacity} points, not for {asked}")]
     CloudFull {
-        /// The points asked for.
+        /// The points requested.
         asked: usize,
         /// The most that fit.
         capacity: usize,
@@ -686,23 +685,23 @@ pub enum Error {
         cy: f64,
     },
 
-    /// A depth image without intrinsics cannot be seen in space.
+    /// A depth image without intrinsics cannot be projected into space.
     #[error("the depth image has no intrinsics; set them first (`set_intrinsics`)")]
     NoIntrinsics,
 
-    // The directory that processes meet in.
-    /// A directory that processes meet in cannot be used.
+    // The directory of sockets.
+    /// A directory of sockets cannot be used.
     #[error("{op} {} failed: {source}", path.display())]
     Directory {
         /// What was attempted.
         op: &'static str,
         /// The directory.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
 
-    /// The directory that processes of this user meet in is not this user's alone.
+    /// The directory of sockets is not private to this user.
     #[error(
         "{} belongs to user {owner} with mode {mode:o}; it must be this user's, with mode 700. \
          Remove it, or set CENOTE_DIR to a directory of your own",
@@ -717,14 +716,14 @@ pub enum Error {
         mode: u32,
     },
 
-    /// Access for others was asked for without a directory that they share.
+    /// Access for other users was requested without a directory that they share.
     #[error("access for others than this user needs CENOTE_DIR to name a directory they share")]
     GroupNeedsDir,
 
-    /// A directory that those whom a pool is for cannot look into.
+    /// A directory that some users of a pool cannot read.
     #[error(
-        "{} (group {group}, mode {mode:o}) is closed to some of those whom the pool is for. \
-         Give it to their group and let that look into it (chgrp, chmod g+rx), or use another \
+        "{} (group {group}, mode {mode:o}) cannot be read by some of the users that the pool is for. \
+         Give it to their group and let that group read it (chgrp, chmod g+rx), or use another \
          CENOTE_NAMESPACE or CENOTE_DIR",
         path.display()
     )]
@@ -761,7 +760,7 @@ pub enum Error {
     Connect {
         /// The pool.
         pool: String,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
 
@@ -785,8 +784,8 @@ pub enum Error {
         why: &'static str,
     },
 
-    /// The owner of a pool lives, but has closed the pool, or ended the connection.
-    #[error("pool `{pool}` is closed: its owner (pid {pid}) has hung up")]
+    /// The owner of a pool is alive, but has closed the pool or the connection.
+    #[error("pool `{pool}` is closed: its owner (pid {pid}) closed the connection")]
     PoolClosed {
         /// The pool.
         pool: String,
@@ -814,7 +813,7 @@ pub enum Error {
     PoolFull {
         /// The pool.
         pool: String,
-        /// Bytes asked for.
+        /// Bytes requested.
         asked: usize,
         /// Why that is too much.
         why: Shortage,
@@ -822,7 +821,7 @@ pub enum Error {
         slots: (usize, usize),
         /// Bytes in use, and the most there can be.
         bytes: (usize, usize),
-        /// Who holds them, those first that hold most of what the owner let go of.
+        /// The processes that hold them, sorted by the retired slots that they hold, the most first.
         holders: Vec<Holder>,
     },
 
@@ -835,10 +834,10 @@ pub enum Error {
         max: u32,
     },
 
-    /// The owner of a pool has disconnected this process, because it held too much.
+    /// The owner of a pool has disconnected this process, because it held too many retired slots.
     #[error(
         "the owner of pool `{pool}` has disconnected this process, which held {held} slots \
-         that the owner had let go of; its `max_leases` allows {max}"
+         that the owner had retired; its `max_leases` allows {max}"
     )]
     Expelled {
         /// The pool.
@@ -849,10 +848,10 @@ pub enum Error {
         max: u32,
     },
 
-    /// A file descriptor was asked of a tensor that shares its memory with others.
-    #[error("a tensor of a pool has no {wanted} of its own; send its `descriptor` instead")]
+    /// A file descriptor was requested of a tensor that shares its memory with others.
+    #[error("a tensor of a pool has no separate {wanted}; send its `descriptor` instead")]
     PooledFd {
-        /// What was asked for.
+        /// What was requested.
         wanted: &'static str,
     },
 
@@ -864,7 +863,7 @@ pub enum Error {
     },
 
     // Descriptors.
-    /// A descriptor whose tensor is gone.
+    /// A descriptor whose tensor does not exist any more.
     #[error("the tensor that the descriptor names is gone: pool `{pool}` has reused its memory")]
     Stale {
         /// The pool.
@@ -882,8 +881,8 @@ pub enum Error {
         max: u32,
     },
 
-    /// A descriptor of a segment that did not arrive.
-    #[error("segment {segment} of pool `{pool}` cannot be had; is its owner alive?")]
+    /// A descriptor of a segment that the owner did not send in time.
+    #[error("segment {segment} of pool `{pool}` is not available: its owner did not send it")]
     NoSuchSegment {
         /// The pool.
         pool: String,
@@ -891,14 +890,14 @@ pub enum Error {
         segment: u32,
     },
 
-    /// A descriptor was asked of a tensor that is in no pool.
+    /// A descriptor was requested of a tensor that is in no pool.
     #[error("the tensor is in no pool, so it has no descriptor")]
     NoDescriptor,
 
-    /// A descriptor of something else than was asked for.
-    #[error("`{asked}` was asked for, but the descriptor is for {found}")]
+    /// A descriptor of another kind than was requested.
+    #[error("`{asked}` was requested, but the descriptor is for {found}")]
     WrongKind {
-        /// What was asked for.
+        /// What was requested.
         asked: &'static str,
         /// What the descriptor says.
         found: &'static str,
@@ -912,7 +911,7 @@ pub enum Error {
         topic: String,
     },
 
-    /// A subscriber has not taken what the next message would push out.
+    /// A subscriber has not received a message that the next one would overwrite.
     #[error(
         "topic `{topic}` is full: {program} (pid {pid}) has not taken its messages{}",
         for_how_long(*waited)
@@ -961,7 +960,7 @@ pub enum Error {
     #[error("the unified buffer was already released to its pool")]
     Released,
 
-    /// The host side of a unified buffer, which somebody still looks at.
+    /// The host side of a unified buffer, of which views exist.
     #[error(
         "the host side of the unified buffer can be neither written nor released while {views} \
          views of it are alive; drop them first"
@@ -996,7 +995,7 @@ pub enum Error {
         path: PathBuf,
         /// What was attempted.
         op: &'static str,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
 
@@ -1007,12 +1006,12 @@ pub enum Error {
         path: PathBuf,
     },
 
-    /// A camera does not have what was asked for.
+    /// A camera does not have what was requested.
     #[error("camera {} does not capture {asked}; it offers {found}", path.display())]
     CameraFormat {
         /// The device.
         path: PathBuf,
-        /// What was asked for.
+        /// What was requested.
         asked: Box<str>,
         /// What it offers instead.
         found: Box<str>,
@@ -1020,8 +1019,8 @@ pub enum Error {
 
     /// A camera has nothing left to capture into.
     #[error(
-        "camera {} captures nothing: all of its {buffers} buffers are held by those who \
-         have frames; have them hold fewer, or ask for more buffers",
+        "camera {} captures nothing: all of its {buffers} buffers are in use by \
+         frames; keep fewer frames, or request more buffers",
         path.display()
     )]
     CameraStarved {
@@ -1060,7 +1059,7 @@ pub enum Error {
     /// Text that must be short and is not.
     #[error("{what} `{given}` has {len} bytes; there is room for {max}")]
     TextTooLong {
-        /// What it was to be.
+        /// What the text is for.
         what: &'static str,
         /// The text.
         given: Box<str>,
@@ -1079,7 +1078,7 @@ pub enum Error {
         rule: &'static str,
     },
 
-    /// An environment variable with a value that means nothing.
+    /// An environment variable with an unknown value.
     #[error("environment variable {name}={value:?} is not understood; use {expected}")]
     BadEnv {
         /// The variable.
@@ -1090,7 +1089,7 @@ pub enum Error {
         expected: &'static str,
     },
 
-    /// Something about OpenGL.
+    /// An error of OpenGL.
     #[cfg(all(target_os = "linux", feature = "gl"))]
     #[error(transparent)]
     Gl(#[from] GlError),
@@ -1100,13 +1099,13 @@ pub enum Error {
     Os {
         /// What was attempted.
         op: &'static str,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
 }
 
 impl Error {
-    /// Wraps what the operating system said.
+    /// Wraps an error of the operating system.
     pub(crate) fn os(op: &'static str, source: impl Into<io::Error>) -> Self {
         Error::Os { op, source: source.into() }
     }

@@ -1,38 +1,38 @@
-//! What can go wrong with OpenGL.
+//! The errors of OpenGL.
 
 use std::fmt;
 use std::time::Duration;
 
 use crate::error::reason::Dims;
 
-/// Any failure of OpenGL memory, or of what is done with it.
+/// Any failure of OpenGL memory, or of its use.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum GlError {
-    /// There is no OpenGL to be had on this machine, or the driver lacks what was asked of it.
+    /// This machine has no OpenGL, or the driver lacks a required feature.
     #[error("OpenGL cannot be used for this: {missing}{}", because(.source.as_deref()))]
     Missing {
-        /// What is not there.
+        /// What is missing.
         missing: &'static str,
-        /// What the system said.
+        /// The error of the system.
         source: Option<Box<dyn std::error::Error + Send + Sync>>,
     },
 
     /// The driver has too old a version of OpenGL.
     #[error("the driver has `{found}`; OpenGL ES 3.0 or OpenGL 3.3 is needed")]
     TooOld {
-        /// The version that the driver tells.
+        /// The version that the driver reports.
         found: Box<str>,
     },
 
     /// The context is gone, and the bytes of its buffers with it.
     #[error("the OpenGL context is gone: {why}")]
     Gone {
-        /// How that came about.
+        /// The reason.
         why: GlGone,
     },
 
-    /// The context was closed, and goes when the maps that are alive have been dropped.
+    /// The context was closed. It is deleted when the existing maps are dropped.
     #[error("the OpenGL context is closed, but {maps} maps keep it alive; drop them")]
     MapsAlive {
         /// Maps that are alive.
@@ -42,9 +42,9 @@ pub enum GlError {
     /// The thread of the context does nothing.
     #[error("the thread of the OpenGL context did not come to {op} for {waited:?}: is it blocked?")]
     NoAnswer {
-        /// What it was to do.
+        /// The operation.
         op: &'static str,
-        /// How long it was waited for.
+        /// How long the caller waited.
         waited: Duration,
     },
 
@@ -53,7 +53,7 @@ pub enum GlError {
     Refused {
         /// What was attempted.
         op: &'static str,
-        /// What the driver said.
+        /// The error of the driver.
         code: GlCode,
     },
 
@@ -69,10 +69,10 @@ pub enum GlError {
     )]
     ContentLost,
 
-    /// A buffer of more bytes than OpenGL's numbers can say.
+    /// A buffer with more bytes than OpenGL can address.
     #[error("an OpenGL buffer has at most {max} bytes, not {len}")]
     TooLarge {
-        /// The bytes asked for.
+        /// The bytes requested.
         len: usize,
         /// The most there can be.
         max: i32,
@@ -112,7 +112,7 @@ pub enum GlError {
         dtype: &'static str,
     },
 
-    /// A tensor and a texture that ought to be alike.
+    /// A tensor and a texture that must have the same size and type.
     #[error("the texture is {texture}, the tensor {tensor}")]
     Unlike {
         /// Size, channels and dtype of the texture.
@@ -133,21 +133,21 @@ fn because(source: Option<&(dyn std::error::Error + Send + Sync)>) -> String {
     source.map(|source| format!(": {source}")).unwrap_or_default()
 }
 
-/// How a context went.
+/// Why a context does not exist any more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum GlGone {
     /// It was closed.
     #[error("it was closed")]
     Closed,
-    /// Its thread takes no work any more.
+    /// Its thread has ended.
     #[error("its thread has ended")]
     Thread,
-    /// The driver has reset it, which is found out by asking the driver for something: what is mapped
-    /// for good can be read and written until then.
+    /// The driver has reset it. The next call to the driver detects this; until then persistent maps can be read and
+    /// written.
     #[error("the driver has reset it")]
     Lost,
-    /// This process was forked from the one that has it.
+    /// It belongs to the parent of this forked process.
     #[error("it belongs to the process that this one was forked from")]
     Forked,
 }
@@ -156,7 +156,7 @@ pub enum GlGone {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct GlCode(pub u32);
 
-/// What the standards call the codes. (A driver may have others.)
+/// The names of the codes in the standards. (A driver may have others.)
 const NAMES: [(u32, &str); 20] = [
     (0x0500, "GL_INVALID_ENUM"),
     (0x0501, "GL_INVALID_VALUE"),
@@ -180,7 +180,7 @@ const NAMES: [(u32, &str); 20] = [
     (0x300e, "EGL_CONTEXT_LOST"),
 ];
 
-/// What a driver says that has no error to tell of: OpenGL, and EGL.
+/// The codes for "no error", of OpenGL and of EGL.
 const SUCCESS: [u32; 2] = [0, 0x3000];
 
 impl fmt::Display for GlCode {
@@ -213,14 +213,14 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_name_is_told_by_its_number_and_no_error_as_none() {
+    fn an_unknown_code_shows_its_number_and_no_error_shows_no_reason() {
         assert_eq!(GlCode(0x1234).to_string(), "error 0x1234");
         let refused = GlError::Refused { op: "glFenceSync", code: GlCode(0) };
         assert_eq!(refused.to_string(), "glFenceSync failed: the driver does not say why");
     }
 
     #[test]
-    fn a_driver_that_lacks_something_is_not_said_to_be_no_opengl() {
+    fn a_missing_feature_is_not_reported_as_missing_opengl() {
         let missing = "the driver has no EGL_EXT_image_dma_buf_import";
         let shown = GlError::Missing { missing, source: None }.to_string();
         assert_eq!(shown, format!("OpenGL cannot be used for this: {missing}"));

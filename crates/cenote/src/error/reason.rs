@@ -1,4 +1,4 @@
-//! Reasons, as errors carry them.
+//! The reasons that errors give.
 
 use std::fmt;
 use std::io;
@@ -13,55 +13,55 @@ pub(crate) fn for_how_long(time: Duration) -> String {
     if time.is_zero() { String::new() } else { format!(" for {time:?}") }
 }
 
-/// Why a kind of memory cannot be had.
+/// Why a kind of memory is not available.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Unavailable {
     /// This build has no code for it.
     #[error("this version of cenote cannot allocate it yet")]
     NotSupported,
-    /// It is made by something else than options: a `GlContext`.
+    /// Only a `GlContext` makes it.
     #[error("only an OpenGL context makes it (`GlContext`, feature `gl`)")]
     NeedsContext,
-    /// The operating system has nothing like it.
+    /// The operating system does not have it.
     #[error("this operating system does not have it")]
     Platform,
-    /// The user asked for heap memory everywhere.
+    /// The environment requests heap memory everywhere.
     #[error("CENOTE_FORCE_MEM asks for heap memory")]
     ForcedMem,
-    /// The system refused when asked.
+    /// The system refused.
     #[error("{op} failed: {source}")]
     Refused {
         /// What was attempted.
         op: &'static str,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
-    /// None of the devices that it comes from gave any.
+    /// Every device that could allocate it failed.
     #[error("{}", list(tried))]
     NoDevice {
-        /// Those that were asked, and what they said.
+        /// The devices, with their errors.
         tried: Vec<Tried>,
     },
-    /// It was to be memory that others can be kept from writing, and there is none of that.
+    /// Memory that other processes cannot write was requested, and there is none.
     #[error(
         "there is no udmabuf, or CENOTE_DMA_HEAP names a heap, and memory of a heap can be written by \
-         whoever has it; if that will do, ask for it (`TensorMemory::Dma`, or an `unprotected` pool)"
+         every process that has it; to accept that, request it (`TensorMemory::Dma`, or an `unprotected` pool)"
     )]
     Unprotected,
-    /// There is not enough of it.
+    /// There is not enough memory.
     #[error("{asked} bytes do not fit in the {available} bytes left under {limit}")]
     Full {
-        /// Bytes asked for.
+        /// Bytes requested.
         asked: usize,
-        /// Bytes that could still be had.
+        /// Bytes that are free.
         available: usize,
         /// What limits them.
         limit: Limit,
     },
 }
 
-/// A device that was asked for memory in vain.
+/// A device that failed to allocate memory.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Tried {
@@ -101,7 +101,7 @@ pub enum NotWritable {
     /// Clones or views of it are alive.
     #[error("other handles or views of the same buffer are alive")]
     Shared,
-    /// Its file descriptor was given out, or it was sent.
+    /// Its file descriptor was exported, or it was sent.
     #[error("it was, or may have been, shared with another process")]
     Published,
     /// It came from another process.
@@ -110,8 +110,8 @@ pub enum NotWritable {
     /// It is shared memory of the process that this one was forked from.
     #[error("it is shared memory of the process that this one was forked from")]
     Forked,
-    /// The memory belongs to somebody else.
-    #[error("its memory belongs to somebody else")]
+    /// The memory belongs to foreign code.
+    #[error("its memory belongs to foreign code")]
     Foreign,
     /// Devices use its memory, which has to be mapped for each access by the CPU.
     #[error("devices use its memory, which has to be mapped for each access")]
@@ -125,10 +125,10 @@ pub enum Shortage {
     /// The tensor is larger than the whole pool: waiting does not help.
     #[error("that is more than the whole pool has; make one with a larger `pool_size`")]
     TooLarge,
-    /// As many tensors as there can be are alive.
+    /// Every slot has a tensor.
     #[error("every slot is in use")]
     Slots,
-    /// So many bytes are in use that what is left is less than was asked for.
+    /// Fewer bytes are free than were requested.
     #[error("too many bytes are in use")]
     Bytes,
     /// There are enough free bytes, but in pieces between tensors that are alive.
@@ -151,10 +151,9 @@ pub struct Holder {
     pub program: String,
     /// Slots that it holds.
     pub slots: usize,
-    /// Those of them that the owner let go of, and could reuse were it not for this process and
-    /// others like it.
+    /// Those of them that the owner has retired: it can reuse them as soon as no process holds them.
     pub retired_slots: usize,
-    /// How long ago the owner let go of the oldest of those.
+    /// How long ago the owner retired the oldest of those.
     pub longest: Duration,
 }
 
@@ -164,7 +163,7 @@ impl fmt::Display for Holder {
         write!(f, "{program} (pid {pid}) holds {slots}")?;
         if *retired_slots > 0 {
             let seconds = longest.as_secs_f64();
-            write!(f, ", of which the owner let go of {retired_slots}, first {seconds:.1}s ago")?;
+            write!(f, ", of which the owner retired {retired_slots}, first {seconds:.1}s ago")?;
         }
         Ok(())
     }

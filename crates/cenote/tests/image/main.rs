@@ -383,7 +383,7 @@ fn a_descriptor_of_something_else_is_refused() {
     let described = image.descriptor().unwrap();
     let refused = PointCloud::from_descriptor(&described).unwrap_err();
     assert!(matches!(refused, Error::WrongKind { asked: "PointCloud", found: "Image" }));
-    assert_eq!(refused.to_string(), "`PointCloud` was asked for, but the descriptor is for Image");
+    assert_eq!(refused.to_string(), "`PointCloud` was requested, but the descriptor is for Image");
     let tensor = Tensor::from_descriptor(&described).unwrap();
     assert_eq!(tensor.format(), Some(PixelFormat::Grey));
     let described = tensor.descriptor().unwrap();

@@ -49,7 +49,7 @@ fn holders() {
     let message = pool.alloc(&[100], DType::U8).unwrap_err().to_string();
     for part in [
         "every slot is in use; 4 of 4 slots".to_owned(),
-        format!("(pid {}) holds 2, of which the owner let go of 1, first ", peer.pid()),
+        format!("(pid {}) holds 2, of which the owner retired 1, first ", peer.pid()),
         format!("; this process (pid {}) holds 3", std::process::id()),
     ] {
         assert!(message.contains(&part), "{part:?} is not in: {message}");

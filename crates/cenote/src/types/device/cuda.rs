@@ -1,4 +1,4 @@
-//! Looking for CUDA GPUs, by asking the driver's library if there is one.
+//! Counts CUDA GPUs with the library of the driver, if it is installed.
 //!
 //! # Contract
 //! The two functions looked up are part of the CUDA driver API, whose signatures NVIDIA keeps:
@@ -22,7 +22,7 @@ pub fn cuda_available() -> bool {
 
 /// How many CUDA GPUs can be used: 0 without a driver.
 ///
-/// The driver is asked once.
+/// The driver is called once.
 pub fn cuda_device_count() -> usize {
     static COUNT: OnceLock<usize> = OnceLock::new();
     *COUNT.get_or_init(|| ask_driver().unwrap_or(0))
@@ -43,7 +43,7 @@ fn ask_driver() -> Option<usize> {
     // SAFETY: the pointer is to a live `c_int`; before a successful `cuInit` this only reports.
     let counted = unsafe { get_count(&raw mut count) };
     let found = initialised == 0 && counted == 0;
-    // A driver that was initialised has threads of its own: it must stay loaded.
+    // An initialised driver runs threads, so the library must stay loaded.
     std::mem::forget(driver);
     usize::try_from(count).ok().filter(|_| found)
 }

@@ -1,5 +1,4 @@
-//! Where a tensor is meant to be computed with. A tag that travels with it; no memory is
-//! allocated on a device.
+//! The device that computes with a tensor: a tag that is sent with it. No memory is allocated on a device.
 
 use std::fmt;
 use std::str::FromStr;

@@ -1,35 +1,35 @@
 //! The lengths and strides of the axes of a layout.
 //!
-//! As many as images and batches of them have are kept in place, more on the heap: layouts are part of every
-//! tensor, and whatever is moved often had better be small.
+//! Up to four axes are stored in place, which is enough for images and batches of them. More are on the heap. A layout is
+//! part of every tensor and moves often, so it should be small.
 
 /// The most dimensions that a [`Layout`](crate::Layout) can have.
 pub const MAX_DIMS: usize = 8;
 
-/// How many are kept in place.
-const FEW: usize = 4;
+/// How many axes are stored in place.
+const IN_PLACE: usize = 4;
 
 /// At most [`MAX_DIMS`] axes.
 ///
 /// Not an enum, so that cloning is copying words and one test.
 pub(crate) struct Axes {
     count: usize,
-    /// The bytes of all elements, if they are known to lie side by side; 0 if not.
+    /// The bytes of all elements, if they are known to be contiguous; 0 if not.
     packed: usize,
-    /// Those that are kept in place. What is beyond the count may be anything.
-    shape: [usize; FEW],
-    strides: [isize; FEW],
-    /// All of them, once they were more; then the two above mean nothing.
+    /// The axes in place. Elements beyond the count are undefined.
+    shape: [usize; IN_PLACE],
+    strides: [isize; IN_PLACE],
+    /// All axes, once there were more than that. Then the two arrays above are not used.
     many: Option<Box<Many>>,
 }
 
-/// What is beyond the count may be anything here, too.
+/// Elements beyond the count are undefined here, too.
 type Many = ([usize; MAX_DIMS], [isize; MAX_DIMS]);
 
 impl Clone for Axes {
     #[inline]
     fn clone(&self) -> Axes {
-        // First, so that the words go straight where they belong.
+        // First, so that the compiler copies the words directly to their destination.
         let many = self.many.clone();
         Axes { many, ..*self }
     }
@@ -38,16 +38,16 @@ impl Clone for Axes {
 impl Axes {
     #[inline]
     pub(crate) fn none() -> Axes {
-        Axes { count: 0, packed: 0, shape: [1; FEW], strides: [0; FEW], many: None }
+        Axes { count: 0, packed: 0, shape: [1; IN_PLACE], strides: [0; IN_PLACE], many: None }
     }
 
-    /// Those of elements side by side. That they make sense is known.
+    /// The axes of contiguous elements. The caller has checked that their size does not overflow.
     #[inline(always)]
     pub(crate) fn packed(count: usize, len_of: impl Fn(usize) -> usize, item_size: usize) -> Axes {
-        if count > FEW {
+        if count > IN_PLACE {
             return Self::packed_many(count, len_of, item_size);
         }
-        // Axes that are not there change nothing.
+        // An axis that does not exist has length 1, which changes nothing.
         let len = |axis: usize| if axis < count { len_of(axis) } else { 1 };
         let shape = [len(0), len(1), len(2), len(3)];
         let third = item_size.wrapping_mul(shape[3]);
@@ -70,13 +70,13 @@ impl Axes {
         axes
     }
 
-    /// The bytes of all elements, if they are known to lie side by side.
+    /// The bytes of all elements, if they are known to be contiguous.
     #[inline]
     pub(crate) fn packed_len(&self) -> Option<usize> {
         (self.packed != 0).then_some(self.packed)
     }
 
-    /// Says that they were found to lie side by side, and how many bytes they are.
+    /// Notes that the elements are contiguous, and their bytes.
     pub(crate) fn set_packed(&mut self, bytes: usize) {
         self.packed = bytes;
     }
@@ -102,11 +102,11 @@ impl Axes {
         }
     }
 
-    /// Lengths and strides, to be changed.
+    /// Lengths and strides, for writing.
     #[inline]
     pub(crate) fn both_mut(&mut self) -> (&mut [usize], &mut [isize]) {
         let count = self.count;
-        self.packed = 0; // nobody knows what they will be
+        self.packed = 0; // the caller may change anything
         match &mut self.many {
             None => (&mut self.shape[..count], &mut self.strides[..count]),
             Some(many) => (&mut many.0[..count], &mut many.1[..count]),
@@ -119,10 +119,10 @@ impl Axes {
         (shape[axis], strides[axis]) = (len, stride);
     }
 
-    /// Makes room for so many axes, at most [`MAX_DIMS`], of which new ones may be anything.
+    /// Sets the number of axes, at most [`MAX_DIMS`]. New axes are undefined.
     #[inline]
     pub(crate) fn resize(&mut self, count: usize) {
-        if count > FEW {
+        if count > IN_PLACE {
             self.spill();
         }
         self.count = count;
@@ -133,13 +133,13 @@ impl Axes {
     fn spill(&mut self) {
         if self.many.is_none() {
             let (mut shape, mut strides) = ([1; MAX_DIMS], [0; MAX_DIMS]);
-            shape[..FEW].copy_from_slice(&self.shape);
-            strides[..FEW].copy_from_slice(&self.strides);
+            shape[..IN_PLACE].copy_from_slice(&self.shape);
+            strides[..IN_PLACE].copy_from_slice(&self.strides);
             self.many = Some(Box::new((shape, strides)));
         }
     }
 
-    /// The caller has made sure that there is room.
+    /// Inserts an axis. The caller has checked that there are fewer than [`MAX_DIMS`].
     pub(crate) fn insert(&mut self, axis: usize, len: usize, stride: isize) {
         let last = self.count;
         self.resize(last + 1);

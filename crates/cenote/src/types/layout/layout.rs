@@ -1,11 +1,9 @@
 //! Where the elements of a tensor lie: shape, byte strides, offset, and the arithmetic over them.
 //!
-//! A [`Layout`] knows how many bytes an element has but not what it means, and owns no memory.
-//! All arithmetic is checked when one is made, and what is checked is this: no axis is empty,
-//! `nbytes` is at most `isize::MAX`, and every byte covered lies in `0..=isize::MAX`. Because every
-//! sum of `index * stride` over some of the axes is again the place of an element, nothing computed
-//! from a layout later can overflow. A view covers no bytes that its parent did not, so views
-//! (`view.rs`) keep that promise without checking it again.
+//! A [`Layout`] has the size of an element but not its type, and owns no memory. Its constructors check this: no axis is
+//! empty, `nbytes` is at most `isize::MAX`, and every byte covered lies in `0..=isize::MAX`. Each sum of
+//! `index * stride` over some of the axes is the offset of an element, so nothing computed from a layout later can
+//! overflow. A view covers only bytes of its parent, so views (`view.rs`) need no check.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -32,8 +30,7 @@ use crate::types::layout::axes::{Axes, MAX_DIMS};
 /// ```
 #[derive(Clone)]
 pub struct Layout {
-    /// Lengths of at least 1, and strides in bytes. That of an axis of length 1 is never used and may be
-    /// anything.
+    /// Lengths of at least 1, and strides in bytes. The stride of an axis of length 1 is never used and is undefined.
     pub(crate) axes: Axes,
     /// Byte offset of the first element.
     pub(crate) offset: usize,
@@ -72,13 +69,13 @@ impl Layout {
         if ndim > MAX_DIMS {
             return None;
         }
-        // Zero stays zero, and is refused below, as is what is too large.
+        // Zero stays zero. The check below refuses zero, and sizes that are too large.
         let bytes = (0..ndim).fold(item_size, |bytes, axis| bytes.saturating_mul(len_of(axis)));
         matches!(isize::try_from(bytes), Ok(1..)).then_some(bytes)
     }
 
-    /// The packed layout that [`packed_len`](Layout::packed_len) told of. Every message, and every tensor
-    /// of a pool, has one made for it, hence without detours.
+    /// The packed layout whose size [`packed_len`](Layout::packed_len) returned. It is on the path of every message and
+    /// every pool tensor, so it checks nothing again.
     #[inline(always)]
     pub(crate) fn packed(
         ndim: usize,
@@ -89,15 +86,14 @@ impl Layout {
         Layout { axes: Axes::packed(ndim, len_of, item_size), offset, item_size }
     }
 
-    /// What is wrong with a shape of which there is no packed layout.
+    /// The error for a shape that has no packed layout.
     #[cold]
     pub(crate) fn why_not(shape: &[usize], item_size: usize) -> Error {
         let overflow = || Error::SizeOverflow { shape: shape.into(), item_size };
         check_shape(shape, item_size).err().unwrap_or_else(overflow)
     }
 
-    /// A layout with byte strides of your own, which may be zero or negative; `offset` is where the
-    /// first element starts.
+    /// A layout with the given byte strides, which may be zero or negative. `offset` is where the first element starts.
     ///
     /// ```
     /// use cenote::Layout;
@@ -132,7 +128,7 @@ impl Layout {
         Ok(layout)
     }
 
-    /// A layout in words of 64 bits, as they travel between processes. Every one is checked.
+    /// A layout from words of 64 bits, as processes exchange them. Every word is checked.
     #[cfg(target_os = "linux")]
     pub(crate) fn from_words(
         shape: &[u64],
@@ -246,13 +242,13 @@ impl Layout {
         Ok(())
     }
 
-    /// Whether the elements lie side by side in row-major order.
+    /// Whether the elements are contiguous in row-major order.
     #[inline]
     pub fn is_contiguous(&self) -> bool {
         self.packed_end().is_some()
     }
 
-    /// Where it ends, if the elements lie side by side in row-major order.
+    /// The end of the layout, if the elements are contiguous in row-major order.
     #[inline]
     pub(crate) fn packed_end(&self) -> Option<usize> {
         match self.axes.packed_len() {
@@ -274,8 +270,7 @@ impl Layout {
 
     /// Whether elements may share bytes, so that writing one could change another.
     ///
-    /// Errs to the safe side: `false` is proven, `true` may be wrong for unusual strides. Views of
-    /// a contiguous layout never overlap themselves.
+    /// `false` is proven; `true` may be wrong for unusual strides. Views of a contiguous layout never overlap themselves.
     ///
     /// ```
     /// use cenote::Layout;
@@ -344,8 +339,8 @@ impl Layout {
         })
     }
 
-    /// The same elements in the same order, seen along the fewest axes: axes of length 1 are gone,
-    /// and an axis that continues where the next one ends has become one with it.
+    /// The same elements in the same order with the fewest axes: axes of length 1 are removed, and an axis that continues
+    /// where the next one ends is merged with it.
     pub(crate) fn merged(&self) -> Layout {
         let mut merged = Layout::scalar(self.offset, self.item_size);
         for (len, stride) in self.axes().filter(|axis| axis.0 > 1) {
@@ -359,7 +354,7 @@ impl Layout {
         merged
     }
 
-    /// The error for a layout that ought to be contiguous.
+    /// The error for a layout that must be contiguous and is not.
     pub(crate) fn not_contiguous(&self) -> Error {
         Error::NotContiguous { shape: self.shape().into(), strides: self.strides().into() }
     }

@@ -1,6 +1,6 @@
 //! Views: other layouts over the same bytes. Nothing is copied, and layouts of a few axes allocate nothing.
 //!
-//! Strides of axes of length 1 are never multiplied or negated, because those may be anything.
+//! Strides of axes of length 1 are undefined, so they are never multiplied or negated.
 
 use std::ops::Range;
 
@@ -52,7 +52,7 @@ impl Layout {
         Ok(view)
     }
 
-    /// One index of an axis, which is gone from the view.
+    /// One index of an axis. The view does not have that axis.
     ///
     /// ```
     /// use cenote::Layout;

@@ -24,7 +24,7 @@ pub const MAX_FRAME_ID: usize = 48;
 #[non_exhaustive]
 pub struct Header {
     frame_id: Text<MAX_FRAME_ID>,
-    /// When it was recorded, in nanoseconds. Which clock that is, is up to whoever recorded it.
+    /// When it was recorded, in nanoseconds. The recorder chooses the clock.
     pub stamp_ns: u64,
     /// Counts what a sensor recorded.
     pub seq: u64,
@@ -39,7 +39,7 @@ impl Header {
         self.frame_id.as_str()
     }
 
-    /// Names the coordinate frame. An error if that takes more than [`MAX_FRAME_ID`] bytes.
+    /// Names the coordinate frame. Fails if that takes more than [`MAX_FRAME_ID`] bytes.
     pub fn set_frame_id(&mut self, frame_id: &str) -> Result<()> {
         let too_long = || Error::TextTooLong {
             what: "frame id",
@@ -93,7 +93,7 @@ macro_rules! header_accessors {
                 self.header.frame_id()
             }
 
-            /// Names the coordinate frame. An error if that takes more than
+            /// Names the coordinate frame. Fails if that takes more than
             /// [`MAX_FRAME_ID`]($crate::MAX_FRAME_ID) bytes.
             pub fn set_frame_id(&mut self, frame_id: &str) -> $crate::Result<()> {
                 self.header.set_frame_id(frame_id)

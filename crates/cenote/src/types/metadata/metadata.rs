@@ -2,7 +2,7 @@
 //!
 //! In a process that is a [`Header`] and whatever the domain type knows; between processes it is
 //! [`Meta`], a few plain words at the end of a descriptor. Words that come from a peer are input:
-//! [`Words`] gives them out one by one, and whoever asks for more than there are gets an error.
+//! [`Words`] returns them one by one, and an error after the last.
 
 use crate::error::{Error, Result};
 
@@ -54,7 +54,7 @@ pub struct Room<'a> {
 }
 
 impl Room<'_> {
-    /// Has `write` write to words; tells how many it wrote.
+    /// Calls `write` with the words. Returns how many it wrote.
     #[inline]
     pub(crate) fn fill(words: &mut [u64], write: impl FnOnce(&mut Room<'_>)) -> usize {
         let mut room = Room { words, len: 0 };

@@ -29,7 +29,7 @@ impl<const N: usize> Text<N> {
     }
 
     pub(crate) fn as_str(&self) -> &str {
-        // Checked by whoever made it: both constructors see text.
+        // Both constructors check that it is UTF-8.
         std::str::from_utf8(&self.bytes[..self.len()]).unwrap_or_default()
     }
 

@@ -20,7 +20,7 @@ struct Row {
     aliases: &'static [&'static str],
     dtype: DType,
     arrangement: &'static Arrangement,
-    /// Pixels that only mean something together, beyond those that share chroma.
+    /// Pixels that belong together for another reason than shared chroma.
     mosaic: (usize, usize),
     drm: Option<FourCc>,
     v4l2: Option<FourCc>,

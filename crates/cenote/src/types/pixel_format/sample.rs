@@ -13,7 +13,7 @@ pub(crate) struct Place {
 }
 
 impl PixelFormat {
-    /// Values that make up a pixel, those that it shares with its neighbours included: 3 for RGB
+    /// Values that make up a pixel, including values that it shares with its neighbours: 3 for RGB
     /// and for every YUV format, where they are Y, U and V in this order.
     ///
     /// ```
@@ -59,7 +59,7 @@ impl PixelFormat {
         }
     }
 
-    /// Chroma in planes of its own.
+    /// Chroma in separate planes.
     fn place_of_chroma(self, value: usize, x: usize, y: usize) -> Place {
         let (plane, channel) = match self.kind() {
             FormatKind::Planar => (value, 0),
