@@ -118,7 +118,7 @@ fn child_work(pool: &BufferPool, inherited: Buffer<u8>) -> bool {
 }
 
 #[test]
-fn a_child_forked_in_the_midst_of_anything_can_go_on() {
+fn a_child_forked_during_any_operation_can_continue() {
     if emulated() {
         return;
     }
@@ -150,7 +150,7 @@ fn a_child_forked_in_the_midst_of_anything_can_go_on() {
 }
 
 #[test]
-fn a_child_forked_while_a_thread_is_asked_about_the_hard_limit_can_go_on() {
+fn a_child_forked_while_on_limit_runs_can_continue() {
     if emulated() {
         return;
     }

@@ -23,12 +23,12 @@ use support::peer::{command, without_signal_handlers};
 use support::program::{Role, Test, TestProgram, tests};
 
 const TESTS: &[Test] = tests![
-    a_child_reads_what_was_sent_and_replies
+    a_child_reads_the_sent_tensor_and_replies
     a_view_of_an_image_arrives_whole
     a_child_that_writes_dies_and_the_bytes_stay
     bytes_outlive_the_process_that_sent_them
     a_message_outlives_the_process_that_sent_it
-    a_child_killed_while_holding_harms_nobody
+    a_child_killed_while_it_holds_a_tensor_does_no_harm
     force_mem_is_obeyed_or_refused
     a_new_heap_tensor_touches_no_pages
     no_address_space_is_an_error_value
@@ -47,7 +47,7 @@ const ROLES: &[Role] = roles![
     write_read_only_memory
     send_and_wait
     send_and_hang
-    hold_until_the_sender_is_gone
+    hold_until_the_sender_ended
     hold_and_hang
     show_selection
     touch_pages_late
@@ -153,7 +153,7 @@ fn patterned(seed: u32) -> Tensor {
 
 // ---- sharing --------------------------------------------------------------------------------------
 
-fn a_child_reads_what_was_sent_and_replies() {
+fn a_child_reads_the_sent_tensor_and_replies() {
     let (here, there) = UnixStream::pair().unwrap();
     let child = RoleChild::with_socket("check_and_reply", there);
     patterned(1).send(&here).unwrap();
@@ -226,7 +226,7 @@ fn write_read_only_memory() {
 
 fn bytes_outlive_the_process_that_sent_them() {
     let (a, b) = UnixStream::pair().unwrap();
-    let mut receiver = RoleChild::with_socket("hold_until_the_sender_is_gone", b);
+    let mut receiver = RoleChild::with_socket("hold_until_the_sender_ended", b);
     let sender = RoleChild::with_socket("send_and_hang", a);
     assert_eq!(receiver.line(), "holding");
     sender.kill();
@@ -239,7 +239,7 @@ fn send_and_hang() {
     hang();
 }
 
-fn hold_until_the_sender_is_gone() {
+fn hold_until_the_sender_ended() {
     let mut socket = socket();
     let tensor = Tensor::recv(&socket).unwrap();
     say("holding");
@@ -263,7 +263,7 @@ fn send_and_wait() {
     hang();
 }
 
-fn a_child_killed_while_holding_harms_nobody() {
+fn a_child_killed_while_it_holds_a_tensor_does_no_harm() {
     let (here, there) = UnixStream::pair().unwrap();
     let mut child = RoleChild::with_socket("hold_and_hang", there);
     let tensor = patterned(7);

@@ -16,7 +16,7 @@ fn memory_is_selected_automatically() -> Done {
 }
 
 #[test]
-fn memory_is_asked_for_explicitly() -> Done {
+fn memory_is_requested_explicitly() -> Done {
     for memory in [TensorMemory::Shm, TensorMemory::Mem] {
         let tensor = Tensor::options().memory(memory).create(&[480, 640, 3], DType::U8)?;
         assert_eq!(tensor.memory(), memory);

@@ -333,7 +333,7 @@ fn device_memory_is_freed_with_the_buffer() {
 }
 
 #[test]
-fn without_a_device_the_host_stands_in() {
+fn without_a_device_host_memory_is_the_device_side() {
     let mut buffer = UnifiedBuffer::new(&[2, 2], DType::F32).unwrap();
     assert!(!buffer.is_device());
     buffer.host_mut::<f32>().unwrap().fill(1.5);
@@ -343,7 +343,7 @@ fn without_a_device_the_host_stands_in() {
 }
 
 #[test]
-fn while_the_host_side_is_lent_no_write_goes_unnoticed() {
+fn while_the_host_side_is_on_loan_no_write_goes_unnoticed() {
     let mut buffer = UnifiedBuffer::new(&[4], DType::U8).unwrap();
     let loan = buffer.lend().unwrap();
     assert_eq!((loan.len(), buffer.state()), (4, SyncState::HostOnly));
@@ -370,7 +370,7 @@ fn while_the_host_side_is_lent_no_write_goes_unnoticed() {
 }
 
 #[test]
-fn what_is_lent_is_released_but_not_used_again_before_it_comes_back() {
+fn memory_on_loan_is_released_but_not_reused_before_the_loan_ends() {
     let pool = MemoryPool::new().unwrap();
     let mut buffer = pool.acquire(&[4], DType::U8).unwrap();
     let loans = [buffer.lend().unwrap(), buffer.lend().unwrap()];
@@ -391,7 +391,7 @@ fn what_is_lent_is_released_but_not_used_again_before_it_comes_back() {
 }
 
 #[test]
-fn what_was_lent_is_zeroed_where_zeros_are_due() {
+fn memory_that_was_on_loan_is_zeroed_where_zeros_are_requested() {
     let pool = MemoryPool::new().unwrap();
     let loan = pool.acquire(&[64], DType::U8).unwrap().lend().unwrap();
     // SAFETY: the bytes that were lent, and nobody looks.

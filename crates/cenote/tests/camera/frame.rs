@@ -1,4 +1,4 @@
-//! Frames, as the process that captures has them.
+//! Frames in the process that captures them.
 
 use std::collections::HashSet;
 use std::os::fd::AsRawFd;

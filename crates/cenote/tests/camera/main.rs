@@ -5,11 +5,11 @@
 //! with a role; they are reaped by id.
 #![allow(clippy::unwrap_used, reason = "a panic fails the test")]
 
-mod bad;
+mod errors;
 mod frame;
+mod subscriber;
 #[path = "../support/mod.rs"]
 mod support;
-mod viewer;
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -27,10 +27,10 @@ const CAMERAS: [&str; 2] = ["/dev/video0", "/dev/video1"];
 const LONG: Duration = Duration::from_secs(30);
 
 fn main() -> ExitCode {
-    TestProgram::new("camera").roles(viewer::ROLES).prepare(|_| warm_up()).check_leaks().run(&[
+    TestProgram::new("camera").roles(subscriber::ROLES).prepare(|_| warm_up()).check_leaks().run(&[
         frame::TESTS,
-        viewer::TESTS,
-        bad::TESTS,
+        subscriber::TESTS,
+        errors::TESTS,
     ])
 }
 

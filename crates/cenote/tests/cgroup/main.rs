@@ -45,9 +45,9 @@ const SCENES: [Scene; 8] = [
     ("heap_tensors_that_were_granted_can_be_touched_later", touch_later),
     ("heap_and_shm_tensors_share_one_budget", mixed),
     ("threads_share_one_budget", threads),
-    ("what_was_freed_can_be_had_again", again),
+    ("freed_memory_can_be_allocated_again", again),
     ("page_cache_is_not_in_the_way", page_cache),
-    ("a_publisher_goes_on_with_fewer_messages_in_its_queue", publisher),
+    ("a_publisher_continues_with_fewer_messages_in_its_queue", publisher),
 ];
 
 /// The parent's limit binds its children.

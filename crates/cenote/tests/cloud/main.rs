@@ -36,7 +36,7 @@ const TESTS: &[Test] = tests![
     rows_and_columns_travel_with_the_points
     fewer_points_than_there_is_room_for
     colours_of_other_programs
-    what_was_described_is_never_written_again
+    a_tensor_is_never_written_after_its_descriptor_was_taken
     another_process_sees_the_points_without_a_copy
     a_cloud_in_a_pool_of_ones_own
 ];
@@ -330,7 +330,7 @@ fn colours_of_other_programs() {
     }
 }
 
-fn what_was_described_is_never_written_again() {
+fn a_tensor_is_never_written_after_its_descriptor_was_taken() {
     let mut cloud = PointCloud::from_xyz(&[[1.0, 2.0, 3.0]]).unwrap();
     let descriptor = cloud.descriptor().unwrap();
     let received = PointCloud::from_descriptor(&descriptor).unwrap();

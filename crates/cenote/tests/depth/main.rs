@@ -23,14 +23,14 @@ const TESTS: &[Test] = tests![
     the_first_example_works
     only_metres_and_millimetres
     depths_read_as_they_were_written
-    what_is_no_depth_is_none
+    invalid_depths_are_none
     depths_that_could_not_be_read_back_are_refused
     statistics_are_of_valid_depths
     points_project_back_to_their_pixels
     points_only_where_there_are_depths
     a_region_sees_the_same_points
     intrinsics_have_limits
-    what_was_described_is_never_written_again
+    a_tensor_is_never_written_after_its_descriptor_was_taken
     another_process_sees_the_depths_without_a_copy
     a_depth_image_in_a_pool_of_ones_own
 ];
@@ -97,7 +97,7 @@ fn depths_read_as_they_were_written() {
     assert_eq!(depth.tensor().to_vec::<u16>().unwrap(), all);
 }
 
-fn what_is_no_depth_is_none() {
+fn invalid_depths_are_none() {
     let none = [0.0, -0.0, -1.0, f32::NAN, f32::INFINITY, f32::NEG_INFINITY];
     let depth = of_metres(&none, 2);
     for (x, y) in [(0, 0), (1, 0), (2, 0), (0, 1), (1, 1), (2, 1)] {
@@ -220,7 +220,7 @@ fn intrinsics_have_limits() {
     assert_eq!(depth.intrinsics(), None);
 }
 
-fn what_was_described_is_never_written_again() {
+fn a_tensor_is_never_written_after_its_descriptor_was_taken() {
     let mut depth = DepthImage::new(4, 4, DType::F32).unwrap();
     depth.fill(1.5).unwrap();
     depth.set_intrinsics(CAMERA).unwrap();

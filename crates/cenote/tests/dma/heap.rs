@@ -10,12 +10,12 @@ use super::{Role, Test, dma, from_heap, over_both};
 use crate::support::peer::ROLE;
 
 pub(super) const TESTS: &[Test] = &[
-    ("heaps_are_asked_first_and_named", heaps_are_asked_first_and_named),
-    ("what_nobody_asked_for_is_protected", what_nobody_asked_for_is_protected),
-    ("one_heap_can_be_asked_for", one_heap_can_be_asked_for),
+    ("heaps_are_tried_first_and_named", heaps_are_tried_first_and_named),
+    ("memory_is_protected_without_a_request", memory_is_protected_without_a_request),
+    ("one_heap_can_be_requested", one_heap_can_be_requested),
     ("a_heap_that_is_not_there_is_an_error_that_names_it", a_heap_that_is_not_there),
     ("names_that_lead_elsewhere_are_errors", names_that_lead_elsewhere_are_errors),
-    ("without_permission_the_reason_is_told", without_permission_the_reason_is_told),
+    ("without_permission_the_error_has_the_reason", without_permission_the_error_has_the_reason),
     ("a_heap_that_is_full_is_an_error", a_heap_that_is_full_is_an_error),
     ("more_than_a_udmabuf_may_have_is_an_error", more_than_a_udmabuf_may_have_is_an_error),
     ("rows_are_aligned_for_hardware", rows_are_aligned_for_hardware),
@@ -25,7 +25,7 @@ pub(super) const TESTS: &[Test] = &[
 
 pub(super) const ROLES: &[Role] = &[("nobody", nobody)];
 
-fn heaps_are_asked_first_and_named() {
+fn heaps_are_tried_first_and_named() {
     assert!(TensorMemory::Dma.is_available());
     let tensor = dma().create(&[100, 100], DType::F32).unwrap();
     assert_eq!(tensor.memory(), TensorMemory::Dma);
@@ -34,7 +34,7 @@ fn heaps_are_asked_first_and_named() {
     assert!(tensor.to_vec::<f32>().unwrap().iter().all(|&value| value == 0.0));
 }
 
-fn what_nobody_asked_for_is_protected() {
+fn memory_is_protected_without_a_request() {
     let mut tensor = Tensor::new(&[100, 100], DType::F32).unwrap();
     assert_eq!(tensor.selection().to_string(), "dma (allocated from udmabuf)");
     assert_eq!(tensor.protection(), Protection::Kernel);
@@ -52,7 +52,7 @@ fn what_nobody_asked_for_is_protected() {
     });
 }
 
-fn one_heap_can_be_asked_for() {
+fn one_heap_can_be_requested() {
     over_both(|heap| {
         let tensor = dma().create(&[10], DType::U8).unwrap();
         assert_eq!(tensor.selection().dma_heap(), Some(heap));
@@ -94,7 +94,7 @@ fn names_that_lead_elsewhere_are_errors() {
 }
 
 /// The devices are root's.
-fn without_permission_the_reason_is_told() {
+fn without_permission_the_error_has_the_reason() {
     let mut command = Command::new(std::env::current_exe().unwrap());
     let output = command.env(ROLE, "nobody").uid(65534).gid(65534).output().unwrap();
     let said = String::from_utf8_lossy(&output.stdout);

@@ -14,17 +14,17 @@ use crate::support::peer::{Peer, serve};
 use crate::support::{all_are, eventually, filled, hex, unhex, unique};
 
 pub(super) const TESTS: &[Test] = &[
-    ("pools_are_protected_unless_asked_otherwise", pools_are_protected_unless_asked_otherwise),
+    ("pools_are_protected_by_default", pools_are_protected_by_default),
     ("others_see_a_pool_without_a_copy", others_see_a_pool_without_a_copy),
     ("tensors_of_a_pool_tell_where_they_lie", tensors_of_a_pool_tell_where_they_lie),
     (
-        "a_buffer_that_was_given_away_is_for_everybody_who_has_it",
-        a_buffer_that_was_given_away_is_for_everybody_who_has_it,
+        "an_exported_buffer_is_shared_by_all_its_holders",
+        an_exported_buffer_is_shared_by_all_its_holders,
     ),
     ("slots_do_not_wait_for_the_devices_of_others", slots_do_not_wait_for_the_devices_of_others),
     ("slots_are_reused_when_fences_are_done", slots_are_reused_when_fences_are_done),
     ("a_slot_that_is_busy_does_not_hide_the_others", a_slot_that_is_busy_does_not_hide_the_others),
-    ("lent_slots_are_waited_for_too", lent_slots_are_waited_for_too),
+    ("slots_on_loan_are_waited_for_too", slots_on_loan_are_waited_for_too),
     ("a_pool_without_protected_memory_is_an_error", a_pool_without_protected_memory_is_an_error),
     ("a_pool_can_be_scrubbed_and_trimmed", a_pool_can_be_scrubbed_and_trimmed),
 ];
@@ -51,7 +51,7 @@ fn pages(max_slots: usize) -> TensorPool {
     TensorPool::new(unique(), config).unwrap()
 }
 
-fn pools_are_protected_unless_asked_otherwise() {
+fn pools_are_protected_by_default() {
     for (unprotected, protection) in [(false, Protection::Kernel), (true, Protection::Convention)] {
         let pool = pool(unprotected);
         let mut tensor = pool.alloc(&[100, 100], DType::U8).unwrap();
@@ -110,7 +110,7 @@ fn tensors_of_a_pool_tell_where_they_lie() {
 }
 
 /// What one tensor's DMA-BUF is given to can write what another over the same memory shows.
-fn a_buffer_that_was_given_away_is_for_everybody_who_has_it() {
+fn an_exported_buffer_is_shared_by_all_its_holders() {
     let pool = pool(false);
     let tensor = filled(&pool, 4096, 1);
     let same = Tensor::from_descriptor(&tensor.descriptor().unwrap()).unwrap();
@@ -175,7 +175,7 @@ fn a_slot_that_is_busy_does_not_hide_the_others() {
     });
 }
 
-fn lent_slots_are_waited_for_too() {
+fn slots_on_loan_are_waited_for_too() {
     let pool = pages(1);
     let mut tensor = pool.alloc(&[4096], DType::U8).unwrap();
     // SAFETY: nobody maps it from here on.

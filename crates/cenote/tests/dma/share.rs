@@ -23,11 +23,11 @@ pub(super) const TESTS: &[Test] = &[
     ("a_dmabuf_that_was_given_away_is_not_written_any_more", given_away_is_not_written),
     ("a_device_may_use_what_can_be_written", a_device_may_use_what_can_be_written),
     ("heap_buffers_are_left_alone_by_convention", heap_buffers_are_left_alone_by_convention),
-    ("the_kernel_protects_what_is_beneath_a_udmabuf", the_kernel_protects_a_udmabuf),
+    ("the_kernel_protects_the_memory_behind_a_udmabuf", the_kernel_protects_a_udmabuf),
     ("imports_are_read_only_and_say_so", imports_are_read_only_and_say_so),
     ("imports_that_are_trusted_can_be_written", imports_that_are_trusted_can_be_written),
     ("imports_have_offset_and_strides", imports_have_offset_and_strides),
-    ("what_is_no_dmabuf_is_refused", what_is_no_dmabuf_is_refused),
+    ("a_descriptor_that_is_no_dmabuf_is_refused", a_descriptor_that_is_no_dmabuf_is_refused),
     ("buffers_that_are_too_small_are_refused", buffers_that_are_too_small_are_refused),
     ("a_buffer_opened_to_be_read_is_not_written", a_buffer_opened_to_be_read_is_not_written),
     ("planes_of_one_buffer_and_of_several", planes_of_one_buffer_and_of_several),
@@ -207,7 +207,7 @@ fn imports_have_offset_and_strides() {
     assert_eq!(part.dmabuf_offset().unwrap(), 1000);
 }
 
-fn what_is_no_dmabuf_is_refused() {
+fn a_descriptor_that_is_no_dmabuf_is_refused() {
     let (reader, writer) = io::pipe().unwrap();
     let things: [OwnedFd; 4] = [
         reader.into(),

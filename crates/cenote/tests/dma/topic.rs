@@ -18,7 +18,7 @@ pub(super) const TESTS: &[Test] = &[
         "allocated_and_imported_buffers_are_not_copied",
         allocated_and_imported_buffers_are_not_copied,
     ),
-    ("what_nobody_asked_for_is_protected", what_nobody_asked_for_is_protected),
+    ("memory_is_protected_without_a_request", memory_is_protected_without_a_request),
     ("a_topic_can_have_a_pool_of_dmabufs", a_topic_can_have_a_pool_of_dmabufs),
     ("received_buffers_can_be_sent_on", received_buffers_can_be_sent_on),
 ];
@@ -86,7 +86,7 @@ fn allocated_and_imported_buffers_are_not_copied() {
     });
 }
 
-fn what_nobody_asked_for_is_protected() {
+fn memory_is_protected_without_a_request() {
     let (topic, mut peers) = talk(TopicConfig::default());
     let tensor = Tensor::from_slice(&[1u8, 2, 3], &[3]).unwrap();
     assert_eq!(tensor.memory(), TensorMemory::Dma);

@@ -15,7 +15,7 @@ pub(super) const CASES: &[Case] = cases![
     an_import_may_have_any_layout
     imports_are_read_only
     trusted_imports_are_writable
-    import_refuses_what_is_not_shared_memory
+    import_refuses_other_files_than_shared_memory
     write_only_descriptors_are_refused
     memory_that_is_too_small_is_refused
     memory_that_could_shrink_is_refused
@@ -74,7 +74,7 @@ fn trusted_imports_are_writable() {
     assert!(matches!(frozen, Err(Error::FdAccess { access: "for writing", .. })));
 }
 
-fn import_refuses_what_is_not_shared_memory() {
+fn import_refuses_other_files_than_shared_memory() {
     for (fd, kind) in other_descriptors() {
         let refused = Tensor::from_fd(fd.try_clone().unwrap(), &[1], DType::U8).unwrap_err();
         assert!(matches!(refused, Error::WrongFdKind { found } if found == kind), "{refused}");

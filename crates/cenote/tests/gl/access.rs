@@ -9,10 +9,10 @@ use cenote::{
     TensorMemory, Topic,
 };
 
-use super::wrong::child;
+use super::errors::child;
 use super::{context, is_fallback, noise};
 
-pub(super) fn the_driver_is_the_one_that_was_asked_for() {
+pub(super) fn the_driver_is_the_requested_one() {
     let info = context().info();
     assert_eq!(info.persistent_maps, !is_fallback(), "{info:?}");
     assert!(!info.version.is_empty() && !info.renderer.is_empty(), "{info:?}");
@@ -111,7 +111,7 @@ pub(super) fn async_tasks_use_tensors() {
     });
 }
 
-pub(super) fn work_may_ask_for_work() {
+pub(super) fn work_may_request_more_work() {
     let gl = context();
     let outer = gl.clone();
     let sum = gl.with(move |_| {

@@ -1,4 +1,4 @@
-//! DMA-BUFs as textures. What needs one runs in the VM of `scripts/test vm` only.
+//! DMA-BUFs as textures. Tests that need a DMA-BUF run only in the virtual machine of `scripts/test vm`.
 
 use std::cell::Cell;
 use std::ffi::{CStr, c_void};
@@ -12,9 +12,9 @@ use cenote::{
     PixelFormat, PlaneDescriptor, Tensor, TensorMemory, TensorPool, TensorPoolConfig,
 };
 
-use super::application::Application;
-use super::lost::set;
-use super::residue::{assert_as, quiet};
+use super::application_context::Application;
+use super::leaks::{assert_as, quiet};
+use super::lost_context::set;
 use super::{Test, context, noise};
 
 /// The tests that need DMA-BUFs, and a driver that imports them.
@@ -52,7 +52,7 @@ fn bad(result: cenote::Result<cenote::GlTexture>) -> &'static str {
     }
 }
 
-pub(super) fn what_is_no_dma_buf_is_refused() {
+pub(super) fn a_descriptor_that_is_no_dma_buf_is_refused() {
     let gl = context();
     let memfd = shared(64 * 64 * 4).clone_fd().unwrap();
     assert!(bad(gl.import(&rgba(64, 64, &memfd))).contains("no DMA-BUF"));
@@ -71,7 +71,7 @@ pub(super) fn what_is_no_dma_buf_is_refused() {
 }
 
 pub(super) fn descriptors_are_not_leaked() {
-    super::wrong::child("dmabuf-errors", &[]);
+    super::errors::child("dmabuf-errors", &[]);
 }
 
 pub(super) fn errors() {

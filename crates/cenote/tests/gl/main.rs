@@ -5,16 +5,16 @@
 #![allow(clippy::unwrap_used)]
 
 mod access;
-mod application;
-mod device;
+mod application_context;
 mod dmabuf;
-mod lost;
-mod residue;
+mod errors;
+mod leaks;
+mod lost_context;
 mod round_trip;
 #[allow(dead_code, reason = "it has a main")]
 #[path = "../tensor/main.rs"]
 mod suite;
-mod wrong;
+mod unified_buffer;
 
 use std::env;
 use std::process::{Command, ExitCode};
@@ -45,37 +45,37 @@ const TABLE: &[(&str, Test)] = table![
         padded_rows_and_regions_come_back
         planes_are_textures_of_their_own
         other_memory_is_copied_and_counted
-        what_was_drawn_is_read_from_its_framebuffer
-        fences_are_waited_for_by_whoever_needs_the_bytes;
+        a_drawn_image_is_read_from_its_framebuffer
+        code_that_needs_the_bytes_waits_for_fences;
     access:
-        the_driver_is_the_one_that_was_asked_for
+        the_driver_is_the_requested_one
         a_map_of_a_part_is_that_part
         readers_share_a_map
         tensors_are_used_from_many_threads
         async_tasks_use_tensors
-        work_may_ask_for_work
+        work_may_request_more_work
         a_panic_is_passed_on_and_leaves_the_thread_alive
         forced_to_the_heap_everything_still_works
         a_topic_stages_it_once;
-    device:
+    unified_buffer:
         a_side_is_transferred_when_it_is_behind
-        what_the_device_wrote_is_downloaded
+        data_that_the_device_wrote_is_downloaded
         devices_can_be_changed
         lengths_must_match;
-    application:
+    application_context:
         its_context_is_used_on_its_thread
-        what_it_bound_stays_bound
-        on_its_own_thread_nobody_waits
+        objects_that_the_application_bound_stay_bound
+        calls_on_its_own_thread_do_not_wait
         an_order_is_kept_between_threads
         a_thread_that_ends_is_an_error
         a_thread_that_is_blocked_is_an_error
         work_that_was_given_up_is_never_done
         work_that_was_begun_is_waited_for
-        what_others_ask_for_waits_until_the_thread_is_done
+        requests_of_other_threads_wait_until_the_thread_is_done
         closing_deletes_what_was_made;
-    wrong:
+    errors:
         closed_while_a_map_is_alive
-        closed_for_everybody
+        closed_for_all_holders
         textures_and_tensors_must_be_alike
         tensors_of_another_context_are_refused
         shared_tensors_are_not_written
@@ -83,16 +83,16 @@ const TABLE: &[(&str, Test)] = table![
         without_a_library_it_is_an_error
         a_driver_that_is_too_old_is_an_error
         a_forked_child_is_told;
-    lost:
+    lost_context:
         reset_while_a_map_is_alive
         reset_in_the_middle_of_something
         a_thread_that_takes_no_work_while_a_map_is_alive
         bytes_that_the_driver_lost_are_an_error_until_all_are_written_again
         a_transfer_that_fails_is_fenced_and_leaves_nothing_attached;
     dmabuf:
-        what_is_no_dma_buf_is_refused
+        a_descriptor_that_is_no_dma_buf_is_refused
         descriptors_are_not_leaked;
-    residue:
+    leaks:
         nothing_is_left_behind
         a_context_ends_with_its_last_holder
         errors_leave_nothing_behind;
@@ -100,7 +100,7 @@ const TABLE: &[(&str, Test)] = table![
 
 fn main() -> ExitCode {
     if let Some(task) = env::var_os(TASK) {
-        return wrong::task(&task.to_string_lossy());
+        return errors::task(&task.to_string_lossy());
     }
     let conclusion = libtest_mimic::run(&Arguments::from_args(), trials());
     let code = conclusion.exit_code();

@@ -156,7 +156,7 @@ pub(super) fn other_memory_is_copied_and_counted() {
     }
 }
 
-pub(super) fn what_was_drawn_is_read_from_its_framebuffer() {
+pub(super) fn a_drawn_image_is_read_from_its_framebuffer() {
     let gl = context();
     let texture = gl.texture((8, 4), DType::U8, 4).unwrap();
     let name = glow::NativeTexture(texture.name());
@@ -201,7 +201,7 @@ fn draw(gl: &glow::Context, texture: glow::NativeTexture) -> glow::NativeFramebu
     }
 }
 
-pub(super) fn fences_are_waited_for_by_whoever_needs_the_bytes() {
+pub(super) fn code_that_needs_the_bytes_waits_for_fences() {
     let gl = cenote::GlContext::headless().unwrap();
     let waited = || gl.stats().fences_waited;
     let mut frame = gl.image(64, 64, PixelFormat::Rgba8).unwrap();

@@ -2,7 +2,7 @@
 
 use cenote::{DType, Error, Tensor, TensorDescriptor, TensorPool, TensorPoolConfig};
 
-use super::attacher::works;
+use super::reader::works;
 use super::{Role, Test};
 use crate::support::peer::{Peer, serve};
 use crate::support::raw::pool::{Attached, Pretender, REFUSED, Raw, hello, index, kind, path_of};
@@ -13,8 +13,8 @@ pub(crate) const TESTS: &[Test] = &[
     ("thousands_of_connections_without_a_hello", silent),
     ("thousands_of_connections_with_a_hello", greeting),
     ("a_storm_of_connections_while_others_attach", storm),
-    ("an_owner_without_descriptors_turns_others_away", poor),
-    ("what_owners_left_that_were_killed_at_birth_is_removed", unborn),
+    ("an_owner_without_descriptors_refuses_connections", poor),
+    ("files_of_owners_that_were_killed_while_they_started_are_removed", unborn),
     ("a_peer_over_its_limit_is_disconnected", over_the_limit),
     ("a_peer_that_holds_everything_is_named_and_its_death_frees_all", holder),
 ];

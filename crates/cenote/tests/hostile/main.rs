@@ -1,21 +1,21 @@
-//! Peers that mean harm: they speak the protocol as raw bytes, lie in every word of it, and must
-//! not hurt anybody but themselves: no panic, no signal, nothing leaked, nobody else delayed.
+//! Hostile peers: they send the protocol as raw bytes, with false values in every word. They must harm only
+//! themselves: no panic, no signal, no leak, no delay for others.
 //!
-//! Tests run one after another, for each counts the descriptors and mappings of this process.
+//! Tests run one after another, because each counts the descriptors and mappings of this process.
 #![allow(clippy::unwrap_used, reason = "a panic fails the test")]
 
-mod attacher;
-mod descriptor;
+mod descriptor_access;
 mod flood;
-mod kernel;
-mod lender;
-mod observer;
+mod inspected;
+mod introduced_pool;
 mod owner;
 mod publisher;
-mod row;
+mod reader;
+mod reader_row;
 mod subscriber;
 #[path = "../support/mod.rs"]
 mod support;
+mod tensor_descriptor;
 
 use std::process::ExitCode;
 
@@ -31,16 +31,16 @@ fn main() -> ExitCode {
         .prepare(|_| warm_up())
         .check_leaks()
         .run(&[
-            attacher::TESTS,
-            row::TESTS,
-            kernel::TESTS,
+            reader::TESTS,
+            reader_row::TESTS,
+            descriptor_access::TESTS,
             flood::TESTS,
             owner::TESTS,
-            descriptor::TESTS,
+            tensor_descriptor::TESTS,
             subscriber::TESTS,
             publisher::TESTS,
-            lender::TESTS,
-            observer::TESTS,
+            introduced_pool::TESTS,
+            inspected::TESTS,
         ])
 }
 

@@ -1,4 +1,4 @@
-//! Owners that lie to those who attach.
+//! Owners that send false messages to the processes that attach.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::Ordering;
@@ -15,18 +15,18 @@ use crate::support::raw::pool::{
 use crate::support::{Random, TIMEOUT, all_are, eventually, filled, memfd, pool};
 
 pub(crate) const TESTS: &[Test] = &[
-    ("an_owner_that_tells_the_truth_is_believed", truth),
-    ("welcomes_that_do_not_add_up", welcomes),
-    ("files_that_are_not_what_they_should_be", files),
-    ("answers_that_are_none", answers),
-    ("an_owner_that_hangs_up_at_every_step", steps),
+    ("a_correct_owner_is_accepted", truth),
+    ("inconsistent_welcomes_are_rejected", welcomes),
+    ("files_that_are_not_what_the_protocol_expects", files),
+    ("invalid_answers_are_rejected", answers),
+    ("an_owner_that_disconnects_at_every_step", steps),
     ("an_owner_that_never_answers", silence),
     ("garbage_pushed_after_the_welcome", pushes),
-    ("a_segment_declared_gone_under_a_lease_stays", gone),
-    ("an_owner_that_sends_every_segment_but_the_one_that_is_asked_for", others),
-    ("whoever_is_expelled_is_told_why", expelled),
+    ("a_segment_declared_removed_under_a_lease_stays", gone),
+    ("an_owner_that_sends_every_segment_except_the_requested_one", others),
+    ("an_expelled_reader_gets_the_reason", expelled),
     ("a_header_that_changes_under_its_readers", header),
-    ("an_owner_that_never_stops_talking_delays_nobody", chatter),
+    ("an_owner_that_never_stops_sending_delays_no_other_peer", chatter),
 ];
 
 /// Of a row, which is written; and of all else, which is not.
@@ -443,7 +443,7 @@ fn chatter() {
     against(UID, act, |name| {
         let loud = TensorPool::open(name).unwrap();
         let until = Instant::now() + Duration::from_secs(1);
-        super::attacher::works_quickly(until, || super::attacher::works(&pool(4)));
+        super::reader::works_quickly(until, || super::reader::works(&pool(4)));
         stop.store(true, Ordering::Relaxed);
         drop(loud);
     });

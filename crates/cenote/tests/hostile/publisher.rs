@@ -1,4 +1,4 @@
-//! Publishers that lie to those who subscribe.
+//! Publishers that send false messages to their subscribers.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,19 +21,19 @@ use crate::support::raw::topic::{
 use crate::support::{Random, TIMEOUT, eventually, memfd, topic_dir, unique};
 
 pub(crate) const TESTS: &[Test] = &[
-    ("a_publisher_that_tells_the_truth_is_believed", truth),
-    ("rings_that_do_not_add_up", rings),
-    ("answers_to_a_subscriber_that_are_none", answers),
+    ("a_correct_publisher_is_accepted", truth),
+    ("inconsistent_rings_are_rejected", rings),
+    ("invalid_answers_to_a_subscriber_are_rejected", answers),
     ("a_mismatch_of_garbage_can_be_read", mismatch),
-    ("a_publisher_that_lacks_something_for_a_moment_is_asked_again", shortage),
-    ("a_publisher_that_never_answers_hides_nobody", silence),
-    ("heads_and_states_that_cannot_be", words),
+    ("a_publisher_with_a_temporary_shortage_is_asked_again", shortage),
+    ("a_publisher_that_never_answers_hides_no_other", silence),
+    ("impossible_heads_and_states", words),
     ("a_ring_that_changes_all_the_time", restless),
-    ("a_publisher_that_never_stops_talking_delays_nobody", chatter),
-    ("descriptors_of_nonsense", descriptors),
-    ("what_lies_behind_much_that_is_lost_is_told_of", behind),
-    ("a_message_whose_pool_is_crowded_is_told_of_once_it_can_be_had", crowded),
-    ("a_message_that_never_can_be_had_is_looked_for_now_and_then", never),
+    ("a_publisher_that_never_stops_sending_delays_no_other_peer", chatter),
+    ("invalid_descriptors_are_rejected", descriptors),
+    ("a_message_behind_many_lost_ones_is_reported", behind),
+    ("a_message_whose_pool_has_too_many_readers_is_reported_once_it_is_available", crowded),
+    ("a_message_that_stays_unavailable_is_retried_now_and_then", never),
 ];
 
 const UID: u64 = 0xbad0_0000_0000_0002;

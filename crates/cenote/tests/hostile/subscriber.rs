@@ -1,4 +1,4 @@
-//! Subscribers that lie to a publisher, in words and in the one thing they can write: their row.
+//! Subscribers with false messages, and with false words in the only shared memory that they can write: their row.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -17,13 +17,13 @@ use crate::support::raw::topic::{
 use crate::support::{Random, eventually, unique};
 
 pub(crate) const TESTS: &[Test] = &[
-    ("a_subscriber_that_tells_the_truth_is_let_in", truth),
+    ("a_correct_subscriber_is_accepted", truth),
     ("a_subscriber_cannot_write_the_ring", read_only),
     ("subscriptions_of_every_length_and_kind", lengths),
-    ("a_subscriber_that_wants_something_else_is_told_what_there_is", mismatch),
-    ("garbage_in_a_subscribers_row_delays_nobody", garbage),
+    ("a_subscriber_of_another_type_gets_the_type_of_the_publisher", mismatch),
+    ("garbage_in_a_subscribers_row_delays_no_other_peer", garbage),
     ("a_subscriber_that_never_reads_is_not_waited_for", never_reads),
-    ("a_subscriber_that_never_stops_talking_delays_nobody", chatter),
+    ("a_subscriber_that_never_stops_sending_delays_no_other_peer", chatter),
     ("a_subscribers_row_with_holes_is_zeros", punched),
 ];
 

@@ -34,17 +34,17 @@ const TESTS: &[Test] = tests![
     pixels_outside_are_errors
     planes_of_nv12_and_i420
     typed_pixels
-    what_was_described_is_never_written_again
+    a_tensor_is_never_written_after_its_descriptor_was_taken
     another_process_sees_pixels_and_header_without_a_copy
     a_region_is_seen_elsewhere_too
     a_descriptor_of_something_else_is_refused
-    images_and_regions_that_cannot_be_are_told_in_pixels
+    errors_of_impossible_images_and_regions_are_in_pixels
     a_new_image_is_black_even_where_memory_was_used
     an_image_in_a_pool_of_ones_own
     a_process_that_exits_leaves_nothing
     what_a_killed_process_left_is_removed_by_the_next
     a_forked_process_gets_a_pool_of_its_own
-    everything_is_on_the_heap_where_that_is_asked_for
+    everything_is_on_the_heap_on_request
     frame_ids_have_a_limit
 ];
 
@@ -53,7 +53,7 @@ const TESTS: &[Test] = tests![
 const MORE_TESTS: &[Test] = tests![
     a_png_reads_as_it_was_written
     every_format_can_be_looked_at
-    pictures_of_every_kind_come_in
+    pictures_of_every_kind_are_converted
     files_that_are_no_png
 ];
 #[cfg(not(feature = "image"))]
@@ -297,7 +297,7 @@ fn typed_pixels() {
     assert_eq!(image.pixel(0, 0).unwrap(), pixel);
 }
 
-fn what_was_described_is_never_written_again() {
+fn a_tensor_is_never_written_after_its_descriptor_was_taken() {
     let mut image = Image::new(64, 48, PixelFormat::Rgb8).unwrap();
     image.set_frame_id("front").unwrap();
     let clone = image.clone();
@@ -357,7 +357,7 @@ fn a_region_is_seen_elsewhere_too() {
     region.to_contiguous().unwrap().descriptor().unwrap();
 }
 
-fn images_and_regions_that_cannot_be_are_told_in_pixels() {
+fn errors_of_impossible_images_and_regions_are_in_pixels() {
     for (width, height) in [(0, 4), (4, 0)] {
         let text = format!("an image of {width}x{height} has no pixels");
         assert_eq!(Image::new(width, height, PixelFormat::Rgb8).unwrap_err().to_string(), text);
@@ -483,7 +483,7 @@ fn a_forked_process_gets_a_pool_of_its_own() {
     image.descriptor().unwrap();
 }
 
-fn everything_is_on_the_heap_where_that_is_asked_for() {
+fn everything_is_on_the_heap_on_request() {
     let _alone = alone();
     for (value, kinds) in [("1", "[Mem, Mem, Mem]"), ("0", "[Shm, Shm, Shm]")] {
         let mut heaper = Peer::run(command("heaper").env(FORCE_MEM_ENV, value));
@@ -549,7 +549,7 @@ fn every_format_can_be_looked_at() {
 }
 
 #[cfg(feature = "image")]
-fn pictures_of_every_kind_come_in() {
+fn pictures_of_every_kind_are_converted() {
     use image::DynamicImage;
     for (picture, format) in [
         (DynamicImage::new_luma8(5, 3), PixelFormat::Grey),

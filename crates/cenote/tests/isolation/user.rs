@@ -17,15 +17,15 @@ pub(crate) const ROLES: &[Role] = &[("unlocked", |_| unlocked()), ("crowd", |_| 
 
 pub(crate) const TESTS: &[Test] = &[
     ("another_user_is_refused", another),
-    ("members_of_a_group_are_let_in_and_others_are_not", group),
+    ("members_of_a_group_are_accepted_and_others_are_refused", group),
     ("a_mode_lets_in_whom_it_says", mode),
     ("directories_open_for_the_first_pool_that_others_may_attach_to", widened),
-    ("what_is_closed_to_a_user_hides_nothing_else_from_him", hidden),
-    ("directories_that_are_closed_to_those_a_pool_is_for_are_an_error", closed),
+    ("a_directory_closed_to_a_user_hides_nothing_else_from_that_user", hidden),
+    ("directories_closed_to_the_intended_users_of_a_pool_are_an_error", closed),
     ("group_access_needs_a_directory", group_without_dir),
     ("a_default_directory_that_is_not_ours_alone_is_refused", default_dir),
     ("a_directory_with_a_long_path_works", long_path),
-    ("somebody_who_keeps_the_lock_is_not_waited_for_for_ever", locked),
+    ("a_process_that_keeps_the_lock_does_not_block_others_for_ever", locked),
     ("a_pool_that_may_lock_no_memory_says_so_and_works", may_not_lock),
     ("descriptors_unread_up_to_the_kernels_limit_hurt_only_for_as_long", inflight),
 ];

@@ -1,4 +1,4 @@
-//! Shared memory that a topic sends as it is: a pool has it, though it did not make it.
+//! Shared memory that a pool adopts: a topic sends it without a copy, although the pool did not allocate it.
 
 use std::os::fd::OwnedFd;
 
@@ -11,12 +11,12 @@ use rustix::process::{Pid, Signal, kill_process};
 use super::{Test, all_are, eventually, filled, hex, pool, pool_user, unique};
 
 pub(crate) const TESTS: &[Test] = &[
-    ("adopted_memory_is_read_where_it_is_and_goes_with_the_last_reader", read),
-    ("adopted_memory_goes_with_the_next_message_of_any_kind", goes),
+    ("adopted_memory_is_read_in_place_and_freed_with_the_last_reader", read),
+    ("adopted_memory_is_freed_with_the_next_message_of_any_kind", goes),
     ("a_dead_reader_of_adopted_memory_keeps_it_no_longer", dead),
     ("a_reader_that_is_behind_catches_up_with_adopted_memory", behind),
-    ("what_is_left_of_a_closed_pool_is_copied_when_it_is_sent", closed),
-    ("memory_that_others_may_write_is_copied_and_left_as_it_is", foreign),
+    ("a_tensor_of_a_closed_pool_is_copied_when_it_is_sent", closed),
+    ("memory_that_others_may_write_is_copied_and_not_changed", foreign),
 ];
 
 /// A topic that keeps the last message only.

@@ -1,11 +1,11 @@
 //! Pools: one owner, any number of attached processes, and nothing to repair when one is killed.
 //!
-//! Children are this same program, started with a role; they are reaped by id.
+//! Child processes are this same program, started with a role. A test reaps them by process id.
 #![allow(clippy::unwrap_used, reason = "a panic fails the test")]
 
 mod adopted;
-mod meeting;
-mod room;
+mod capacity;
+mod connect;
 #[path = "../support/mod.rs"]
 mod support;
 
@@ -29,22 +29,25 @@ const TESTS: &[Test] = &[
     ("descriptors_resolve_in_the_owner_too", own_import),
     ("stale_descriptors_are_errors", stale),
     ("an_attached_process_reads_without_copying", attached_reads),
-    ("a_write_to_what_was_leased_faults_in_that_process_alone", faults),
+    ("a_write_to_a_leased_slot_faults_only_in_that_process", faults),
     ("a_held_slot_is_not_reused_until_it_is_released", held),
-    ("a_killed_attacher_gives_everything_back", killed_attacher),
+    ("a_killed_reader_releases_everything", killed_attacher),
     ("a_killed_owner_leaves_its_readers_their_bytes", killed_owner),
     ("a_dead_owners_name_is_taken_over_and_a_living_ones_is_not", names),
-    ("sockets_of_the_dead_are_removed_by_the_next_to_look", sockets_of_the_dead),
+    (
+        "sockets_of_dead_processes_are_removed_by_the_next_process_that_lists_them",
+        sockets_of_the_dead,
+    ),
     ("only_the_owner_allocates", only_owner),
-    ("new_segments_reach_attachers_before_they_are_needed", segments),
+    ("new_segments_reach_readers_before_they_are_needed", segments),
     ("trim_frees_empty_segments", trim),
     ("empty_segments_make_room_for_a_larger_tensor", reclaimed),
     ("a_descriptor_reaches_its_own_slot_and_nothing_else", forged),
     ("a_grandchild_is_as_safe_as_a_child", grandchild),
     ("any_tensor_can_be_staged_and_the_copy_is_counted", staged),
-    ("scrubbed_slots_come_back_as_zeros", scrubbed),
+    ("scrubbed_slots_are_zero_when_allocated_again", scrubbed),
     ("memory_is_reserved_ahead_of_need", ahead),
-    ("alloc_timeout_waits_for_others", waits),
+    ("alloc_timeout_waits_for_other_processes", waits),
     ("a_vanished_socket_is_made_again", vanished),
     ("a_forked_child_can_neither_write_nor_break_anything", forked),
 ];
@@ -53,14 +56,14 @@ fn main() -> ExitCode {
     TestProgram::new("pool")
         .roles(&[
             (POOL_USER, use_pools),
-            (meeting::FORK_WHILE_CONNECTING, meeting::fork_while_connecting),
+            (connect::FORK_WHILE_CONNECTING, connect::fork_while_connecting),
         ])
         .unavailable(|name| {
             let parts = ["child", "cannot_be_made", "wishes"];
             let beyond = support::emulated() && parts.iter().any(|part| name.contains(part));
             beyond.then_some("the emulator cannot fork threads, opens descriptors, ignores madvise")
         })
-        .run(&[TESTS, meeting::TESTS, room::TESTS, adopted::TESTS])
+        .run(&[TESTS, connect::TESTS, capacity::TESTS, adopted::TESTS])
 }
 
 fn pool(config: TensorPoolConfig) -> TensorPool {
@@ -87,7 +90,7 @@ fn use_pools(_: &[&str]) {
     let mut user = PoolUser::default();
     serve(|words| match *words {
         ["write"] => write_to(&user.tensors[0]),
-        [how @ ("fork" | "clone")] => meeting::fork_and_wait(how),
+        [how @ ("fork" | "clone")] => connect::fork_and_wait(how),
         ["bools"] => {
             let seen = reply(user.tensors[0].map().unwrap().as_slice::<bool>());
             format!("{seen}; copied: {:?}", user.tensors[0].to_vec::<bool>().unwrap())

@@ -1,4 +1,4 @@
-//! Publishers and owners that lie to those who only look.
+//! Publishers and owners that send false answers to an inspecting process.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,12 +12,12 @@ use crate::support::raw::topic::{CLOSED, HEAD, Liar, ROW_SEALS, SEALS, pretend, 
 use crate::support::{Random, eventually, memfd, unique};
 
 pub(crate) const TESTS: &[Test] = &[
-    ("who_looks_believes_what_can_be", truth),
-    ("who_made_no_sense_is_heard_when_it_does", sense),
-    ("who_looks_believes_no_ring_that_does_not_add_up", rings),
-    ("who_looks_at_a_ring_that_changes_all_the_time_sees_no_more_than_that", restless),
-    ("who_looks_at_tensors_of_nonsense_is_told_so", tensors),
-    ("accounts_of_nonsense_are_none", accounts),
+    ("an_inspector_accepts_plausible_values", truth),
+    ("a_peer_that_sent_nonsense_is_read_once_it_is_valid", sense),
+    ("an_inspector_rejects_inconsistent_rings", rings),
+    ("an_inspector_of_a_constantly_changing_ring_sees_only_that_it_changes", restless),
+    ("an_inspector_gets_an_error_for_invalid_tensors", tensors),
+    ("invalid_accounts_are_rejected", accounts),
 ];
 
 const UID: u64 = 0xbad0_0000_0000_0003;

@@ -1,4 +1,4 @@
-//! Contexts that an application has, on a thread of its own.
+//! Contexts that belong to an application, on a thread of the application.
 
 use std::ffi::{CStr, c_void};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -210,7 +210,7 @@ pub(super) fn its_context_is_used_on_its_thread() {
 }
 
 #[allow(unsafe_code, clippy::multiple_unsafe_ops_per_block, reason = "OpenGL is a C interface")]
-pub(super) fn what_it_bound_stays_bound() {
+pub(super) fn objects_that_the_application_bound_stay_bound() {
     // Desktop OpenGL has these.
     const PACK_SWAP_BYTES: u32 = 0x0d00;
     const UNPACK_SWAP_BYTES: u32 = 0x0cf0;
@@ -272,7 +272,7 @@ pub(super) fn what_it_bound_stays_bound() {
     gl.close().unwrap();
 }
 
-pub(super) fn on_its_own_thread_nobody_waits() {
+pub(super) fn calls_on_its_own_thread_do_not_wait() {
     let application = Application::start();
     let gl = application.context().unwrap();
     let (tell, told) = channel();
@@ -383,7 +383,7 @@ pub(super) fn work_that_was_begun_is_waited_for() {
 }
 
 /// Whoever is at work there may have locks taken that somebody else's code would wait for.
-pub(super) fn what_others_ask_for_waits_until_the_thread_is_done() {
+pub(super) fn requests_of_other_threads_wait_until_the_thread_is_done() {
     let application = Application::start();
     let gl = application.context().unwrap();
     let texture = gl.texture((4, 4), DType::U8, 4).unwrap();

@@ -1,4 +1,4 @@
-//! What an attacher tries on the descriptors it was given: the kernel refuses, or it harms nobody.
+//! What a hostile reader tries with the descriptors that it received: the kernel refuses it, or it does no harm.
 #![allow(unsafe_code, reason = "mapping memory in every way there is")]
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
@@ -8,13 +8,13 @@ use cenote::{Tensor, TensorPool};
 use rustix::fs::{FallocateFlags, OFlags, SealFlags};
 
 use super::Test;
-use super::attacher::works;
+use super::reader::works;
 use crate::support::raw::pool::Attached;
 use crate::support::{all_are, emulated, filled, pool};
 
 pub(crate) const TESTS: &[Test] = &[
     ("header_and_segments_cannot_be_written_by_any_means", read_only),
-    ("a_row_can_be_neither_shrunk_nor_sealed_away", row),
+    ("a_row_can_be_neither_shrunk_nor_sealed", row),
     ("flags_set_on_shared_descriptors_are_harmless", flags),
 ];
 

@@ -72,7 +72,7 @@ pub(super) fn a_side_is_transferred_when_it_is_behind() {
     assert_eq!((on_device(handle)[3], transfers()), (2.0, (up + 2, down)));
 }
 
-pub(super) fn what_the_device_wrote_is_downloaded() {
+pub(super) fn data_that_the_device_wrote_is_downloaded() {
     let _alone = alone();
     let mut buffer = buffer();
     let handle = buffer.device_mut().unwrap().handle();

@@ -1,4 +1,4 @@
-//! What cannot be: an error each.
+//! Wrong uses, each of which is an error.
 
 use std::process::{Command, ExitCode};
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use cenote::{
     DType, Error, GlContext, GlError, GlGone, NotWritable, PixelFormat, Tensor, UnifiedBuffer,
 };
 
-use super::{TASK, access, alone, context, dmabuf, gone, noise, residue};
+use super::{TASK, access, alone, context, dmabuf, gone, leaks, noise};
 
 pub(super) fn closed_while_a_map_is_alive() {
     let gl = GlContext::headless().unwrap();
@@ -36,7 +36,7 @@ pub(super) fn closed_while_a_map_is_alive() {
     assert_eq!((stats.buffers, stats.maps), (0, 0), "{stats:?}");
 }
 
-pub(super) fn closed_for_everybody() {
+pub(super) fn closed_for_all_holders() {
     let _alone = alone();
     let gl = GlContext::headless().unwrap();
     let mut tensor = gl.tensor(&[4, 4, 4], DType::U8).unwrap();
@@ -167,10 +167,10 @@ pub(super) fn task(name: &str) -> ExitCode {
         "no-library" => no_library(),
         "too-old" => too_old(),
         "fork" => fork(),
-        "residue-objects" => residue::objects_and_closed_contexts(),
-        "residue-holders" => residue::holders(),
+        "residue-objects" => leaks::objects_and_closed_contexts(),
+        "residue-holders" => leaks::holders(),
         "dmabuf-errors" => dmabuf::errors(),
-        "residue-errors" => residue::errors(),
+        "residue-errors" => leaks::errors(),
         other => panic!("no task {other}"),
     }
     ExitCode::SUCCESS

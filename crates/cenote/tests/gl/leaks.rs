@@ -1,5 +1,5 @@
-//! Nothing is left behind: descriptors, mappings, threads, objects. Looked at in a process of its own,
-//! for other tests have theirs.
+//! Nothing is left behind: descriptors, mappings, threads, OpenGL objects. They are counted in a separate process,
+//! because other tests have theirs.
 
 use std::fs;
 use std::thread::sleep;
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use cenote::{DType, Error, GlContext, GlError, GlStats, PixelFormat, UnifiedBuffer};
 
-use super::wrong::child;
+use super::errors::child;
 
 /// What allocators may keep for themselves: two rounds of what is used here. A leak of one frame a round
 /// would exceed it.

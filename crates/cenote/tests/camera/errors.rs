@@ -1,4 +1,4 @@
-//! What is no camera, what a camera cannot do, and what cannot be captured into.
+//! Paths that are no cameras, settings that a camera does not support, and memory that it cannot capture into.
 
 use std::os::fd::AsRawFd;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! Publishers that lend pools which are none, or not theirs.
+//! Publishers that introduce pools that do not exist, or that belong to another process.
 
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -12,10 +12,10 @@ use crate::support::raw::topic::{Liar, SEALS};
 use crate::support::{filled, memfd, pool, unique};
 
 pub(crate) const TESTS: &[Test] = &[
-    ("a_pool_that_is_lent_in_truth_is_believed", truth),
-    ("pools_that_are_lent_and_are_none", lies),
-    ("a_pool_that_is_lent_is_not_taken_for_another_of_that_uid", impostor),
-    ("a_publisher_that_lends_without_end", endless),
+    ("a_correctly_introduced_pool_is_accepted", truth),
+    ("introductions_of_invalid_pools_are_rejected", lies),
+    ("an_introduced_pool_is_not_taken_for_another_of_that_uid", impostor),
+    ("a_publisher_that_introduces_pools_without_end", endless),
 ];
 
 const UID: u64 = 0xbad0_0000_0000_0003;

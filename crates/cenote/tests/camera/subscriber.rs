@@ -1,4 +1,4 @@
-//! Frames that other processes see, without a copy; one of those is killed half-way.
+//! Frames that other processes receive without a copy. One of these processes is killed half-way.
 
 use std::collections::HashSet;
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! Contexts that are lost while they are used: to a reset, to a thread that takes no work; and bytes that
-//! a driver loses. The driver's functions that tell of it are those of an application here.
+//! Contexts that are lost while they are used, by a reset or by a thread that takes no work, and bytes that a
+//! driver loses. The driver functions that report this are replaced through the context of an application.
 
 use std::cell::Cell;
 use std::ffi::{CStr, c_void};
@@ -9,7 +9,7 @@ use std::sync::mpsc::channel;
 use cenote::glow::{self, HasContext};
 use cenote::{DType, Error, GlContext, GlError, GlGone, UnifiedBuffer};
 
-use super::application::Application;
+use super::application_context::Application;
 use super::{gone, is_fallback, noise};
 
 const GUILTY_CONTEXT_RESET: u32 = 0x8253;

@@ -1,4 +1,4 @@
-//! What a pool does, and says, when there is no room or no memory; and that its numbers are true.
+//! What a pool does and reports when it has no room or no memory, and that its numbers are correct.
 
 use std::time::Duration;
 
@@ -8,19 +8,19 @@ use super::{Test, filled, hex, pool, pool_user};
 
 pub(crate) const TESTS: &[Test] = &[
     ("holders_lists_every_lease_and_the_owners_own", holders),
-    ("a_tensor_larger_than_the_pool_is_told_so", too_large),
-    ("free_bytes_in_small_pieces_are_told_apart_from_none", fragmented),
+    ("a_tensor_larger_than_the_pool_is_an_error_that_says_so", too_large),
+    ("an_error_distinguishes_fragmented_memory_from_none", fragmented),
     ("freed_neighbours_become_room_for_a_larger_tensor", coalesced),
     ("an_allocation_that_waited_in_vain_is_one_failure", one_failure),
-    ("who_waits_is_given_what_was_hot", given_what_was_hot),
+    ("a_waiting_allocation_gets_the_most_recently_used_slot", given_what_was_hot),
     ("a_growth_step_beyond_the_machine_falls_back_to_what_is_needed", falls_back),
     ("bools_are_cleared_and_nothing_else_is", bools),
     ("bools_of_another_process_are_copied_or_refused", foreign_bools),
-    ("stats_see_what_readers_let_go_of", stats_are_fresh),
+    ("stats_include_slots_that_readers_released", stats_are_fresh),
     ("waste_is_that_of_the_tensors_alive", waste),
     ("mixed_sizes_waste_no_more_than_an_eighth", eighth),
     ("scrubbing_never_makes_a_pool_look_full", scrubbing),
-    ("a_slot_that_a_reader_let_go_of_is_scrubbed", scrubbed_after_readers),
+    ("a_slot_that_a_reader_released_is_scrubbed", scrubbed_after_readers),
     ("a_slot_is_scrubbed_at_once_though_others_are_attached", scrubbed_in_company),
     ("senseless_configurations_are_errors", senseless),
     ("wishes_are_granted_or_named", wishes),

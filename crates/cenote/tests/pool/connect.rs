@@ -1,4 +1,4 @@
-//! How processes find each other, and what a fork does to that.
+//! How processes find a pool and connect to it, and what a fork changes.
 #![allow(unsafe_code, reason = "fork")]
 
 use std::path::{Path, PathBuf};
@@ -14,21 +14,21 @@ use super::{
 use crate::support::{peer::ROLE, socket_dir};
 
 pub(crate) const TESTS: &[Test] = &[
-    ("looking_for_a_pool_makes_nothing", looking),
-    ("what_lies_among_the_topics_hides_no_pool", among_topics),
+    ("opening_a_missing_pool_creates_nothing", looking),
+    ("files_among_the_topics_hide_no_pool", among_topics),
     ("a_bad_namespace_is_named", bad_namespace),
     ("a_pool_that_cannot_be_made_leaves_nothing", failed),
-    ("a_closed_pool_stays_gone", closed),
-    ("whoever_is_attached_to_a_closed_pool_is_told_so", told),
+    ("a_closed_pool_stays_closed", closed),
+    ("a_process_attached_to_a_closed_pool_gets_an_error_that_says_so", told),
     ("a_vanished_directory_is_made_again_where_it_was", moved),
     ("a_socket_is_shown_only_with_its_mode", modes),
-    ("what_one_process_may_hold_is_counted_in_slots", limit),
+    ("the_limit_of_leases_of_one_process_counts_slots", limit),
     ("first_imports_at_the_same_time_attach_once", together),
     ("a_dead_owner_with_a_living_forked_child_is_dead", dead_parent),
     ("a_dead_reader_with_a_living_forked_child_is_dead", dead_reader),
     ("no_connection_reaches_a_forked_child", leaks),
     ("a_forked_child_serves_its_pools_whatever_thread_was_starting", served),
-    ("a_forked_child_reads_what_it_inherited_and_knows_that_it_owns_nothing", inherited),
+    ("a_forked_child_reads_what_it_inherited_and_owns_nothing", inherited),
 ];
 
 /// A place of a test's own.

@@ -1,4 +1,4 @@
-//! Attachers that say what they should not, or nothing.
+//! Readers that send wrong messages to an owner, or none.
 
 use std::net::Shutdown;
 use std::os::fd::{AsFd, OwnedFd};
@@ -20,12 +20,12 @@ pub(crate) const TESTS: &[Test] = &[
     ("hellos_of_every_length", lengths),
     ("hellos_of_other_versions_and_kinds", kinds),
     ("a_second_hello_ends_the_connection", twice),
-    ("whoever_subscribes_cannot_attach_as_well", both),
+    ("a_subscriber_cannot_attach_on_the_same_connection", both),
     ("questions_before_a_hello_get_nothing", early),
     ("descriptors_sent_to_the_owner_are_closed", fds),
-    ("an_attacher_that_never_reads_delays_nobody", never_reads),
-    ("hanging_up_at_every_step", steps),
-    ("an_attacher_that_never_stops_talking_delays_nobody", chatter),
+    ("a_reader_that_never_receives_delays_no_other", never_reads),
+    ("a_reader_that_disconnects_at_every_step", steps),
+    ("a_reader_that_never_stops_sending_delays_no_other_peer", chatter),
 ];
 
 /// A pool that still does all it should.

@@ -1,19 +1,19 @@
-//! Attachers that write what they like into the one thing they can write: their row.
+//! Readers that write anything into the only shared memory that they can write: their row.
 
 use cenote::{DType, Error, Tensor, TensorPool, TensorPoolConfig};
 
 use super::Test;
-use super::attacher::works;
+use super::reader::works;
 use crate::support::raw::pool::{Attached, REFUSED, SEGMENT, kind, packet};
 use crate::support::{Random, all_are, eventually, filled, pool, unique};
 
 pub(crate) const TESTS: &[Test] = &[
-    ("whoever_holds_too_much_is_told_how_much", told),
-    ("whoever_holds_a_little_too_much_is_left_alone", lenient),
+    ("a_reader_over_its_limit_is_told_how_much_it_holds", told),
+    ("a_reader_slightly_over_its_limit_stays_connected", lenient),
     ("garbage_in_a_row_only_holds_slots", garbage),
     ("garbage_that_changes_all_the_time_only_holds_slots", restless),
     ("a_row_with_holes_punched_into_it_is_zeros", punched),
-    ("what_was_never_shown_comes_back_whatever_a_row_says", unpublished),
+    ("a_slot_that_was_never_published_is_reused_whatever_a_row_says", unpublished),
 ];
 
 const SLOTS: usize = 16;

@@ -1,4 +1,4 @@
-//! Descriptors that lie: to an attacher, and to the owner itself.
+//! False tensor descriptors, given to a reader and to the owner itself.
 
 use cenote::{
     DType, DepthImage, Domain, Field, Image, Intrinsics, MAX_DIMS, PixelFormat, PointCloud, Tensor,
@@ -14,12 +14,12 @@ pub(crate) const TESTS: &[Test] = &[
     ("every_bit_of_a_views_descriptor_flipped", || flips(&view)),
     ("words_of_a_descriptor_replaced", words),
     ("descriptors_of_every_length", lengths),
-    ("descriptors_that_lie_about_their_length", lying_lengths),
+    ("descriptors_with_a_false_length", lying_lengths),
     ("every_bit_of_an_image_with_metadata_flipped", || flips_of(&domain_image)),
     ("every_bit_of_a_point_cloud_flipped", || flips_of(&cloud)),
     ("every_bit_of_a_depth_image_flipped", || flips_of(&depth)),
     ("metadata_replaced", metadata),
-    ("a_descriptor_that_repeats_one_element_for_ever", repeats),
+    ("a_descriptor_that_repeats_one_element_endlessly", repeats),
 ];
 
 /// Where the number of the segment stands: a wrong one is waited for, so its bits are tried apart.
