@@ -113,19 +113,6 @@ pub(crate) fn register_owned(owner: &Arc<Owner>) {
     registry().register_owned(owner);
 }
 
-/// The buffer of a slot that a ring entry names, if the slot belongs to the publisher of the ring and was leased before.
-/// `None` if [`lease`] has to do it.
-#[inline(always)]
-pub(crate) fn lease_again(
-    own_pool: &Attachment,
-    slot: u32,
-    serial: u64,
-    unchanged: impl Fn() -> bool,
-) -> Option<Handle> {
-    let buffer = own_pool.lease_entry_again(slot, &unchanged)?;
-    Some(slot_buffer::leased_again(buffer, serial))
-}
-
 /// The buffer of a slot that a ring entry names. `unchanged` says whether the entry is still in the ring. That
 /// validates the lease if the publisher of the ring owns the pool (`by_entry`); otherwise the serial does.
 pub(crate) fn lease(

@@ -12,8 +12,8 @@ use std::sync::Arc;
 
 use crate::error::Error;
 use crate::ipc::pool::reader::background::{BackgroundAttach, Progress};
-use crate::ipc::pool::registry;
 use crate::ipc::pool::registry::RegisteredPool;
+use crate::ipc::pool::{registry, slot_buffer};
 use crate::ipc::ring::codec::TensorEntry;
 use crate::ipc::ring::cursor::Cursor;
 use crate::ipc::ring::ring::RingEntry;
@@ -31,14 +31,13 @@ pub(crate) struct ResolveCached<'a> {
 impl ResolveBuffer for ResolveCached<'_> {
     #[inline(always)]
     fn resolve(&mut self, tensor: &TensorEntry<'_>) -> Result<Handle, Unread> {
-        let leased = match &self.publisher.own_pool {
+        let buffer = match &self.publisher.own_pool {
             Some(pool) if tensor.pool == self.publisher.uid => {
-                registry::lease_again(pool, tensor.slot, tensor.serial, || {
-                    self.entry.is_unchanged()
-                })
+                pool.lease_entry_again(tensor.slot, || self.entry.is_unchanged())
             }
             _ => None,
         };
+        let leased = buffer.map(|buffer| slot_buffer::leased_again(buffer, tensor.serial));
         leased.ok_or_else(|| Unread::NotYet)
     }
 }
