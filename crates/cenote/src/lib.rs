@@ -11,33 +11,32 @@
 //! ```
 //!
 //! - [`Tensor`] is the handle; [`TensorOptions`] say how to allocate one.
-//! - [`TensorMemory`] is where its bytes live, and [`Selection`] why there.
-//! - [`DType`] and [`Element`] are what its elements are, [`Layout`] how they lie.
+//! - [`TensorMemory`] is the kind of memory that its bytes are in, and [`Selection`] says why.
+//! - [`DType`] and [`Element`] are the types of its elements, [`Layout`] is their order in memory.
 //! - [`PixelFormat`] makes an image of it; [`Image`], [`PointCloud`] and [`DepthImage`] say what it
-//!   means, where and when it was recorded.
-//! - [`Topic`] sends them to other processes, without copying, and receives; [`TopicConfig`] and
-//!   [`Policy`] say how, [`WaitSet`] waits for several, [`topics`] lists them and an [`Observer`] looks
-//!   without taking part (Linux).
-//! - [`Protection`] is what keeps others from writing; DMA-BUFs are given to devices by
-//!   [`Tensor::dmabuf`] (Linux).
-//! - [`TensorPool`] allocates in nanoseconds, and shares with other processes; [`pools`] lists them
+//!   means, and where and when it was recorded.
+//! - [`Topic`] sends them to other processes and receives them, without a copy. [`TopicConfig`] and
+//!   [`Policy`] configure it, [`WaitSet`] waits for several topics, [`topics`] lists them, and an [`Observer`]
+//!   reads messages without being a subscriber (Linux).
+//! - [`Protection`] says what keeps other processes from writing; [`Tensor::dmabuf`] shares memory with
+//!   devices (Linux).
+//! - [`TensorPool`] allocates in nanoseconds and shares with other processes; [`pools`] lists pools
 //!   (Linux).
-//! - [`BufferPool`] is host memory that is used again; [`host_pool`] has the rest of that.
-//! - [`Error`] is what every fallible call returns; [`copies`] counts what was copied.
+//! - [`BufferPool`] recycles host memory; [`host_pool`] has related types.
+//! - [`Error`] is the error of every fallible call; [`copies`] counts copied bytes.
 //!
 //! Three rules are worth knowing before the first call:
 //!
-//! - **Access goes through guards.** [`Tensor::map`] and [`Tensor::map_mut`] give guards that give out
-//!   slices. Elements that do not lie side by side are not a slice: see [`TensorMap::runs`].
-//! - **Writing needs the sole holder**, as with `Arc::get_mut`. Clones and views are holders, and
+//! - **Access goes through guards.** [`Tensor::map`] and [`Tensor::map_mut`] return guards, which give
+//!   access to slices. Elements that are not contiguous are not a slice: see [`TensorMap::runs`].
+//! - **Writing needs the sole handle**, as with `Arc::get_mut`. Clones and views are handles, too, and
 //!   memory that was sent to another process is never written again. [`Tensor::make_mut`] copies
-//!   where [`Tensor::map_mut`] refuses.
-//! - **A tensor chooses its memory by itself** unless [`TensorOptions::memory`] says otherwise.
-//!   Where there are no DMA-BUFs it is in shared memory, and says why ([`Tensor::selection`]). OpenGL
-//!   buffers are made by a `GlContext` alone (feature `gl`).
+//!   if [`Tensor::map_mut`] would refuse.
+//! - **A tensor chooses its memory** unless [`TensorOptions::memory`] says otherwise. Without DMA-BUFs it
+//!   is in shared memory, and [`Tensor::selection`] says why. Only a `GlContext` makes OpenGL buffers
+//!   (feature `gl`).
 //!
-//! Strides and offsets are in bytes throughout. File descriptors, sockets and shared memory are on
-//! Linux only.
+//! Strides and offsets are in bytes. File descriptors, sockets and shared memory exist on Linux only.
 
 #[cfg(all(feature = "camera", target_os = "linux", target_pointer_width = "64"))]
 mod camera;
