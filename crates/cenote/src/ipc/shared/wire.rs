@@ -156,10 +156,10 @@ impl Attached {
         let welcome: Attached = bytemuck::try_pod_read_unaligned(bytes)
             .map_err(|_| bad("the owner's answer has the wrong length"))?;
         if welcome.max_slots == 0 || welcome.max_slots > MAX_SLOTS + MAX_ADOPTED {
-            return Err(bad("the owner says an impossible number of slots"));
+            return Err(bad("the owner sent an impossible number of slots"));
         }
         if welcome.segments as usize > MAX_SHARED {
-            return Err(bad("the owner says an impossible number of segments"));
+            return Err(bad("the owner sent an impossible number of segments"));
         }
         Ok(welcome)
     }
@@ -237,14 +237,14 @@ impl Refusal {
 
     pub(crate) fn why(code: u32) -> &'static str {
         match code {
-            1 => "the pool belongs to another user, who has not let this one in",
+            1 => "the pool belongs to another user, who does not admit this one",
             2 => "too many processes are attached",
-            3 => "its owner has no memory for another attacher",
+            3 => "its owner has no memory for another reader",
             4 => "this process held too many slots",
             5 => {
-                "its owner has no file descriptors left for another attacher, or the user too many unread"
+                "its owner has no file descriptors left for another reader, or too many of this user lie unread in sockets"
             }
-            _ => "its owner does not say why",
+            _ => "its owner gives no reason",
         }
     }
 }

@@ -120,7 +120,7 @@ pub(crate) fn answered(endpoint: Endpoint, answer: Answer) -> Result<Arc<Attachm
         Kind::Refused => {
             Err(Error::AttachRefused { pool: endpoint.name, why: Refusal::why(head.index) })
         }
-        _ => Err(Error::BadMessage { what: "the owner's answer is none" }),
+        _ => Err(Error::BadMessage { what: "the owner's packet is no answer" }),
     }
 }
 
@@ -134,7 +134,7 @@ impl Attachment {
         let attached = Attached::parse(&bytes)?;
         let infos = attached.segments();
         if fds.len() != 2 + infos.len() || attached.uid != endpoint.uid {
-            return Err(Error::BadMessage { what: "the owner's answer does not add up" });
+            return Err(Error::BadMessage { what: "the owner's answer contradicts itself" });
         }
         let segment_fds = fds.split_off(2);
         let header_len = header::words(attached.max_slots);
