@@ -165,8 +165,8 @@ impl Owner {
     pub(crate) fn publish_location(&self, slot: Slot) {
         let at =
             header::locations(self.max_slots) + header::WORDS_PER_LOCATION * slot.index as usize;
-        let socket_dir = [u64::from(slot.segment.0), slot.offset as u64, slot.capacity as u64];
-        for (word, value) in self.header.get()[at..].iter().zip(socket_dir) {
+        let location = [u64::from(slot.segment.0), slot.offset as u64, slot.capacity as u64];
+        for (word, value) in self.header.get()[at..].iter().zip(location) {
             // Relaxed: the packet or ring entry that carries the first descriptor of the slot orders this, too.
             word.store(value, Ordering::Relaxed);
         }
@@ -280,11 +280,10 @@ impl Owner {
             return Err(refused(Refused::Stale));
         }
         self.leases().by_serial(slot, serial).map_err(refused)?;
-        let socket_dir = state.slot(slot);
-        let found = socket_dir
-            .and_then(|socket_dir| Some((socket_dir, state.segments.get(&socket_dir.segment)?)));
+        let found = state.slot(slot);
+        let found = found.and_then(|slot| Some((slot, state.segments.get(&slot.segment)?)));
         match found {
-            Some((socket_dir, segment)) => Ok((socket_dir, segment.map.clone())),
+            Some((slot, segment)) => Ok((slot, segment.map.clone())),
             None => {
                 self.leases().release(slot);
                 Err(refused(Refused::Stale))

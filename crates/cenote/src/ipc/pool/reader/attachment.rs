@@ -309,7 +309,7 @@ impl Attachment {
         let found = found.inspect_err(|_| {
             self.lease_table.lock().end_lease(slot);
         });
-        found.map(|(socket_dir, map)| Leased::New(socket_dir, map))
+        found.map(|(slot, map)| Leased::New(slot, map))
     }
 
     /// Leases a slot again that an entry of its owner's ring names. Returns its kept buffer, or `None` if
@@ -339,7 +339,7 @@ impl Attachment {
     }
 
     /// The location of a leased slot, from the owner's header.
-    fn socket_dir(&self, slot: u32) -> Option<Slot> {
+    fn location(&self, slot: u32) -> Option<Slot> {
         let [segment, offset, capacity] = self.location_words(slot)?;
         Some(Slot {
             index: slot,
@@ -371,12 +371,12 @@ impl Attachment {
     /// The location of a leased slot and its segment, checked against the mapping.
     fn locate(&self, slot: u32, timeout: Duration) -> Result<(Slot, Arc<Map>)> {
         let invalid = || Error::BadMessage { what: "a slot that lies in no segment" };
-        let socket_dir = self.socket_dir(slot).ok_or_else(invalid)?;
-        let map = self.segment(socket_dir.segment.0, timeout)?;
-        if socket_dir.offset.checked_add(socket_dir.capacity).is_none_or(|end| end > map.len()) {
+        let slot = self.location(slot).ok_or_else(invalid)?;
+        let map = self.segment(slot.segment.0, timeout)?;
+        if slot.offset.checked_add(slot.capacity).is_none_or(|end| end > map.len()) {
             return Err(invalid());
         }
-        Ok((socket_dir, map))
+        Ok((slot, map))
     }
 
     /// A segment by its number. Requests it if it has not arrived yet, and waits for it up to `timeout`.

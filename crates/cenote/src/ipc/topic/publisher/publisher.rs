@@ -4,7 +4,7 @@
 //! the entry is overwritten. So a queued message can be leased, and a slot whose message left the queue is free as soon as no
 //! reader leases it.
 //!
-//! Subscribers connect to the socket of the pool (`ipc/pool/owner/server.rs`), which passes packets about the topic to
+//! Subscribers connect to the socket of the pool (`ipc/pool/owner/server`), which passes packets about the topic to
 //! the [`ConnectionHandler`] here.
 
 use std::os::fd::{AsFd, OwnedFd};
