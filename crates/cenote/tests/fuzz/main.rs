@@ -1,7 +1,7 @@
-//! Random mutations of everything that comes from strangers: descriptors, messages with tensors, and
-//! both sides of attaching and of subscribing. Nothing may panic, fault, or leak.
+//! Random mutations of everything that comes from other processes: descriptors, messages with tensors,
+//! and both sides of attaching and subscribing. Nothing may panic, fault, or leak.
 //!
-//! Ten seconds by default; `CENOTE_FUZZ_SECONDS` makes it longer, `CENOTE_FUZZ_SEED` different. A seed
+//! It takes ten seconds, or `CENOTE_FUZZ_SECONDS`. `CENOTE_FUZZ_SEED` chooses other inputs; the same seed
 //! gives the same inputs in every run.
 #![allow(clippy::unwrap_used, reason = "a panic fails the test")]
 
@@ -25,26 +25,27 @@ use rustix::fs::SealFlags;
 use mutate::mutated;
 use support::program::{NamedTest, TestProgram};
 use support::raw::pool::{
-    Attached, GONE, MORE, Pretender, REFUSED, Raw, SEGMENT, WAKE, Welcome, borrowed, hello, packet,
+    AttachReply, FakeEndpoint, REFUSED, Raw, RawReader, SEGMENT, SEGMENT_REMOVED, SEGMENT_REQUEST,
+    WAKE, attach_request, borrowed, packet,
 };
-use support::{Random, filled, memfd, pool};
+use support::{Random, SetOnDrop, filled, memfd, pool};
 
 type Target = (&'static str, fn(&mut Clock));
 
 const TARGETS: [Target; 6] = [
     ("descriptors", descriptors),
     ("messages_with_tensors", messages),
-    ("what_attachers_say", attachers),
-    ("what_owners_say", owners),
-    ("what_subscribers_say", topic::subscribers),
-    ("what_publishers_say", topic::publishers),
+    ("packets_of_readers", readers),
+    ("packets_of_owners", owners),
+    ("packets_of_subscribers", topic::subscribers),
+    ("packets_of_publishers", topic::publishers),
 ];
 
-/// Of a row, which is written; and of all else, which is not.
+/// The seals of a lease row, which readers write, and of everything else, which they do not.
 const ROW_SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW);
 const SEALS: SealFlags = ROW_SEALS.union(SealFlags::FUTURE_WRITE);
 
-/// Says when a target has had its time.
+/// Gives a target its time and its random numbers.
 pub(crate) struct Clock {
     until: Instant,
     pub(crate) random: Random,
@@ -52,7 +53,7 @@ pub(crate) struct Clock {
 }
 
 impl Clock {
-    pub(crate) fn goes_on(&mut self) -> bool {
+    pub(crate) fn has_time(&mut self) -> bool {
         self.rounds += 1;
         Instant::now() < self.until
     }
@@ -81,8 +82,8 @@ fn test((name, target): Target, share: Duration, seed: u64) -> NamedTest {
     })
 }
 
-/// Looks at all that a tensor shows, if that is not too much.
-pub(crate) fn look(tensor: &Tensor) {
+/// Reads all elements of a tensor, if they are not too many.
+pub(crate) fn read_all(tensor: &Tensor) {
     if tensor.layout().len() <= 1 << 16 {
         let sum: usize =
             tensor.map().unwrap().runs().flatten().map(|&byte| usize::from(byte)).sum();
@@ -94,12 +95,12 @@ pub(crate) fn look(tensor: &Tensor) {
 fn works(pool: &TensorPool) {
     let tensor = filled(pool, 100, 7);
     let own = TensorPool::open(pool.name()).unwrap();
-    look(&own.import(&tensor.descriptor().unwrap()).unwrap());
+    read_all(&own.import(&tensor.descriptor().unwrap()).unwrap());
 }
 
 // ---- Descriptors ------------------------------------------------------------------------------
 
-/// Where the number of the segment stands: one that is not there is waited for.
+/// The bytes of the segment's number. They are not mutated, because a reader waits for an unknown segment.
 const SEGMENT_BYTES: std::ops::Range<usize> = 16..20;
 
 /// Tensors with metadata, and their descriptors.
@@ -116,7 +117,7 @@ fn domains(pool: &TensorPool) -> Vec<(Tensor, Vec<u8>)> {
     tensors.into_iter().zip(bytes).collect()
 }
 
-/// As long as it says it is, so that more than its length is tried.
+/// Resizes a descriptor to the length that it claims, so that not only its length is tested.
 fn fit_length(bytes: &mut Vec<u8>) {
     if bytes.len() >= support::HEAD {
         let meta = u16::from_ne_bytes([bytes[42], bytes[43]]);
@@ -138,18 +139,18 @@ fn descriptors(clock: &mut Clock) {
     let mut corpus: Vec<Vec<u8>> = tensors.iter().map(bytes).collect();
     corpus.extend(domains.iter().map(|(_, bytes)| bytes.clone()));
     let attached = TensorPool::open(pool.name()).unwrap();
-    while clock.goes_on() {
+    while clock.has_time() {
         let mut bytes = mutated(&corpus, &mut clock.random);
         fit_length(&mut bytes);
         if bytes.len() >= SEGMENT_BYTES.end {
             bytes[SEGMENT_BYTES].copy_from_slice(&corpus[0][SEGMENT_BYTES]);
         }
         let Ok(descriptor) = TensorDescriptor::from_bytes(&bytes) else { continue };
-        let _ = attached.import(&descriptor).map(|tensor| look(&tensor));
-        let _ = Tensor::from_descriptor(&descriptor).map(|tensor| look(&tensor));
-        let _ = Image::from_descriptor(&descriptor).map(|image| look(image.tensor()));
-        let _ = PointCloud::from_descriptor(&descriptor).map(|cloud| look(cloud.tensor()));
-        let _ = DepthImage::from_descriptor(&descriptor).map(|depth| look(depth.tensor()));
+        let _ = attached.import(&descriptor).map(|tensor| read_all(&tensor));
+        let _ = Tensor::from_descriptor(&descriptor).map(|tensor| read_all(&tensor));
+        let _ = Image::from_descriptor(&descriptor).map(|image| read_all(image.tensor()));
+        let _ = PointCloud::from_descriptor(&descriptor).map(|cloud| read_all(cloud.tensor()));
+        let _ = DepthImage::from_descriptor(&descriptor).map(|depth| read_all(depth.tensor()));
     }
     drop((tensors, domains));
     assert_eq!(pool.stats().unwrap().retired, 0, "a lease was left behind");
@@ -157,7 +158,7 @@ fn descriptors(clock: &mut Clock) {
 
 // ---- Messages ---------------------------------------------------------------------------------
 
-/// What a tensor looks like on the wire.
+/// The bytes and descriptors that `send` writes for a tensor.
 fn sent(tensor: &Tensor) -> (Vec<u8>, Vec<OwnedFd>) {
     let (here, there) = UnixStream::pair().unwrap();
     tensor.send(&here).unwrap();
@@ -172,7 +173,7 @@ fn messages(clock: &mut Clock) {
         shm.image(64, 48, PixelFormat::Nv12).unwrap(),
     ];
     let (corpus, fds): (Vec<_>, Vec<_>) = tensors.iter().map(sent).unzip();
-    while clock.goes_on() {
+    while clock.has_time() {
         let bytes = mutated(&corpus, &mut clock.random);
         let mut given: Vec<&OwnedFd> = fds[clock.random.below(fds.len())].iter().collect();
         let other =
@@ -190,103 +191,107 @@ fn messages(clock: &mut Clock) {
         if !bytes.is_empty() {
             here.send(&bytes, &given).unwrap();
         }
-        // Else the rest of a short message would be waited for.
+        // Disconnect: otherwise `recv` would wait for the rest of a short message.
         drop(here);
-        let _ = Tensor::recv(&there).map(|tensor| look(&tensor));
+        let _ = Tensor::recv(&there).map(|tensor| read_all(&tensor));
     }
 }
 
 // ---- Attaching --------------------------------------------------------------------------------
 
-fn attachers(clock: &mut Clock) {
+fn readers(clock: &mut Clock) {
     let pool = pool(8);
     let corpus = [
-        hello(),
-        packet(MORE, 0, 0),
+        attach_request(),
+        packet(SEGMENT_REQUEST, 0, 0),
         packet(WAKE, 0, 0),
         packet(SEGMENT, 0, 4096),
-        packet(GONE, 1, 0),
+        packet(SEGMENT_REMOVED, 1, 0),
     ];
-    let gift: OwnedFd = std::fs::File::open("/dev/null").unwrap().into();
-    let mut talkers: Vec<Raw> = Vec::new();
-    while clock.goes_on() {
+    let extra: OwnedFd = std::fs::File::open("/dev/null").unwrap().into();
+    let mut connections: Vec<Raw> = Vec::new();
+    while clock.has_time() {
         let raw = Raw::connect(pool.name());
         if clock.random.below(2) == 0 {
-            let _ = raw.send(&hello(), &[]);
+            let _ = raw.send(&attach_request(), &[]);
         }
         for _ in 0..=clock.random.below(4) {
-            let gifts = [gift.as_fd(), gift.as_fd()];
+            let extras = [extra.as_fd(), extra.as_fd()];
             let count = clock.random.below(12).saturating_sub(9);
-            let _ = raw.send(&mutated(&corpus, &mut clock.random), &gifts[..count]);
+            let _ = raw.send(&mutated(&corpus, &mut clock.random), &extras[..count]);
         }
-        talkers.push(raw);
-        if talkers.len() == 40 {
-            talkers.clear();
+        connections.push(raw);
+        if connections.len() == 40 {
+            connections.clear();
             works(&pool);
         }
     }
-    drop(talkers);
-    Attached::to(pool.name());
+    drop(connections);
+    RawReader::to(pool.name());
 }
 
 pub(crate) const UID: u64 = 0xf022;
 
 fn owners(clock: &mut Clock) {
-    let pretender = Pretender::new(UID);
+    let endpoint = FakeEndpoint::new(UID);
     let valid = filled(&pool(2), 100, 1).descriptor().unwrap().as_bytes().to_vec();
     let seed = clock.random.next() | 1;
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            let mut liar = Liar::new(seed);
+            let mut owner = FakeOwner::new(seed);
             while !done.load(Ordering::Relaxed) {
-                if pretender.waits_for(Duration::from_millis(20)) {
-                    liar.answer(&pretender.greeted());
+                if endpoint.has_connection_within(Duration::from_millis(20)) {
+                    owner.answer(&endpoint.accept_request());
                 }
             }
         });
-        while clock.goes_on() {
-            let Ok(attached) = TensorPool::open(pretender.name.as_str()) else { continue };
+        let _done = SetOnDrop(&done);
+        while clock.has_time() {
+            let Ok(attached) = TensorPool::open(endpoint.name.as_str()) else { continue };
             let mut bytes = valid.clone();
             bytes[0..8].copy_from_slice(&UID.to_ne_bytes());
             bytes[8..16].copy_from_slice(&2_u64.to_ne_bytes());
             bytes[16..20].copy_from_slice(&[0; 4]);
             let descriptor = TensorDescriptor::from_bytes(&bytes).unwrap();
-            let _ = attached.import(&descriptor).map(|tensor| look(&tensor));
+            let _ = attached.import(&descriptor).map(|tensor| read_all(&tensor));
         }
-        done.store(true, Ordering::Relaxed);
     });
 }
 
-/// An owner whose every answer is a little wrong.
-pub(crate) struct Liar {
+/// An owner that mutates its answers.
+pub(crate) struct FakeOwner {
     random: Random,
-    pub(crate) welcomes: Vec<Vec<u8>>,
+    pub(crate) replies: Vec<Vec<u8>>,
     pushes: Vec<Vec<u8>>,
     pub(crate) fds: Vec<OwnedFd>,
 }
 
-impl Liar {
-    pub(crate) fn new(seed: u64) -> Liar {
+impl FakeOwner {
+    pub(crate) fn new(seed: u64) -> FakeOwner {
         let header = memfd(128 + 8 * 24, SealFlags::empty());
         let serials = std::iter::repeat_n(2_u64, 16);
-        // Slots of segment 1, and one after them that lies in none.
-        let places =
+        // Slots of segment 1. The last one is too long for it.
+        let locations =
             (0..8_u64).flat_map(|slot| [1, slot * 8192, if slot < 7 { 8192 } else { 1 << 40 }]);
-        let words: Vec<u8> = serials.chain(places).flat_map(u64::to_ne_bytes).collect();
+        let words: Vec<u8> = serials.chain(locations).flat_map(u64::to_ne_bytes).collect();
         rustix::io::pwrite(&header, &words, 0).unwrap();
         rustix::fs::fcntl_add_seals(&header, SEALS).unwrap();
-        let welcome = Welcome {
+        let reply = AttachReply {
             uid: UID,
             max_slots: 8,
             max_leases: 4,
             count: 2,
             segments: vec![(0, 4096), (1, 65536)],
         };
-        Liar {
+        FakeOwner {
             random: Random(seed),
-            welcomes: vec![welcome.encode(), packet(REFUSED, 1, 0)],
-            pushes: vec![packet(SEGMENT, 2, 4096), packet(GONE, 0, 0), packet(GONE, 1, 0)],
+            replies: vec![reply.encode(), packet(REFUSED, 1, 0)],
+            pushes: vec![
+                packet(SEGMENT, 2, 4096),
+                packet(SEGMENT_REMOVED, 0, 0),
+                packet(SEGMENT_REMOVED, 1, 0),
+            ],
             fds: vec![header, memfd(128, ROW_SEALS), memfd(4096, SEALS), memfd(65536, SEALS)],
         }
     }
@@ -300,11 +305,11 @@ impl Liar {
             3 => fds.swap(1, 3),
             _ => {}
         }
-        let welcome = match self.random.below(3) {
-            0 => self.welcomes[0].clone(),
-            _ => mutated(&self.welcomes[..1 + self.random.below(2)], &mut self.random),
+        let reply = match self.random.below(3) {
+            0 => self.replies[0].clone(),
+            _ => mutated(&self.replies[..1 + self.random.below(2)], &mut self.random),
         };
-        let _ = to.send(&welcome, &fds);
+        let _ = to.send(&reply, &fds);
         for _ in 0..self.random.below(8) {
             let push = mutated(&self.pushes, &mut self.random);
             let fds = borrowed(&self.fds[..self.random.below(3)]);

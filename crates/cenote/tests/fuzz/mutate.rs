@@ -1,10 +1,10 @@
-//! A mutator: small changes to valid inputs find more than random bytes do.
+//! Mutates valid inputs: small changes find more than random bytes do.
 
 use std::sync::Mutex;
 
 use crate::support::{Random, hex};
 
-/// Numbers at the edges of things.
+/// Numbers at the limits of ranges.
 const EDGES: [u64; 16] = [
     0,
     1,
@@ -24,7 +24,7 @@ const EDGES: [u64; 16] = [
     u64::MAX,
 ];
 
-/// What was tried last, to be shown when it does harm.
+/// The last input, which the panic hook shows.
 static LAST: Mutex<Vec<u8>> = Mutex::new(Vec::new());
 
 /// Shows the input that led to a panic.
@@ -38,7 +38,7 @@ pub(crate) fn show_last_input_on_panic() {
     }));
 }
 
-/// One of the corpus, changed in one to four places.
+/// An input of the corpus, with one to four changes.
 pub(crate) fn mutated(corpus: &[Vec<u8>], random: &mut Random) -> Vec<u8> {
     let mut bytes = corpus[random.below(corpus.len())].clone();
     for _ in 0..=random.below(4) {

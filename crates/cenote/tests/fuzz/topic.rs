@@ -1,5 +1,5 @@
-//! Subscribers that say strange things to publishers, and publishers that do so to subscribers: when
-//! they meet, in their rows, and in their rings.
+//! Mutated packets and words of subscribers and publishers: in handshakes, in the words of subscribers,
+//! and in rings.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,15 +14,16 @@ use rustix::net::SocketAddrUnix;
 
 use crate::mutate::mutated;
 use crate::support::raw::pool::{
-    HELLO, MORE, Pretender, Raw, SUBSCRIBE, SUBSCRIBED, WAKE, borrowed, hello, kind, packet,
+    ATTACH, FakeEndpoint, Raw, SEGMENT_REQUEST, SUBSCRIBE, SUBSCRIBED, WAKE, attach_request,
+    borrowed, kind, packet,
 };
-use crate::support::{Random, eventually, memfd, topic_dir, unique};
-use crate::{Clock, Liar, UID, look};
+use crate::support::{Random, SetOnDrop, eventually, memfd, topic_dir, unique};
+use crate::{Clock, FakeOwner, UID, read_all};
 
-/// Bytes of a subscription's row.
+/// Bytes of the words of a subscriber.
 const ROW: usize = 256;
 
-/// Of a row, which is written; and of a ring, which is not.
+/// The seals of the words of a subscriber, which it writes, and of a ring, which it does not.
 const ROW_SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW);
 const RING_SEALS: SealFlags = ROW_SEALS.union(SealFlags::FUTURE_WRITE);
 
@@ -43,39 +44,40 @@ fn connect(name: &str) -> Raw {
     Raw::try_connect(&SocketAddrUnix::new(path).unwrap()).unwrap()
 }
 
-fn pretender(name: &str) -> Pretender {
+fn endpoint(name: &str) -> FakeEndpoint {
     std::fs::create_dir_all(topic_dir(name)).unwrap();
-    Pretender::at(topic_dir(name).join(format!("{name}@{UID:016x}")))
+    FakeEndpoint::at(topic_dir(name).join(format!("{name}@{UID:016x}")))
 }
 
-/// What somebody says who subscribes to a topic of this type.
+/// The request of a subscriber to a topic of this type.
 fn subscribe<T: Message>() -> Vec<u8> {
     let name = unique();
-    let (pretender, liar) = (pretender(&name), Liar::new(1));
+    let (endpoint, owner) = (endpoint(&name), FakeOwner::new(1));
     std::thread::scope(|scope| {
         scope.spawn(|| topic::<T>(&name).subscribe().unwrap());
         loop {
-            let raw = pretender.accept();
-            let (said, _) = raw.recv().unwrap();
-            if kind(&said) == SUBSCRIBE {
-                return said;
+            let raw = endpoint.accept();
+            let (request, _) = raw.recv().unwrap();
+            if kind(&request) == SUBSCRIBE {
+                return request;
             }
-            raw.send(&liar.welcomes[0], &borrowed(&liar.fds)).unwrap();
+            raw.send(&owner.replies[0], &borrowed(&owner.fds)).unwrap();
         }
     })
 }
 
-// ---- What subscribers say -----------------------------------------------------------------------
+// ---- Packets of subscribers -----------------------------------------------------------------------
 
 pub(crate) fn subscribers(clock: &mut Clock) {
     let name = unique();
     let publisher = topic::<u64>(&name);
     publisher.advertise().unwrap();
     let valid = subscribe::<u64>();
-    let corpus = [valid.clone(), hello(), packet(WAKE, 0, 0), packet(MORE, 0, 0)];
+    let corpus =
+        [valid.clone(), attach_request(), packet(WAKE, 0, 0), packet(SEGMENT_REQUEST, 0, 0)];
     let rows = [vec![0; ROW], vec![0xff; ROW]];
-    let mut talkers: Vec<(Raw, Vec<OwnedFd>)> = Vec::new();
-    while clock.goes_on() {
+    let mut connections: Vec<(Raw, Vec<OwnedFd>)> = Vec::new();
+    while clock.has_time() {
         let raw = connect(&name);
         let mut fds = Vec::new();
         if clock.random.below(2) == 0 {
@@ -87,25 +89,25 @@ pub(crate) fn subscribers(clock: &mut Clock) {
         for _ in 0..clock.random.below(4) {
             let _ = raw.send(&mutated(&corpus, &mut clock.random), &[]);
         }
-        talkers.push((raw, fds));
-        // Its row, and those of the others.
-        let (_, fds) = &talkers[clock.random.below(talkers.len())];
+        connections.push((raw, fds));
+        // Its words, or those of another subscriber.
+        let (_, fds) = &connections[clock.random.below(connections.len())];
         if let [_, row] = &fds[..] {
             let words = mutated(&rows, &mut clock.random);
             let _ = rustix::io::pwrite(row, &words[..words.len().min(ROW)], 0);
         }
         publisher.send(&clock.random.next()).unwrap();
-        if talkers.len() == 40 {
-            talkers.clear();
+        if connections.len() == 40 {
+            connections.clear();
             delivers(&publisher);
         }
     }
-    drop(talkers);
-    eventually("all strangers are gone", || publisher.stats().subscribers == 0);
+    drop(connections);
+    eventually("all are disconnected", || publisher.stats().subscribers == 0);
     delivers(&publisher);
 }
 
-/// Whoever subscribes gets what is sent.
+/// Asserts that a new subscriber gets the next message.
 fn delivers(publisher: &Topic<u64>) {
     let subscriber = topic::<u64>(publisher.name());
     subscriber.subscribe().unwrap();
@@ -114,9 +116,9 @@ fn delivers(publisher: &Topic<u64>) {
     assert_eq!(subscriber.recv_timeout(Duration::from_secs(60)).unwrap(), Some(42));
 }
 
-// ---- What publishers say ------------------------------------------------------------------------
+// ---- Packets of publishers ------------------------------------------------------------------------
 
-/// Where these stand in a publisher's answer.
+/// Offsets in the answer of a publisher.
 const ANSWER_UID: usize = 24;
 const ANSWER_FIRST: usize = 32;
 const ANSWER_START: usize = 40;
@@ -125,8 +127,7 @@ fn set_word(bytes: &mut [u8], at: usize, word: u64) {
     bytes[at..at + 8].copy_from_slice(&word.to_ne_bytes());
 }
 
-/// A publisher's answer and its ring, as one that is honest makes them; but the answer has another
-/// uid.
+/// The answer and the ring of an honest publisher. The answer has another uid.
 fn honest(real: &Topic<Image>) -> (Vec<u8>, Vec<u8>) {
     let raw = connect(real.name());
     raw.send(&subscribe::<Image>(), &[]).unwrap();
@@ -145,87 +146,87 @@ pub(crate) fn publishers(clock: &mut Clock) {
     image.set_frame_id("camera_front").unwrap();
     (0..DEPTH).for_each(|_| real.send(&image).unwrap());
     let name = unique();
-    let mut impostor = Impostor::new(&real, clock.random.next() | 1);
-    let pretender = pretender(&name);
+    let mut fake = FakePublisher::new(&real, clock.random.next() | 1);
+    let endpoint = endpoint(&name);
     let done = AtomicBool::new(false);
     let mut received = 0;
     std::thread::scope(|scope| {
         scope.spawn(|| {
             while !done.load(Ordering::Relaxed) {
-                if pretender.waits_for(Duration::from_millis(20)) {
-                    impostor.meet(&pretender.accept());
+                if endpoint.has_connection_within(Duration::from_millis(20)) {
+                    fake.handshake(&endpoint.accept());
                 }
             }
         });
-        while clock.goes_on() {
+        let _done = SetOnDrop(&done);
+        while clock.has_time() {
             received += match clock.rounds % 8 {
-                0 => receive::<PointCloud>(&name, |cloud| look(cloud.tensor())),
-                1 => receive::<DepthImage>(&name, |depth| look(depth.tensor())),
+                0 => receive::<PointCloud>(&name, |cloud| read_all(cloud.tensor())),
+                1 => receive::<DepthImage>(&name, |depth| read_all(depth.tensor())),
                 2 => receive::<[u64; 9]>(&name, |_| {}),
-                3..=4 => receive::<Tensor>(&name, look),
-                _ => receive::<Image>(&name, |image| look(image.tensor())),
+                3..=4 => receive::<Tensor>(&name, read_all),
+                _ => receive::<Image>(&name, |image| read_all(image.tensor())),
             };
         }
-        done.store(true, Ordering::Relaxed);
     });
-    assert!(received > 0, "no message was ever good enough to be received");
+    assert!(received > 0, "no message was valid enough to be received");
     drop(image);
 }
 
-/// Subscribes, and looks at all that comes.
-fn receive<T: Message>(name: &str, look: impl Fn(&T)) -> usize {
+/// Subscribes, and reads all messages. Returns their number.
+fn receive<T: Message>(name: &str, read: impl Fn(&T)) -> usize {
     let topic = topic::<T>(name);
     let _ = topic.subscribe();
     let mut count = 0;
     while count < 64
         && let Some(message) = topic.recv()
     {
-        look(&message);
+        read(&message);
         count += 1;
     }
     std::hint::black_box(format!("{:?} {:?} {:?}", topic.stats(), topic.last_loss(), topic));
     count
 }
 
-/// A publisher whose every answer, and every message, is a little wrong.
-struct Impostor {
+/// A publisher that mutates its answers and messages.
+struct FakePublisher {
     random: Random,
-    liar: Liar,
+    owner: FakeOwner,
     answers: Vec<Vec<u8>>,
-    /// A ring full of good messages.
+    /// A ring full of valid messages.
     ring: Vec<u8>,
-    /// Where something is in it.
+    /// The offsets of its words that are not zero.
     words: Vec<usize>,
 }
 
-impl Impostor {
-    fn new(real: &Topic<Image>, seed: u64) -> Impostor {
+impl FakePublisher {
+    fn new(real: &Topic<Image>, seed: u64) -> FakePublisher {
         let (answer, ring) = honest(real);
         let used = |at: &usize| ring[*at..at + 8] != [0; 8];
         let words = (0..ring.len()).step_by(8).filter(used).collect();
-        // The other answer tells of another type; what an honest one says of it is what it was asked.
+        // The other answer is a mismatch. It has the type where a request to subscribe has it.
         let mut mismatch = subscribe::<u64>();
         mismatch[8] = 10;
         mismatch.truncate(mismatch.len() - 8);
-        Impostor {
+        FakePublisher {
             random: Random(seed),
-            liar: Liar::new(seed),
+            owner: FakeOwner::new(seed),
             answers: vec![answer, mismatch],
             words,
             ring,
         }
     }
 
-    fn meet(&mut self, raw: &Raw) {
-        let Ok((said, _)) = raw.recv() else { return };
-        if said.len() < 12 {
+    fn handshake(&mut self, raw: &Raw) {
+        let Ok((request, _)) = raw.recv() else { return };
+        if request.len() < 12 {
             return;
         }
-        match kind(&said) {
-            HELLO if self.random.below(4) > 0 => {
-                let _ = raw.send(&self.liar.welcomes[0], &borrowed(&self.liar.fds));
+        match kind(&request) {
+            ATTACH if self.random.below(4) > 0 => {
+                let _ = raw.send(&self.owner.replies[0], &borrowed(&self.owner.fds));
             }
-            HELLO => self.liar.answer(raw),
+            ATTACH => self.owner.answer(raw),
             _ => self.answer(raw),
         }
     }
@@ -246,7 +247,7 @@ impl Impostor {
         let _ = to.send(&answer, &fds);
     }
 
-    /// A ring with some words changed, or put where others were.
+    /// A ring with some words changed or moved.
     fn ring(&mut self) -> OwnedFd {
         let mut bytes = self.ring.clone();
         let some = |random: &mut Random, words: &[usize]| words[random.below(words.len())];

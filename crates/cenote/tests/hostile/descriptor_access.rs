@@ -1,5 +1,5 @@
-//! What a hostile reader tries with the descriptors that it received: the kernel refuses it, or it does no harm.
-#![allow(unsafe_code, reason = "mapping memory in every way there is")]
+//! What a reader can do with the file descriptors that it received: the kernel refuses, or it harms only the reader.
+#![allow(unsafe_code, reason = "maps memory in every way")]
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::ptr;
@@ -9,31 +9,31 @@ use rustix::fs::{FallocateFlags, OFlags, SealFlags};
 
 use super::Test;
 use super::reader::works;
-use crate::support::raw::pool::Attached;
+use crate::support::raw::pool::RawReader;
 use crate::support::{all_are, emulated, filled, pool};
 
 pub(crate) const TESTS: &[Test] = &[
     ("header_and_segments_cannot_be_written_by_any_means", read_only),
-    ("a_row_can_be_neither_shrunk_nor_sealed", row),
+    ("a_lease_row_can_be_neither_shrunk_nor_sealed", row),
     ("flags_set_on_shared_descriptors_are_harmless", flags),
 ];
 
-fn attacked() -> (TensorPool, Tensor, Attached) {
+fn attacked() -> (TensorPool, Tensor, RawReader) {
     let pool = pool(8);
     let tensor = filled(&pool, 100_000, 9);
     tensor.descriptor().unwrap();
-    let attached = Attached::to(pool.name());
+    let attached = RawReader::to(pool.name());
     assert_eq!(attached.segments.len(), 1);
     (pool, tensor, attached)
 }
 
 fn map(fd: BorrowedFd<'_>, prot: i32, flags: i32) -> *mut libc::c_void {
-    // SAFETY: the kernel chooses a place that nobody uses.
+    // SAFETY: the kernel chooses an unused address.
     unsafe { libc::mmap(ptr::null_mut(), 4096, prot, flags, fd.as_raw_fd(), 0) }
 }
 
 fn unmap(at: *mut libc::c_void) {
-    // SAFETY: mapped by `map`, and nobody refers to it.
+    // SAFETY: mapped by `map`, and no reference to it exists.
     unsafe { libc::munmap(at, 4096) };
 }
 
@@ -55,7 +55,7 @@ fn refuses_writing(fd: BorrowedFd<'_>) {
     refuses_resizing(fd);
     let punch = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
     assert!(rustix::fs::fallocate(fd, punch, 0, 4096).is_err());
-    // Opened anew, as /proc allows: the seal is the file's.
+    // Opened again through /proc: the seal belongs to the file.
     let again = std::fs::OpenOptions::new().read(true).write(true).open(proc_path(fd)).unwrap();
     assert_eq!(map(again.as_fd(), both, libc::MAP_SHARED), libc::MAP_FAILED);
     assert!(rustix::io::pwrite(&again, b"x", 0).is_err());
@@ -63,7 +63,7 @@ fn refuses_writing(fd: BorrowedFd<'_>) {
     write_privately(fd);
 }
 
-/// A private mapping can be written, and nobody else sees it.
+/// A private mapping can be written, and other processes do not see it.
 fn write_privately(fd: BorrowedFd<'_>) {
     let private = map(fd, libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE);
     assert_ne!(private, libc::MAP_FAILED);
@@ -88,7 +88,7 @@ fn read_only() {
     let (pool, tensor, attached) = attacked();
     for fd in [attached.header.as_fd(), attached.segments[0].as_fd()] {
         refuses_writing(fd);
-        // The owner has it mapped for writing: this one seal cannot be had. The last forbids seals.
+        // The owner maps it for writing, so the kernel refuses this seal. `SEAL` forbids further seals.
         assert!(rustix::fs::fcntl_add_seals(fd, SealFlags::WRITE).is_err());
         let _ = rustix::fs::fcntl_add_seals(fd, SealFlags::SEAL);
     }

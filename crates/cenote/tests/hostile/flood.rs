@@ -5,16 +5,18 @@ use cenote::{DType, Error, Tensor, TensorDescriptor, TensorPool, TensorPoolConfi
 use super::reader::works;
 use super::{Role, Test};
 use crate::support::peer::{Peer, serve};
-use crate::support::raw::pool::{Attached, Pretender, REFUSED, Raw, hello, index, kind, path_of};
+use crate::support::raw::pool::{
+    FakeEndpoint, REFUSED, Raw, RawReader, attach_request, index, kind, path_of,
+};
 use crate::support::{OpenResources, all_are, eventually, filled, pool, pools_dir, unhex, unique};
 
 pub(crate) const TESTS: &[Test] = &[
-    ("a_pool_takes_few_descriptors", few),
-    ("thousands_of_connections_without_a_hello", silent),
-    ("thousands_of_connections_with_a_hello", greeting),
-    ("a_storm_of_connections_while_others_attach", storm),
-    ("an_owner_without_descriptors_refuses_connections", poor),
-    ("files_of_owners_that_were_killed_while_they_started_are_removed", unborn),
+    ("a_pool_uses_few_descriptors", few),
+    ("thousands_of_connections_without_an_attach_request", silent),
+    ("thousands_of_connections_with_an_attach_request", attaching),
+    ("many_short_connections_while_others_attach", storm),
+    ("an_owner_without_descriptors_refuses_readers", poor),
+    ("sockets_of_owners_that_died_while_starting_are_removed", died_while_starting),
     ("a_peer_over_its_limit_is_disconnected", over_the_limit),
     ("a_peer_that_holds_everything_is_named_and_its_death_frees_all", holder),
 ];
@@ -31,15 +33,15 @@ fn use_pools_with_few_descriptors() {
 /// The hostile process.
 fn flood() {
     let mut kept: Vec<Raw> = Vec::new();
-    let mut rows: Vec<Attached> = Vec::new();
+    let mut rows: Vec<RawReader> = Vec::new();
     serve(|words| match *words {
         ["silent", name, count] => {
             kept.extend(connect(name, count.parse().unwrap()));
             kept.len().to_string()
         }
-        ["hello", name, count] => {
+        ["attach", name, count] => {
             let connected = connect(name, count.parse().unwrap());
-            connected.iter().for_each(|raw| drop(raw.send(&hello(), &[])));
+            connected.iter().for_each(|raw| drop(raw.send(&attach_request(), &[])));
             kept.extend(connected);
             kept.len().to_string()
         }
@@ -49,7 +51,7 @@ fn flood() {
         }
         ["hold", name] => {
             std::fs::write("/proc/self/comm", "\x1b[31m\nroot").unwrap();
-            let attached = Attached::to(name);
+            let attached = RawReader::to(name);
             attached.write_row(|_| 1);
             rows.push(attached);
             "ok".to_owned()
@@ -70,7 +72,7 @@ fn storm_for(name: &str, time: std::time::Duration) -> usize {
         let Ok(raw) = Raw::try_connect(&path) else { continue };
         count += 1;
         if count % 2 == 0 {
-            let _ = raw.send(&hello(), &[]);
+            let _ = raw.send(&attach_request(), &[]);
         }
     }
     count
@@ -80,16 +82,16 @@ fn silent() {
     let pool = pool(8);
     let mut flood = Peer::start("flood");
     assert_eq!(flood.request(&format!("silent {} 3000", pool.name())), "3000");
-    assert_eq!(pool.stats().unwrap().attachers, 0, "nobody was let in");
+    assert_eq!(pool.stats().unwrap().attachers, 0, "no reader was accepted");
     works(&pool);
     flood.kill();
     works(&pool);
 }
 
-fn greeting() {
+fn attaching() {
     let pool = pool(8);
     let mut flood = Peer::start("flood");
-    assert_eq!(flood.request(&format!("hello {} 3000", pool.name())), "3000");
+    assert_eq!(flood.request(&format!("attach {} 3000", pool.name())), "3000");
     works(&pool);
     let attachers = pool.stats().unwrap().attachers;
     assert!(attachers < 100, "one process took {attachers} rows");
@@ -98,7 +100,7 @@ fn greeting() {
     drop(tensor);
     flood.kill();
     // This process stays attached.
-    eventually("they are gone", || pool.stats().unwrap().attachers == 1);
+    eventually("they are disconnected", || pool.stats().unwrap().attachers == 1);
     works(&pool);
 }
 
@@ -111,7 +113,7 @@ fn storm() {
     while std::time::Instant::now() < until {
         let tensor = filled(&pool, 10, 3);
         let mut own = TensorPool::open(pool.name());
-        // A crowd is an answer, and a passing one.
+        // While the owner has too many connections it refuses; that passes.
         while matches!(own, Err(Error::AttachRefused { .. })) {
             own = TensorPool::open(pool.name());
         }
@@ -126,7 +128,7 @@ fn storm() {
     works(&pool);
 }
 
-/// What an owner says that has no memory.
+/// The reason of a refusal for want of memory.
 const NO_MEMORY: u32 = 3;
 
 fn poor() {
@@ -134,30 +136,30 @@ fn poor() {
     let name = unique();
     assert_eq!(owner.request(&format!("new {name}")), "ok");
     let first = TensorPool::open(name.as_str()).unwrap();
-    // Each costs the owner two descriptors. Those beyond the limit are told, not left waiting.
-    let crowd: Vec<Raw> = (0..100).map(|_| Raw::connect(&name)).collect();
-    crowd.iter().for_each(|raw| drop(raw.send(&hello(), &[])));
-    for raw in &crowd {
-        // A hello that was not read makes the hang-up a reset.
+    // Each costs the owner two descriptors. It refuses those beyond the limit, and does not leave them waiting.
+    let connections: Vec<Raw> = (0..100).map(|_| Raw::connect(&name)).collect();
+    connections.iter().for_each(|raw| drop(raw.send(&attach_request(), &[])));
+    for raw in &connections {
+        // If the owner closes without reading the request, the kernel reports a reset.
         let answer = raw.recv().inspect(|(bytes, _)| {
             let refused = !bytes.is_empty() && kind(bytes) == REFUSED;
-            assert!(!refused || index(bytes) != NO_MEMORY, "it has memory enough");
+            assert!(!refused || index(bytes) != NO_MEMORY, "it has enough memory");
         });
-        let told = answer.map(drop).or_else(|error| match error.kind() {
+        let answered = answer.map(drop).or_else(|error| match error.kind() {
             std::io::ErrorKind::ConnectionReset => Ok(()),
             _ => Err(error),
         });
-        told.expect("everybody gets an answer");
+        answered.expect("every reader gets an answer");
     }
     let before = cpu_ticks(owner.pid());
     std::thread::sleep(std::time::Duration::from_millis(500));
-    assert!(cpu_ticks(owner.pid()) - before < 25, "it does not sleep");
-    drop(crowd);
-    eventually("the crowd is gone", || owner.request("attachers") == "1");
+    assert!(cpu_ticks(owner.pid()) - before < 25, "the owner does not sleep");
+    drop(connections);
+    eventually("they are disconnected", || owner.request("attachers") == "1");
     let tensor = owner.request("alloc 1000 3");
     let descriptor = TensorDescriptor::from_bytes(&unhex(&tensor)).unwrap();
     assert!(all_are(&first.import(&descriptor).unwrap(), 3));
-    Attached::to(&name);
+    RawReader::to(&name);
     owner.finish();
 }
 
@@ -168,17 +170,17 @@ fn cpu_ticks(pid: u32) -> u64 {
     fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap()
 }
 
-fn unborn() {
+fn died_while_starting() {
     let kept = pool(4);
     let dead = pools_dir().join(".00000000000000aa");
     let living = pools_dir().join(".00000000000000bb");
     drop(std::os::unix::net::UnixListener::bind(&dead).unwrap());
-    let listener = Pretender::at(living.clone());
-    let stranger = pools_dir().join(".profile");
-    std::fs::write(&stranger, "").unwrap();
+    let listener = FakeEndpoint::at(living.clone());
+    let unrelated = pools_dir().join(".profile");
+    std::fs::write(&unrelated, "").unwrap();
     drop(pool(4));
-    assert!(!dead.exists() && living.exists() && stranger.exists());
-    std::fs::remove_file(stranger).unwrap();
+    assert!(!dead.exists() && living.exists() && unrelated.exists());
+    std::fs::remove_file(unrelated).unwrap();
     drop(listener);
     works(&kept);
 }
@@ -195,9 +197,9 @@ fn over_the_limit() {
         tensor.descriptor().unwrap();
     }
     drop(all);
-    // It holds more than half, which is all that one may.
+    // It leases more than half of the slots, which is the limit of one reader.
     let _all: Vec<Tensor> = (0..15).map(|_| filled(&pool, 100, 2)).collect();
-    assert!(all_are(&kept, 6), "who holds what he may is left alone");
+    assert!(all_are(&kept, 6), "a reader within its limit stays attached");
     assert_eq!(pool.stats().unwrap().attachers, 1);
 }
 
@@ -217,12 +219,12 @@ fn holder() {
     assert!(error.to_string().contains(&format!("pid {}", flood.pid())), "{error}");
     assert!(!error.to_string().contains(char::is_control), "{error:?}");
     flood.kill();
-    // At once: a full pool looks for the dead itself.
+    // At once: a full pool checks for dead readers itself.
     let all: Vec<Tensor> = (0..16).map(|_| filled(&pool, 100, 2)).collect();
     assert!(all.iter().all(|tensor| all_are(tensor, 2)));
 }
 
-/// Its header, its directory and its socket; and one for each segment, of which these have none.
+/// A pool has its header, directory and socket open, and each segment. These pools have no segment.
 fn few() {
     let before = OpenResources::now();
     let pools: Vec<TensorPool> = (0..20).map(|_| pool(4)).collect();

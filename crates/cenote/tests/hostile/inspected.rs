@@ -1,4 +1,4 @@
-//! Publishers and owners that send false answers to an inspecting process.
+//! Publishers and owners that send invalid answers to observers.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,35 +7,38 @@ use cenote::{Observer, Topic, pools, topics};
 use rustix::fs::SealFlags;
 
 use super::Test;
-use crate::support::raw::pool::{Pretender, packet};
-use crate::support::raw::topic::{CLOSED, HEAD, Liar, ROW_SEALS, SEALS, pretend, signature, u64s};
-use crate::support::{Random, eventually, memfd, unique};
+use crate::support::raw::pool::{FakeEndpoint, packet};
+use crate::support::raw::topic::{
+    CLOSED, FakePublisher, HEAD, ROW_SEALS, SEALS, fake_endpoint, signature, u64s,
+};
+use crate::support::{Random, SetOnDrop, eventually, memfd, unique};
 
 pub(crate) const TESTS: &[Test] = &[
-    ("an_inspector_accepts_plausible_values", truth),
-    ("a_peer_that_sent_nonsense_is_read_once_it_is_valid", sense),
-    ("an_inspector_rejects_inconsistent_rings", rings),
-    ("an_inspector_of_a_constantly_changing_ring_sees_only_that_it_changes", restless),
-    ("an_inspector_gets_an_error_for_invalid_tensors", tensors),
-    ("invalid_accounts_are_rejected", accounts),
+    ("an_observer_accepts_valid_descriptions", valid),
+    ("an_observer_retries_after_an_invalid_answer", retry),
+    ("an_observer_refuses_inconsistent_rings", rings),
+    ("an_observer_survives_a_ring_that_changes_all_the_time", changing_ring),
+    ("an_observer_refuses_invalid_tensors", tensors),
+    ("invalid_reports_of_pools_are_ignored", accounts),
 ];
 
 const UID: u64 = 0xbad0_0000_0000_0003;
-const TOLD: u32 = 12;
-const ACCOUNT: u32 = 15;
+const DESCRIPTION: u32 = 12;
+const REPORT: u32 = 15;
 
-/// What a publisher tells whoever asks.
-fn told(liar: &Liar, signature: &[u8]) -> Vec<u8> {
-    let said = &liar.said;
-    let words = [said.first, said.depth, said.payload, said.waits].map(u64::to_ne_bytes);
-    // How often it copied and how much, for each reason that there is.
+/// The description that a publisher sends on request.
+fn description(publisher: &FakePublisher, signature: &[u8]) -> Vec<u8> {
+    let reply = &publisher.reply;
+    let words = [reply.first, reply.depth, reply.payload, reply.waits].map(u64::to_ne_bytes);
+    // The count and bytes of copies, for each of six reasons.
     let copies = [0; 6 * 2 * size_of::<u64>()];
-    [&packet(TOLD, 0, 0)[..], &7_u64.to_ne_bytes(), signature, &words.concat(), &copies].concat()
+    [&packet(DESCRIPTION, 0, 0)[..], &7_u64.to_ne_bytes(), signature, &words.concat(), &copies]
+        .concat()
 }
 
-/// Does something, while a liar gives everybody who asks the same answer.
-fn while_lying<R>(
-    pretender: &Pretender,
+/// Runs `act` while the endpoint gives every process the same answer.
+fn while_answering<R>(
+    endpoint: &FakeEndpoint,
     answer: &[u8],
     fd: Option<&OwnedFd>,
     act: impl FnOnce() -> R,
@@ -44,23 +47,27 @@ fn while_lying<R>(
     std::thread::scope(|scope| {
         scope.spawn(|| {
             while !done.load(Ordering::Relaxed) {
-                if pretender.waits_for(std::time::Duration::from_millis(5)) {
+                if endpoint.has_connection_within(std::time::Duration::from_millis(5)) {
                     let fds: Vec<_> = fd.iter().map(|fd| fd.as_fd()).collect();
-                    let _ = pretender.greeted().send(answer, &fds);
+                    let _ = endpoint.accept_request().send(answer, &fds);
                 }
             }
         });
-        let result = act();
-        done.store(true, Ordering::Relaxed);
-        result
+        let _done = SetOnDrop(&done);
+        act()
     })
 }
 
-/// An observer that has met a publisher which answers thus.
-fn observer(name: &str, pretender: &Pretender, answer: &[u8], liar: &Liar) -> Observer {
-    while_lying(pretender, answer, Some(&liar.fds[0]), || {
+/// An observer that is connected to a publisher with this answer.
+fn observer(
+    name: &str,
+    endpoint: &FakeEndpoint,
+    answer: &[u8],
+    publisher: &FakePublisher,
+) -> Observer {
+    while_answering(endpoint, answer, Some(&publisher.fds[0]), || {
         let mut observer = Observer::new(name).unwrap();
-        eventually("it is met", || {
+        eventually("it is connected", || {
             assert!(observer.look().unwrap().is_none());
             observer.publishers() == 1
         });
@@ -68,29 +75,29 @@ fn observer(name: &str, pretender: &Pretender, answer: &[u8], liar: &Liar) -> Ob
     })
 }
 
-fn truth() {
+fn valid() {
     let name = unique();
-    let (pretender, liar) = (pretend(&name, UID), Liar::honest(UID));
-    let mut observer = observer(&name, &pretender, &told(&liar, &u64s()), &liar);
-    (0..3).for_each(|number| liar.publish(number, &[number + 40]));
-    drop(pretender);
+    let (endpoint, publisher) = (fake_endpoint(&name, UID), FakePublisher::honest(UID));
+    let mut observer = observer(&name, &endpoint, &description(&publisher, &u64s()), &publisher);
+    (0..3).for_each(|number| publisher.publish(number, &[number + 40]));
+    drop(endpoint);
     for number in 0..3 {
         let seen = observer.look().unwrap().unwrap();
         assert_eq!((seen.sequence, seen.publisher, seen.nbytes), (number, UID, 8));
     }
-    liar.write(CLOSED, 1);
+    publisher.write(CLOSED, 1);
     assert!(observer.newest().unwrap().is_none());
-    assert_eq!(observer.publishers(), 0, "it said that nothing more will come");
+    assert_eq!(observer.publishers(), 0, "it has closed its ring");
 }
 
-fn sense() {
+fn retry() {
     let name = unique();
-    let (pretender, liar) = (pretend(&name, UID), Liar::honest(UID));
-    let (told, ring) = (told(&liar, &u64s()), Some(&liar.fds[0]));
-    let mut observer = while_lying(&pretender, &[], None, || Observer::new(&name).unwrap());
+    let (endpoint, publisher) = (fake_endpoint(&name, UID), FakePublisher::honest(UID));
+    let (answer, ring) = (description(&publisher, &u64s()), Some(&publisher.fds[0]));
+    let mut observer = while_answering(&endpoint, &[], None, || Observer::new(&name).unwrap());
     assert_eq!(observer.publishers(), 0);
-    while_lying(&pretender, &told, ring, || {
-        eventually("it is asked again", || {
+    while_answering(&endpoint, &answer, ring, || {
+        eventually("the observer tries again", || {
             observer.look().unwrap();
             observer.publishers() == 1
         });
@@ -98,12 +105,12 @@ fn sense() {
 }
 
 fn rings() {
-    let spoils: &[fn(&mut Liar)] = &[
-        |l| l.said.depth = 0,
-        |l| l.said.depth = 9,
-        |l| l.said.depth = u64::MAX,
-        |l| l.said.payload = 1 << 13,
-        |l| l.said.payload = u64::MAX,
+    let spoils: &[fn(&mut FakePublisher)] = &[
+        |l| l.reply.depth = 0,
+        |l| l.reply.depth = 9,
+        |l| l.reply.depth = u64::MAX,
+        |l| l.reply.payload = 1 << 13,
+        |l| l.reply.payload = u64::MAX,
         |l| l.fds.clear(),
         |l| l.fds[0] = memfd(768, ROW_SEALS),
         |l| l.fds[0] = memfd(768, SealFlags::FUTURE_WRITE),
@@ -116,15 +123,15 @@ fn rings() {
         let name = unique();
         let honest: Topic<u64> = Topic::new(&name).unwrap();
         honest.advertise().unwrap();
-        let (pretender, mut liar) = (pretend(&name, UID), Liar::honest(UID));
-        spoil(&mut liar);
-        let answer = told(&liar, &u64s());
-        while_lying(&pretender, &answer, liar.fds.first(), || {
+        let (endpoint, mut publisher) = (fake_endpoint(&name, UID), FakePublisher::honest(UID));
+        spoil(&mut publisher);
+        let answer = description(&publisher, &u64s());
+        while_answering(&endpoint, &answer, publisher.fds.first(), || {
             let mut observer = Observer::new(&name).unwrap();
             assert_eq!(observer.publishers(), 1, "lie {number} was believed");
             honest.send(&5).unwrap();
             assert_eq!(observer.look().unwrap().unwrap().nbytes, 8);
-            // What it says of itself can be shown, whatever it is.
+            // The description itself can be listed, whatever it is.
             assert_eq!(
                 topics().unwrap().iter().find(|it| it.name == name).unwrap().publishers.len(),
                 2
@@ -133,18 +140,18 @@ fn rings() {
     }
 }
 
-fn restless() {
+fn changing_ring() {
     let name = unique();
-    let (pretender, liar) = (pretend(&name, UID), Liar::honest(UID));
-    let mut observer = observer(&name, &pretender, &told(&liar, &u64s()), &liar);
-    drop(pretender);
+    let (endpoint, publisher) = (fake_endpoint(&name, UID), FakePublisher::honest(UID));
+    let mut observer = observer(&name, &endpoint, &description(&publisher, &u64s()), &publisher);
+    drop(endpoint);
     let mut random = Random(5);
-    let words = liar.said.words();
+    let words = publisher.reply.words();
     for _ in 0..20_000 {
         let value = [random.next(), random.next() % 8, u64::MAX][random.below(3)];
-        liar.write(random.below(words), value);
+        publisher.write(random.below(words), value);
         if random.below(4) == 0 {
-            liar.write(HEAD, value);
+            publisher.write(HEAD, value);
         }
         if let Some(seen) = observer.look().unwrap() {
             assert!(seen.nbytes <= 8);
@@ -158,19 +165,19 @@ fn restless() {
 
 fn tensors() {
     let name = unique();
-    let (pretender, liar) = (pretend(&name, UID), Liar::honest(UID));
-    let answer = told(&liar, &signature(2, 0, 0, "Image"));
-    let mut observer = observer(&name, &pretender, &answer, &liar);
-    drop(pretender);
+    let (endpoint, publisher) = (fake_endpoint(&name, UID), FakePublisher::honest(UID));
+    let answer = description(&publisher, &signature(2, 0, 0, "Image"));
+    let mut observer = observer(&name, &endpoint, &answer, &publisher);
+    drop(endpoint);
     let mut random = Random(6);
     for number in 0..5_000 {
-        // Of u8, with two dimensions, of a pool that is not there; and then something wrong with it.
+        // A u8 tensor of two dimensions in an unknown pool, with one word replaced.
         let codes = 2 << 32 | 8 << 40 | 1 << 56;
         let mut words = vec![2, codes, random.next(), 0, 1 << 32, 4, 4, 0, 0, 0];
         let at = random.below(words.len());
         words[at] = [random.next(), 0, u64::MAX][random.below(3)];
         words.truncate(random.below(words.len() + 1));
-        liar.publish(number, &words);
+        publisher.publish(number, &words);
         if let Ok(Some(seen)) = observer.look() {
             assert!(observer.content(&seen).map_or(true, |content| content.is_none()));
         }
@@ -178,16 +185,16 @@ fn tensors() {
 }
 
 fn accounts() {
-    let pretender = Pretender::new(UID);
+    let endpoint = FakeEndpoint::new(UID);
     let mut random = Random(7);
     for len in [0, 1, 23, 24, 100, 400, 500, 4000, 30_000] {
-        for kind in [ACCOUNT, TOLD, u32::MAX] {
+        for kind in [REPORT, DESCRIPTION, u32::MAX] {
             let garbage = std::iter::repeat_with(|| random.next().to_le_bytes()[0]);
             let answer: Vec<u8> = packet(kind, 0, 0).into_iter().chain(garbage).take(len).collect();
-            let found = while_lying(&pretender, &answer, None, || pools().unwrap());
+            let found = while_answering(&endpoint, &answer, None, || pools().unwrap());
             let found = found.into_iter().find(|pool| pool.uid == UID).unwrap();
-            let can_be = kind == ACCOUNT && len >= 400;
-            assert!(can_be || found.account.is_none(), "{kind} {len}");
+            let plausible = kind == REPORT && len >= 400;
+            assert!(plausible || found.account.is_none(), "{kind} {len}");
             for process in found.account.iter().flat_map(|account| &account.processes) {
                 assert!(!process.program.chars().any(char::is_control));
             }

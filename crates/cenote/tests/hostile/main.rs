@@ -1,5 +1,5 @@
-//! Hostile peers: they send the protocol as raw bytes, with false values in every word. They must harm only
-//! themselves: no panic, no signal, no leak, no delay for others.
+//! Hostile processes of the same user: they send the protocol as raw bytes, with a wrong value in every
+//! word. They must harm only themselves: no panic, no signal, no leak, no delay in this process.
 //!
 //! Tests run one after another, because each counts the descriptors and mappings of this process.
 #![allow(clippy::unwrap_used, reason = "a panic fails the test")]
@@ -44,7 +44,7 @@ fn main() -> ExitCode {
         ])
 }
 
-/// What a process makes once and keeps: the service thread, and what it sleeps on.
+/// Makes what a process makes once and keeps: the service thread and its descriptors.
 fn warm_up() {
     let pool = support::pool(4);
     let tensor = support::filled(&pool, 100, 1);

@@ -1,4 +1,4 @@
-//! Owners that send false messages to the processes that attach.
+//! Owners that send invalid answers to readers.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::Ordering;
@@ -10,35 +10,36 @@ use rustix::fs::{MemfdFlags, SealFlags};
 use super::Test;
 use crate::support::raw::mapping::Mapping;
 use crate::support::raw::pool::{
-    GONE, HELLO, LEASES, MORE, Pretender, REFUSED, Raw, SEGMENT, WAKE, Welcome, borrowed, packet,
+    ATTACH, AttachReply, FakeEndpoint, LEASES, REFUSED, Raw, SEGMENT, SEGMENT_REMOVED,
+    SEGMENT_REQUEST, WAKE, borrowed, packet,
 };
-use crate::support::{Random, TIMEOUT, all_are, eventually, filled, memfd, pool};
+use crate::support::{Random, SetOnDrop, TIMEOUT, all_are, eventually, filled, memfd, pool};
 
 pub(crate) const TESTS: &[Test] = &[
-    ("a_correct_owner_is_accepted", truth),
-    ("inconsistent_welcomes_are_rejected", welcomes),
-    ("files_that_are_not_what_the_protocol_expects", files),
-    ("invalid_answers_are_rejected", answers),
+    ("a_valid_owner_is_accepted", valid),
+    ("inconsistent_attach_replies_are_refused", replies),
+    ("files_of_the_wrong_kind_are_refused", files),
+    ("invalid_answers_are_refused", answers),
     ("an_owner_that_disconnects_at_every_step", steps),
     ("an_owner_that_never_answers", silence),
-    ("garbage_pushed_after_the_welcome", pushes),
-    ("a_segment_declared_removed_under_a_lease_stays", gone),
+    ("garbage_sent_after_the_attach_reply", pushes),
+    ("a_segment_declared_removed_under_a_lease_stays", removed),
     ("an_owner_that_sends_every_segment_except_the_requested_one", others),
-    ("an_expelled_reader_gets_the_reason", expelled),
+    ("an_expelled_reader_learns_the_reason", expelled),
     ("a_header_that_changes_under_its_readers", header),
-    ("an_owner_that_never_stops_sending_delays_no_other_peer", chatter),
+    ("an_owner_that_sends_without_end_does_not_delay_others", endless_packets),
 ];
 
-/// Of a row, which is written; and of all else, which is not.
+/// The seals of a lease row, which readers write, and of everything else, which they do not.
 const ROW_SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW);
 const SEALS: SealFlags = ROW_SEALS.union(SealFlags::FUTURE_WRITE);
 const UID: u64 = 0xbad0_0000_0000_0001;
 const SLOTS: u32 = 8;
 const LEN: u64 = 64 << 10;
 
-/// All that an owner sends, before somebody changes it.
+/// A valid reply of an owner, which a test can spoil.
 pub(crate) struct Answer {
-    welcome: Welcome,
+    reply: AttachReply,
     fds: Vec<OwnedFd>,
     /// The header, mapped before it was sealed.
     header: Mapping,
@@ -54,25 +55,30 @@ impl Answer {
         for slot in 0..SLOTS as usize {
             let at = (LEASES + slot) as u64 * 8;
             rustix::io::pwrite(&header, &2_u64.to_ne_bytes(), at).unwrap();
-            // Every slot is all of segment 0, but the last, which is in one that may come later.
-            let place = if slot == 7 { [1, 0, 4096] } else { [0, 0, LEN] };
-            let place = place.map(u64::to_ne_bytes).concat();
-            rustix::io::pwrite(&header, &place, words + slot as u64 * 3 * 8).unwrap();
+            // Every slot is all of segment 0, except the last, which is in a segment that may come later.
+            let location = if slot == 7 { [1, 0, 4096] } else { [0, 0, LEN] };
+            let location = location.map(u64::to_ne_bytes).concat();
+            rustix::io::pwrite(&header, &location, words + slot as u64 * 3 * 8).unwrap();
         }
         let mapping = Mapping::of(&header, LEASES + SLOTS as usize);
         rustix::fs::fcntl_add_seals(&header, SEALS).unwrap();
-        let welcome =
-            Welcome { uid, max_slots: SLOTS, max_leases: 4, count: 1, segments: vec![(0, LEN)] };
-        Answer { welcome, fds: vec![header, memfd(words, ROW_SEALS), segment], header: mapping }
+        let reply = AttachReply {
+            uid,
+            max_slots: SLOTS,
+            max_leases: 4,
+            count: 1,
+            segments: vec![(0, LEN)],
+        };
+        Answer { reply, fds: vec![header, memfd(words, ROW_SEALS), segment], header: mapping }
     }
 
     pub(crate) fn send(&self, to: &Raw) {
-        let _ = to.send(&self.welcome.encode(), &borrowed(&self.fds));
+        let _ = to.send(&self.reply.encode(), &borrowed(&self.fds));
     }
 }
 
-/// Descriptor of 1000 bytes in segment 0, slot 0, of a pool with this uid: made by an honest pool, and
-/// its first words replaced.
+/// A descriptor of 1000 bytes in this segment and slot of a pool with this uid. An honest pool makes it,
+/// and its first words are replaced.
 fn descriptor(uid: u64, segment: u32, slot: u32) -> TensorDescriptor {
     let pool = pool(2);
     let mut bytes = filled(&pool, 1000, 1).descriptor().unwrap().as_bytes().to_vec();
@@ -84,27 +90,27 @@ fn descriptor(uid: u64, segment: u32, slot: u32) -> TensorDescriptor {
     TensorDescriptor::from_bytes(&bytes).unwrap()
 }
 
-/// Runs an attacher against an owner that does `act` with the first who says hello.
+/// Runs `attach` against an owner that runs `act` on the first connection, after its attach request.
 fn against<T>(uid: u64, act: impl FnOnce(&Raw) + Send, attach: impl FnOnce(&str) -> T) -> T {
-    let pretender = Pretender::new(uid);
+    let endpoint = FakeEndpoint::new(uid);
     std::thread::scope(|scope| {
         let served = scope.spawn(|| {
-            let raw = pretender.greeted();
+            let raw = endpoint.accept_request();
             act(&raw);
             raw
         });
-        let result = attach(&pretender.name);
+        let result = attach(&endpoint.name);
         drop(served.join().unwrap());
         result
     })
 }
 
-/// What becomes of attaching to an owner that answers thus.
+/// The result of attaching to an owner with this answer.
 fn answered(answer: &Answer) -> cenote::Result<TensorPool> {
     against(UID, |raw| answer.send(raw), |name| TensorPool::open(name))
 }
 
-fn truth() {
+fn valid() {
     let answer = Answer::honest(UID);
     let tensor = against(
         UID,
@@ -117,25 +123,25 @@ fn truth() {
     assert!(all_are(&tensor, 6));
 }
 
-/// One way to spoil a welcome.
+/// One way to spoil an attach reply.
 type Spoil = fn(&mut Answer);
 
-fn welcomes() {
+fn replies() {
     let spoils: &[Spoil] = &[
-        |a| a.welcome.uid ^= 1,
-        |a| a.welcome.max_slots = 0,
-        |a| a.welcome.max_slots = u32::MAX,
-        |a| a.welcome.max_slots = (1 << 20) + 65,
-        |a| a.welcome.max_slots = 1 << 20,
-        |a| a.welcome.count = 0,
-        |a| a.welcome.count = 2,
-        |a| a.welcome.count = 128,
-        |a| a.welcome.count = 129,
-        |a| a.welcome.count = u32::MAX,
-        |a| a.welcome.segments[0].1 = 0,
-        |a| a.welcome.segments[0].1 = LEN + 1,
-        |a| a.welcome.segments[0].1 = 1 << 46,
-        |a| a.welcome.segments[0].1 = u64::MAX,
+        |a| a.reply.uid ^= 1,
+        |a| a.reply.max_slots = 0,
+        |a| a.reply.max_slots = u32::MAX,
+        |a| a.reply.max_slots = (1 << 20) + 65,
+        |a| a.reply.max_slots = 1 << 20,
+        |a| a.reply.count = 0,
+        |a| a.reply.count = 2,
+        |a| a.reply.count = 128,
+        |a| a.reply.count = 129,
+        |a| a.reply.count = u32::MAX,
+        |a| a.reply.segments[0].1 = 0,
+        |a| a.reply.segments[0].1 = LEN + 1,
+        |a| a.reply.segments[0].1 = 1 << 46,
+        |a| a.reply.segments[0].1 = u64::MAX,
         |a| a.fds.clear(),
         |a| drop(a.fds.pop()),
         |a| a.fds.truncate(1),
@@ -144,28 +150,28 @@ fn welcomes() {
     for (number, spoil) in spoils.iter().enumerate() {
         let mut answer = Answer::honest(UID);
         spoil(&mut answer);
-        let error = answered(&answer).expect_err(&format!("lie {number} was believed"));
+        let error = answered(&answer).expect_err(&format!("lie {number} was accepted"));
         assert!(!matches!(error, Error::NoAnswer { .. }), "lie {number}: {error}");
     }
     // Odd, but harmless: one segment twice, fewer slots, no leases, a smaller segment.
     let harmless: &[Spoil] = &[
         |a| {
-            a.welcome.count = 2;
-            a.welcome.segments.push((0, 4096));
+            a.reply.count = 2;
+            a.reply.segments.push((0, 4096));
             a.fds.push(memfd(4096, SEALS));
         },
-        |a| a.welcome.max_slots = 1,
-        |a| a.welcome.max_leases = 0,
-        |a| a.welcome.max_leases = u32::MAX,
-        |a| a.welcome.segments[0].1 = 1,
-        |a| a.welcome.segments[0].0 = u32::MAX,
+        |a| a.reply.max_slots = 1,
+        |a| a.reply.max_leases = 0,
+        |a| a.reply.max_leases = u32::MAX,
+        |a| a.reply.segments[0].1 = 1,
+        |a| a.reply.segments[0].0 = u32::MAX,
     ];
     for spoil in harmless {
         let mut answer = Answer::honest(UID);
         spoil(&mut answer);
         let pool = answered(&answer).unwrap();
         for slot in [0, 1, SLOTS, u32::MAX] {
-            // What it may be depends on the lie; that it returns is the point.
+            // The result depends on the lie; it must only return.
             let _ = pool.import(&descriptor(UID, 0, slot)).map(|tensor| tensor.to_vec::<u8>());
         }
     }
@@ -183,7 +189,7 @@ fn huge_pages() -> Option<OwnedFd> {
     Some(sealed(fd))
 }
 
-/// Large, with no memory behind it.
+/// A large file without pages.
 fn sparse(len: u64) -> OwnedFd {
     let fd = memfd(0, SealFlags::empty());
     rustix::fs::ftruncate(&fd, len).unwrap();
@@ -212,38 +218,40 @@ fn files() {
         || sparse(1 << 40),
         || huge_pages().unwrap_or_else(|| memfd(0, SEALS)),
     ];
-    for place in 0..3 {
+    for position in 0..3 {
         for (number, other) in others.iter().enumerate() {
             let mut answer = Answer::honest(UID);
-            answer.fds[place] = other();
-            assert!(answered(&answer).is_err(), "file {number} was taken as {place}");
+            answer.fds[position] = other();
+            assert!(answered(&answer).is_err(), "file {number} was accepted as {position}");
         }
     }
-    // A row that cannot be written, and one that is the header or the segment.
+    // A lease row that cannot be written, and one that is the header.
     let answer = Answer::honest(UID);
     rustix::fs::fcntl_add_seals(&answer.fds[1], SealFlags::FUTURE_WRITE).unwrap();
     assert!(answered(&answer).is_err());
     let mut answer = Answer::honest(UID);
     answer.fds[1] = answer.fds[0].try_clone().unwrap();
     assert!(answered(&answer).is_err());
-    // Header and segments that somebody else could write.
-    for place in [0, 2] {
+    // A header and a segment that another process could write.
+    for position in [0, 2] {
         let mut answer = Answer::honest(UID);
-        answer.fds[place] = memfd(1 << 20, ROW_SEALS);
+        answer.fds[position] = memfd(1 << 20, ROW_SEALS);
         let error = answered(&answer).unwrap_err();
         assert!(error.to_string().contains("not sealed against writing"), "{error}");
     }
     let mut answer = Answer::honest(UID);
     answer.fds[2] = answer.fds[0].try_clone().unwrap();
-    answer.welcome.segments[0].1 = 64;
+    answer.reply.segments[0].1 = 64;
     let pool = answered(&answer).unwrap();
     let _ = pool.import(&descriptor(UID, 0, 0));
 }
 
 fn answers() {
-    let honest = Answer::honest(UID).welcome.encode();
+    let honest = Answer::honest(UID).reply.encode();
     let mut lies: Vec<Vec<u8>> =
-        [HELLO, SEGMENT, GONE, MORE, WAKE, 0, 9, u32::MAX].map(|kind| packet(kind, 0, 0)).into();
+        [ATTACH, SEGMENT, SEGMENT_REMOVED, SEGMENT_REQUEST, WAKE, 0, 9, u32::MAX]
+            .map(|kind| packet(kind, 0, 0))
+            .into();
     lies.extend([0, 1, 4, u32::MAX].map(|why| packet(REFUSED, why, 0)));
     lies.extend([1, 23, 24, 25, 47, 48, 64, honest.len() - 1].map(|len| honest[..len].to_vec()));
     lies.push([honest, vec![0; 1]].concat());
@@ -256,43 +264,43 @@ fn answers() {
 }
 
 fn steps() {
-    // After the hello, and before it.
-    for greeted in [true, false] {
-        let pretender = Pretender::new(UID);
+    // After the attach request, and before it.
+    for after_request in [true, false] {
+        let endpoint = FakeEndpoint::new(UID);
         std::thread::scope(|scope| {
-            let name = pretender.name.clone();
-            let attacher = scope.spawn(move || TensorPool::open(name));
-            // Attaching may be tried more than once.
-            while !attacher.is_finished() {
-                if readable(&pretender) {
-                    drop(if greeted { pretender.greeted() } else { pretender.accept() });
+            let name = endpoint.name.clone();
+            let reader = scope.spawn(move || TensorPool::open(name));
+            // The reader may try more than once.
+            while !reader.is_finished() {
+                if readable(&endpoint) {
+                    drop(if after_request { endpoint.accept_request() } else { endpoint.accept() });
                 }
             }
-            attacher.join().unwrap().unwrap_err();
+            reader.join().unwrap().unwrap_err();
         });
     }
-    // After the welcome: the pool is there, and its owner lives but does not know us any more, so
-    // that it would not see our leases.
+    // After the reply: the owner lives but has no connection to this reader, so it would not see its
+    // leases.
     let answer = Answer::honest(UID);
     let pool = answered(&answer).unwrap();
-    eventually("the owner is gone", || !pool.is_alive());
+    eventually("the owner is disconnected", || !pool.is_alive());
     for slot in [1, 7] {
         let refused = pool.import(&descriptor(UID, 0, slot)).unwrap_err();
         assert!(matches!(refused, Error::PoolClosed { .. }), "{refused}");
     }
 }
 
-fn readable(pretender: &Pretender) -> bool {
-    pretender.waits_for(Duration::from_millis(5))
+fn readable(endpoint: &FakeEndpoint) -> bool {
+    endpoint.has_connection_within(Duration::from_millis(5))
 }
 
 fn silence() {
-    let (given_up, hears) = std::sync::mpsc::channel();
+    let (given_up, receiver) = std::sync::mpsc::channel();
     let error = against(
         UID,
-        // Whoever does not give up is hung up on in the end, which is another error.
+        // If the reader does not give up, the owner disconnects in the end, which is another error.
         move |_| {
-            let _ = hears.recv_timeout(TIMEOUT);
+            let _ = receiver.recv_timeout(TIMEOUT);
         },
         |name| {
             let error = TensorPool::open(name).unwrap_err();
@@ -314,7 +322,9 @@ fn pushes() {
             let fds: Vec<_> = fds.iter().map(|fd| fd.as_fd()).collect();
             let _ = raw.send(bytes, &fds);
         };
-        for kind in [0, HELLO, REFUSED, SEGMENT, GONE, MORE, WAKE, 8, u32::MAX] {
+        for kind in
+            [0, ATTACH, REFUSED, SEGMENT, SEGMENT_REMOVED, SEGMENT_REQUEST, WAKE, 8, u32::MAX]
+        {
             send(&packet(kind, 5, 4096), &[]);
             send(&packet(kind, 6, 4096), &[&good, &good]);
             send(&packet(kind, 7, 4096), &[&bad]);
@@ -329,49 +339,52 @@ fn pushes() {
             }
         }
         send(&vec![1; 50_000], &[&good]);
-        send(&packet(SEGMENT, 0, 1), &[&good]); // again, and another
+        send(&packet(SEGMENT, 0, 1), &[&good]); // a second time, with another file
         send(&packet(SEGMENT, 1, 4096), &[&good]);
     };
     let pool = against(UID, push, |name| {
         let pool = TensorPool::open(name).unwrap();
         let fits = pool.import(&descriptor(UID, 1, 7)).unwrap();
         assert!(all_are(&fits, 0));
-        assert!(all_are(&pool.import(&descriptor(UID, 0, 0)).unwrap(), 6), "the first one counts");
+        assert!(
+            all_are(&pool.import(&descriptor(UID, 0, 0)).unwrap(), 6),
+            "the first segment 0 counts"
+        );
         pool
     });
     drop(pool);
 }
 
-fn gone() {
+fn removed() {
     let answer = Answer::honest(UID);
-    let (tell, told) = std::sync::mpsc::channel();
+    let (sender, receiver) = std::sync::mpsc::channel();
     let sent = &answer;
     let act = move |raw: &Raw| {
         sent.send(raw);
-        told.recv().unwrap();
+        receiver.recv().unwrap();
         for segment in [0, 0, 1, u32::MAX] {
-            raw.send(&packet(GONE, segment, 0), &[]).unwrap();
+            raw.send(&packet(SEGMENT_REMOVED, segment, 0), &[]).unwrap();
         }
-        told.recv().unwrap();
+        receiver.recv().unwrap();
     };
     let tensor = against(UID, act, move |name| {
         let pool = TensorPool::open(name).unwrap();
         let tensor = pool.import(&descriptor(UID, 0, 0)).unwrap();
-        tell.send(()).unwrap();
-        eventually("the segment is gone", || pool.import(&descriptor(UID, 0, 1)).is_err());
+        sender.send(()).unwrap();
+        eventually("the segment is removed", || pool.import(&descriptor(UID, 0, 1)).is_err());
         assert!(all_are(&tensor, 6));
-        tell.send(()).unwrap();
+        sender.send(()).unwrap();
         tensor
     });
     drop(answer);
-    assert!(all_are(&tensor, 6), "its bytes stay for as long as they are held");
+    assert!(all_are(&tensor, 6), "its bytes stay while they are leased");
 }
 
 fn others() {
     let answer = Answer::honest(UID);
     let act = |raw: &Raw| {
         answer.send(raw);
-        // Nobody maps as many.
+        // More segments than a reader maps.
         for number in 100..400 {
             let Ok((bytes, _)) = raw.recv() else { return };
             if bytes.is_empty() {
@@ -395,7 +408,7 @@ fn expelled() {
         let _ = raw.send(&packet(REFUSED, 4, 9 << 32 | 4), &[]);
     };
     let pool = against(UID, act, |name| TensorPool::open(name).unwrap());
-    eventually("the owner is gone", || !pool.is_alive());
+    eventually("the owner is disconnected", || !pool.is_alive());
     let error = pool.import(&descriptor(UID, 0, 0)).unwrap_err();
     assert!(matches!(error, Error::Expelled { held: 9, max: 4, .. }), "{error}");
     assert!(error.to_string().contains("`max_leases` allows 4"), "{error}");
@@ -412,10 +425,11 @@ fn header() {
             words[random.below(words.len())].store(random.next() % 4, Ordering::Relaxed);
         }
     };
-    // The segment of slot 7 never comes, which would be waited for.
+    // Without slot 7: its segment never arrives, and the reader would wait for it.
     let slots = (0..=SLOTS).filter(|slot| *slot != 7);
     let wanted: Vec<TensorDescriptor> = slots.map(|slot| descriptor(UID, 0, slot)).collect();
     against(UID, act, |name| {
+        let stop = SetOnDrop(&stop);
         let pool = TensorPool::open(name).unwrap();
         let (mut leased, mut refused) = (0, 0);
         for round in 0..20_000 {
@@ -425,27 +439,27 @@ fn header() {
                 Err(error) => panic!("{error}"),
             }
         }
-        stop.store(true, Ordering::Relaxed);
+        drop(stop);
         assert!(leased + refused == 20_000 && refused > 0);
     });
 }
 
-/// While one owner floods this process, others serve it and are served by it.
-fn chatter() {
+/// While one owner floods this process, its other pools still work in both directions.
+fn endless_packets() {
     let answer = Answer::honest(UID);
     let stop = std::sync::atomic::AtomicBool::new(false);
     let act = |raw: &Raw| {
         answer.send(raw);
         while !stop.load(Ordering::Relaxed) {
-            let _ = raw.send(&packet(GONE, 77, 0), &[]);
+            let _ = raw.send(&packet(SEGMENT_REMOVED, 77, 0), &[]);
         }
     };
     against(UID, act, |name| {
-        let loud = TensorPool::open(name).unwrap();
+        let _stop = SetOnDrop(&stop);
+        let flooding = TensorPool::open(name).unwrap();
         let until = Instant::now() + Duration::from_secs(1);
         super::reader::works_quickly(until, || super::reader::works(&pool(4)));
-        stop.store(true, Ordering::Relaxed);
-        drop(loud);
+        drop(flooding);
     });
     let _ = Tensor::from_descriptor(&descriptor(UID, 0, 0));
 }

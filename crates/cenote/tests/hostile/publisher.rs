@@ -1,4 +1,4 @@
-//! Publishers that send false messages to their subscribers.
+//! Publishers that send invalid answers to subscribers, or write garbage into their rings.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,54 +12,55 @@ use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use super::Test;
 use super::owner::Answer;
 use crate::support::raw::pool::{
-    HELLO, MISMATCH, Pretender, REFUSED, Raw, SUBSCRIBE, SUBSCRIBED, WAKE, WELCOME, kind, packet,
+    ATTACH, ATTACHED, FakeEndpoint, MISMATCH, REFUSED, Raw, SUBSCRIBE, SUBSCRIBED, WAKE, kind,
+    packet,
 };
 use crate::support::raw::topic::{
-    BEGIN, CLOSED, END, HEAD, LEN, Liar, ROW_SEALS, SEALS, SIGNATURE, Subscribed, WAITING, pretend,
-    signature,
+    BEGIN, CLOSED, END, FakePublisher, HEAD, LEN, ROW_SEALS, SEALS, SIGNATURE, Subscribed, WAITING,
+    fake_endpoint, signature,
 };
-use crate::support::{Random, TIMEOUT, eventually, memfd, topic_dir, unique};
+use crate::support::{Random, SetOnDrop, TIMEOUT, eventually, memfd, topic_dir, unique};
 
 pub(crate) const TESTS: &[Test] = &[
-    ("a_correct_publisher_is_accepted", truth),
-    ("inconsistent_rings_are_rejected", rings),
-    ("invalid_answers_to_a_subscriber_are_rejected", answers),
-    ("a_mismatch_of_garbage_can_be_read", mismatch),
-    ("a_publisher_with_a_temporary_shortage_is_asked_again", shortage),
-    ("a_publisher_that_never_answers_hides_no_other", silence),
-    ("impossible_heads_and_states", words),
-    ("a_ring_that_changes_all_the_time", restless),
-    ("a_publisher_that_never_stops_sending_delays_no_other_peer", chatter),
-    ("invalid_descriptors_are_rejected", descriptors),
-    ("a_message_behind_many_lost_ones_is_reported", behind),
-    ("a_message_whose_pool_has_too_many_readers_is_reported_once_it_is_available", crowded),
-    ("a_message_that_stays_unavailable_is_retried_now_and_then", never),
+    ("a_valid_publisher_is_accepted", valid),
+    ("inconsistent_rings_are_refused", rings),
+    ("invalid_answers_to_a_subscriber_are_refused", answers),
+    ("a_mismatch_with_a_garbage_type_has_a_readable_error", mismatch),
+    ("a_subscriber_retries_after_a_refusal_for_want_of_resources", shortage),
+    ("a_publisher_that_never_answers_does_not_hide_others", silence),
+    ("impossible_heads_and_entries", words),
+    ("a_ring_that_changes_all_the_time", changing_ring),
+    ("a_publisher_that_sends_without_end_does_not_delay_others", endless_packets),
+    ("invalid_descriptors_in_messages", descriptors),
+    ("a_message_behind_many_lost_ones_is_notified", behind),
+    ("a_message_whose_owner_has_a_full_backlog_is_notified_once_it_can_be_received", full_backlog),
+    ("a_message_that_never_becomes_available_is_retried_at_intervals", never),
 ];
 
 const UID: u64 = 0xbad0_0000_0000_0002;
-/// Of a pool that is not the publisher's.
+/// The uid of another owner's pool.
 const OTHER: u64 = 0xbad0_0000_0000_0005;
 
-/// A topic that the liar and somebody honest publish on.
-struct Scene {
+/// A topic with a hostile and an honest publisher.
+struct Setup {
     topic: Topic<u64>,
     honest: Topic<u64>,
-    pretender: Pretender,
+    endpoint: FakeEndpoint,
 }
 
-impl Scene {
-    fn new() -> Scene {
+impl Setup {
+    fn new() -> Setup {
         let name = unique();
         let honest: Topic<u64> = Topic::new(&name).unwrap();
         honest.advertise().unwrap();
-        Scene { pretender: pretend(&name, UID), topic: Topic::new(&name).unwrap(), honest }
+        Setup { endpoint: fake_endpoint(&name, UID), topic: Topic::new(&name).unwrap(), honest }
     }
 
-    /// Subscribes, while the liar does `act` with the first who comes.
+    /// Subscribes, while the hostile publisher runs `act` on the first connection. Returns the connection.
     fn subscribed(&self, act: impl FnOnce(&Raw) + Send) -> Raw {
         std::thread::scope(|scope| {
             let served = scope.spawn(|| {
-                let raw = self.pretender.greeted();
+                let raw = self.endpoint.accept_request();
                 act(&raw);
                 raw
             });
@@ -68,7 +69,7 @@ impl Scene {
         })
     }
 
-    /// Whatever the liar does, all that is honest arrives: numbers that no liar would know.
+    /// Asserts that all messages of the honest publisher arrive. The hostile one does not send these numbers.
     fn works(&self) {
         let honest = 1_000_000..1_000_020_u64;
         assert_eq!(self.honest.wait_for_subscribers(1, Duration::from_secs(60)).unwrap(), 1);
@@ -79,20 +80,20 @@ impl Scene {
     }
 }
 
-fn truth() {
-    let (scene, liar) = (Scene::new(), Liar::honest(UID));
-    let _connection = scene.subscribed(|raw| liar.answer(raw));
-    eventually("both are met", || scene.topic.stats().publishers == 2);
+fn valid() {
+    let (setup, publisher) = (Setup::new(), FakePublisher::honest(UID));
+    let _connection = setup.subscribed(|raw| publisher.answer(raw));
+    eventually("both are connected", || setup.topic.stats().publishers == 2);
     for number in 0..3 {
-        liar.publish(number, &[number + 40]);
-        assert_eq!(scene.topic.recv(), Some(number + 40));
+        publisher.publish(number, &[number + 40]);
+        assert_eq!(setup.topic.recv(), Some(number + 40));
     }
-    (3..10).for_each(|number| liar.publish(number, &[number]));
-    let rest: Vec<u64> = std::iter::from_fn(|| scene.topic.recv()).collect();
-    assert_eq!((rest, scene.topic.missed()), (vec![6, 7, 8, 9], 3));
-    liar.write(CLOSED, 1);
-    assert_eq!((scene.topic.recv(), scene.topic.stats().publishers), (None, 1));
-    scene.works();
+    (3..10).for_each(|number| publisher.publish(number, &[number]));
+    let rest: Vec<u64> = std::iter::from_fn(|| setup.topic.recv()).collect();
+    assert_eq!((rest, setup.topic.missed()), (vec![6, 7, 8, 9], 3));
+    publisher.write(CLOSED, 1);
+    assert_eq!((setup.topic.recv(), setup.topic.stats().publishers), (None, 1));
+    setup.works();
 }
 
 fn write_only(len: u64) -> OwnedFd {
@@ -102,46 +103,46 @@ fn write_only(len: u64) -> OwnedFd {
 }
 
 fn rings() {
-    let spoils: &[fn(&mut Liar)] = &[
-        |l| l.said.uid ^= 1,
-        |l| l.said.depth = 0,
-        |l| l.said.depth = 9,
-        |l| l.said.depth = 1 << 16,
-        |l| l.said.depth = (1 << 16) + 1,
-        |l| l.said.depth = u64::MAX,
-        |l| l.said.payload = 14,
-        |l| l.said.payload = 1 << 13,
-        |l| l.said.payload = u64::MAX,
-        |l| l.fds.clear(),
-        |l| drop(l.fds.pop()),
-        |l| l.fds.push(memfd(4096, SEALS)),
-        |l| l.fds.extend((0..200).map(|_| memfd(8, SEALS))),
-        |l| l.fds[0] = memfd(768, ROW_SEALS),
-        |l| l.fds[0] = memfd(768, SealFlags::FUTURE_WRITE),
-        |l| l.fds[0] = memfd(767, SEALS),
-        |l| l.fds[0] = memfd(0, SEALS),
-        |l| l.fds[0] = write_only(768),
-        |l| l.fds[0] = std::fs::File::open("/dev/zero").unwrap().into(),
-        |l| l.fds[0] = std::io::pipe().unwrap().0.into(),
-        |l| l.fds[1] = memfd(256, SealFlags::empty()),
-        |l| l.fds[1] = memfd(255, ROW_SEALS),
-        |l| l.fds[1] = memfd(256, SEALS),
-        |l| l.fds[1] = std::fs::File::open("/").unwrap().into(),
+    let spoils: &[fn(&mut FakePublisher)] = &[
+        |p| p.reply.uid ^= 1,
+        |p| p.reply.depth = 0,
+        |p| p.reply.depth = 9,
+        |p| p.reply.depth = 1 << 16,
+        |p| p.reply.depth = (1 << 16) + 1,
+        |p| p.reply.depth = u64::MAX,
+        |p| p.reply.payload = 14,
+        |p| p.reply.payload = 1 << 13,
+        |p| p.reply.payload = u64::MAX,
+        |p| p.fds.clear(),
+        |p| drop(p.fds.pop()),
+        |p| p.fds.push(memfd(4096, SEALS)),
+        |p| p.fds.extend((0..200).map(|_| memfd(8, SEALS))),
+        |p| p.fds[0] = memfd(768, ROW_SEALS),
+        |p| p.fds[0] = memfd(768, SealFlags::FUTURE_WRITE),
+        |p| p.fds[0] = memfd(767, SEALS),
+        |p| p.fds[0] = memfd(0, SEALS),
+        |p| p.fds[0] = write_only(768),
+        |p| p.fds[0] = std::fs::File::open("/dev/zero").unwrap().into(),
+        |p| p.fds[0] = std::io::pipe().unwrap().0.into(),
+        |p| p.fds[1] = memfd(256, SealFlags::empty()),
+        |p| p.fds[1] = memfd(255, ROW_SEALS),
+        |p| p.fds[1] = memfd(256, SEALS),
+        |p| p.fds[1] = std::fs::File::open("/").unwrap().into(),
     ];
     for (number, spoil) in spoils.iter().enumerate() {
-        let (scene, mut liar) = (Scene::new(), Liar::honest(UID));
-        liar.publish(0, &[4]);
-        spoil(&mut liar);
-        let connection = scene.subscribed(|raw| liar.answer(raw));
-        scene.works();
-        assert_eq!(scene.topic.stats().publishers, 1, "lie {number} was believed");
-        assert!(connection.is_hung_up(), "lie {number}");
+        let (setup, mut publisher) = (Setup::new(), FakePublisher::honest(UID));
+        publisher.publish(0, &[4]);
+        spoil(&mut publisher);
+        let connection = setup.subscribed(|raw| publisher.answer(raw));
+        setup.works();
+        assert_eq!(setup.topic.stats().publishers, 1, "lie {number} was believed");
+        assert!(connection.is_disconnected(), "lie {number}");
     }
 }
 
 fn answers() {
-    let honest = Liar::honest(UID).said.encode();
-    let kinds = [0, HELLO, WELCOME, REFUSED, WAKE, SUBSCRIBE, SUBSCRIBED, MISMATCH, 11, u32::MAX];
+    let honest = FakePublisher::honest(UID).reply.encode();
+    let kinds = [0, ATTACH, ATTACHED, REFUSED, WAKE, SUBSCRIBE, SUBSCRIBED, MISMATCH, 11, u32::MAX];
     let mut lies: Vec<Vec<u8>> = kinds.map(|kind| packet(kind, 0, 0)).into();
     lies.extend([1, 8, 24, 48, 71].map(|len| honest[..len].to_vec()));
     lies.push([honest, vec![0]].concat());
@@ -149,10 +150,10 @@ fn answers() {
     let fd = memfd(4096, SEALS);
     for lie in lies {
         for fds in [&[][..], &[fd.as_fd(), fd.as_fd()]] {
-            let scene = Scene::new();
-            let connection = scene.subscribed(|raw| drop(raw.send(&lie, fds)));
-            scene.works();
-            assert!(connection.is_hung_up());
+            let setup = Setup::new();
+            let connection = setup.subscribed(|raw| drop(raw.send(&lie, fds)));
+            setup.works();
+            assert!(connection.is_disconnected());
         }
     }
 }
@@ -163,11 +164,11 @@ fn mismatch() {
     garbage[16..24].copy_from_slice(&u64::MAX.to_ne_bytes());
     for theirs in [vec![0xff; SIGNATURE], vec![0; SIGNATURE], signature(9, 0, 0, &long), garbage] {
         let name = unique();
-        let pretender = pretend(&name, UID);
+        let endpoint = fake_endpoint(&name, UID);
         let topic: Topic<u64> = Topic::new(&name).unwrap();
         let error = std::thread::scope(|scope| {
             scope.spawn(|| {
-                let raw = pretender.greeted();
+                let raw = endpoint.accept_request();
                 raw.send(&[packet(MISMATCH, 0, 0), theirs].concat(), &[]).unwrap();
                 drop(raw);
             });
@@ -179,109 +180,109 @@ fn mismatch() {
     }
 }
 
-/// It refuses for want of room, memory or descriptors, and nothing tells when it has them again.
+/// The publisher refuses for want of room, memory or descriptors. Nothing notifies the subscriber of the end.
 fn shortage() {
     for code in [2, 3, 5] {
-        let (scene, liar) = (Scene::new(), Liar::honest(UID));
-        drop(scene.subscribed(|raw| raw.send(&packet(REFUSED, code, 0), &[]).unwrap()));
-        assert!(scene.pretender.waits_for(TIMEOUT), "refusal {code}");
-        let raw = scene.pretender.greeted();
-        liar.answer(&raw);
-        liar.publish(0, &[7]);
-        eventually("it is heard", || scene.topic.recv() == Some(7));
-        scene.works();
+        let (setup, publisher) = (Setup::new(), FakePublisher::honest(UID));
+        drop(setup.subscribed(|raw| raw.send(&packet(REFUSED, code, 0), &[]).unwrap()));
+        assert!(setup.endpoint.has_connection_within(TIMEOUT), "refusal {code}");
+        let raw = setup.endpoint.accept_request();
+        publisher.answer(&raw);
+        publisher.publish(0, &[7]);
+        eventually("its message arrives", || setup.topic.recv() == Some(7));
+        setup.works();
     }
-    // Its pool is met first.
+    // A subscriber of tensors attaches to the pool first.
     let name = unique();
-    let (pretender, topic) = (pretend(&name, UID), Topic::<Tensor>::new(&name).unwrap());
+    let (endpoint, topic) = (fake_endpoint(&name, UID), Topic::<Tensor>::new(&name).unwrap());
     std::thread::scope(|scope| {
-        scope.spawn(|| pretender.greeted().send(&packet(REFUSED, 3, 0), &[]).unwrap());
+        scope.spawn(|| endpoint.accept_request().send(&packet(REFUSED, 3, 0), &[]).unwrap());
         topic.subscribe().unwrap();
     });
-    assert!(pretender.waits_for(TIMEOUT));
+    assert!(endpoint.has_connection_within(TIMEOUT));
 }
 
-/// It lets us connect, and says nothing; another does not even do that.
+/// One publisher accepts connections and never answers. Other files in the directory are no sockets.
 fn silence() {
-    let scene = Scene::new();
-    std::fs::write(topic_dir(scene.topic.name()).join(format!("file@{:016x}", UID + 1)), "")
+    let setup = Setup::new();
+    std::fs::write(topic_dir(setup.topic.name()).join(format!("file@{:016x}", UID + 1)), "")
         .unwrap();
-    std::fs::create_dir(topic_dir(scene.topic.name()).join(format!("dir@{:016x}", UID + 2)))
+    std::fs::create_dir(topic_dir(setup.topic.name()).join(format!("dir@{:016x}", UID + 2)))
         .unwrap();
-    scene.topic.subscribe().unwrap();
-    scene.works();
-    // A late answer is as good as an early one.
-    let (raw, liar) = (scene.pretender.greeted(), Liar::honest(UID));
-    liar.answer(&raw);
-    liar.publish(0, &[5]);
-    eventually("it is heard", || scene.topic.recv() == Some(5));
-    scene.works();
+    setup.topic.subscribe().unwrap();
+    setup.works();
+    // A late answer is accepted, too.
+    let (raw, publisher) = (setup.endpoint.accept_request(), FakePublisher::honest(UID));
+    publisher.answer(&raw);
+    publisher.publish(0, &[5]);
+    eventually("its message arrives", || setup.topic.recv() == Some(5));
+    setup.works();
 }
 
-/// Every word that a publisher can lie in, with every lie.
+/// Writes wrong values into every word of the ring.
 fn words() {
     let lies = [1, 2, 3, 1 << 32, u64::MAX / 2, u64::MAX / 2 - 20, 1 << 63, u64::MAX - 2, u64::MAX];
-    let (scene, liar) = (Scene::new(), Liar::honest(UID));
-    let _connection = scene.subscribed(|raw| liar.answer(raw));
-    eventually("both are met", || scene.topic.stats().publishers == 2);
-    let entry = liar.said.entry(0);
+    let (setup, publisher) = (Setup::new(), FakePublisher::honest(UID));
+    let _connection = setup.subscribed(|raw| publisher.answer(raw));
+    eventually("both are connected", || setup.topic.stats().publishers == 2);
+    let entry = publisher.reply.entry(0);
     for word in [HEAD, WAITING, entry + END, entry + LEN, entry + BEGIN, entry + 2] {
         for (lie, other) in lies.iter().flat_map(|lie| lies.map(|other| (*lie, other))) {
-            liar.write(word, lie);
-            liar.write(HEAD, other);
+            publisher.write(word, lie);
+            publisher.write(HEAD, other);
             for sequence in 0..4 {
-                let entry = liar.said.entry(sequence);
-                liar.write(entry + END, lie.wrapping_add(sequence));
-                liar.write(entry + BEGIN, lie.wrapping_add(sequence));
-                liar.write(entry + LEN, other);
+                let entry = publisher.reply.entry(sequence);
+                publisher.write(entry + END, lie.wrapping_add(sequence));
+                publisher.write(entry + BEGIN, lie.wrapping_add(sequence));
+                publisher.write(entry + LEN, other);
             }
             for _ in 0..20 {
-                scene.topic.recv();
-                scene.topic.latest();
+                setup.topic.recv();
+                setup.topic.latest();
             }
         }
-        scene.works();
+        setup.works();
     }
-    assert!(scene.topic.missed() > 0);
+    assert!(setup.topic.missed() > 0);
 }
 
-/// A publisher that scribbles over its ring while it is read.
-fn scribbled(act: impl FnOnce(), liar: &Liar) {
+/// Runs `act` while a thread writes random words into the ring.
+fn scribbled(act: impl FnOnce(), publisher: &FakePublisher) {
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
             let mut random = Random(13);
             while !stop.load(Ordering::Relaxed) {
-                let word = random.below(liar.said.words());
+                let word = random.below(publisher.reply.words());
                 if word != CLOSED {
-                    liar.write(word, random.next() >> random.below(64));
+                    publisher.write(word, random.next() >> random.below(64));
                 }
             }
         });
+        let _stop = SetOnDrop(&stop);
         act();
-        stop.store(true, Ordering::Relaxed);
     });
 }
 
-fn restless() {
-    let (scene, mut liar) = (Scene::new(), Liar::honest(UID));
-    liar.said.waits = 1;
-    let _connection = scene.subscribed(|raw| liar.answer(raw));
-    eventually("both are met", || scene.topic.stats().publishers == 2);
+fn changing_ring() {
+    let (setup, mut publisher) = (Setup::new(), FakePublisher::honest(UID));
+    publisher.reply.waits = 1;
+    let _connection = setup.subscribed(|raw| publisher.answer(raw));
+    eventually("both are connected", || setup.topic.stats().publishers == 2);
     let act = || {
         for _ in 0..20_000 {
-            scene.topic.recv();
+            setup.topic.recv();
         }
-        scene.works();
+        setup.works();
     };
-    scribbled(act, &liar);
+    scribbled(act, &publisher);
 }
 
-fn chatter() {
-    let (scene, liar) = (Scene::new(), Liar::honest(UID));
-    let raw = scene.subscribed(|raw| liar.answer(raw));
-    scene.topic.fd().unwrap();
-    // In the end nobody reads any more.
+fn endless_packets() {
+    let (setup, publisher) = (Setup::new(), FakePublisher::honest(UID));
+    let raw = setup.subscribed(|raw| publisher.answer(raw));
+    setup.topic.fd().unwrap();
+    // In the end the subscriber does not read any more, and `send` must not wait for long.
     set_socket_timeout(&raw.0, Timeout::Send, Some(Duration::from_millis(100))).unwrap();
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -293,30 +294,30 @@ fn chatter() {
                 }
             });
         }
+        let _stop = SetOnDrop(&stop);
         for number in 0..200 {
-            scene.honest.send(&number).unwrap();
-            assert_eq!(scene.topic.wait().unwrap(), number);
+            setup.honest.send(&number).unwrap();
+            assert_eq!(setup.topic.wait().unwrap(), number);
         }
-        stop.store(true, Ordering::Relaxed);
     });
 }
 
-/// A publisher of tensors, which is believed as far as its pool: the subscriber, the liar, and its
-/// connections, that of the pool first.
-pub(super) fn believed(name: &str, uid: u64) -> (Topic<Tensor>, Liar, [Raw; 2]) {
-    let pretender = pretend(name, uid);
-    let said = Subscribed { payload: 100, ..Liar::honest(uid).said };
-    let (pool, liar) = (Answer::honest(uid), Liar::of(said));
+/// A hostile publisher of tensors that a subscriber has accepted, with its pool: the subscriber, the
+/// publisher, and its connections, that of the pool first.
+pub(super) fn accepted(name: &str, uid: u64) -> (Topic<Tensor>, FakePublisher, [Raw; 2]) {
+    let endpoint = fake_endpoint(name, uid);
+    let reply = Subscribed { payload: 100, ..FakePublisher::honest(uid).reply };
+    let (pool, publisher) = (Answer::honest(uid), FakePublisher::of(reply));
     let topic: Topic<Tensor> = Topic::new(name).unwrap();
     let connections = std::thread::scope(|scope| {
         let served = scope.spawn(|| {
             [0, 1].map(|_| {
-                let raw = pretender.accept();
-                let (hello, _) = raw.recv().unwrap();
-                if kind(&hello) == HELLO {
+                let raw = endpoint.accept();
+                let (request, _) = raw.recv().unwrap();
+                if kind(&request) == ATTACH {
                     pool.send(&raw);
                 } else {
-                    liar.answer(&raw);
+                    publisher.answer(&raw);
                 }
                 raw
             })
@@ -324,30 +325,30 @@ pub(super) fn believed(name: &str, uid: u64) -> (Topic<Tensor>, Liar, [Raw; 2]) 
         topic.subscribe().unwrap();
         served.join().unwrap()
     });
-    eventually("it is met", || topic.stats().publishers == 1);
-    (topic, liar, connections)
+    eventually("it is connected", || topic.stats().publishers == 1);
+    (topic, publisher, connections)
 }
 
-/// It sends words that no tensor has.
+/// It sends words that describe no valid tensor.
 fn descriptors() {
     let name = unique();
-    let (topic, liar, connections) = believed(&name, UID);
+    let (topic, publisher, connections) = accepted(&name, UID);
     let honest: Topic<Tensor> = Topic::new(&name).unwrap();
     let mut random = Random(17);
     let mut received = 0;
     for sequence in 0..20_000 {
-        // Now and then most of it is right: slot 3, of 1000 bytes.
+        // Some messages are valid: slot 3, 1000 bytes.
         let mut words = [2, 3 | 1 << 32 | 8 << 40, UID, 0, 0, 1000, 1];
         for _ in 0..random.below(4) {
             words[random.below(7)] = random.next() >> random.below(64);
         }
-        liar.publish(sequence, &words[..random.below(8).max(5)]);
+        publisher.publish(sequence, &words[..random.below(8).max(5)]);
         received += usize::from(topic.recv().is_some_and(|tensor| tensor.to_vec::<u8>().is_ok()));
     }
     assert!(received > 0 && topic.missed() > 0, "{received} {}", topic.missed());
     drop(connections);
     honest.send(&Tensor::from_vec(vec![1_u8; 10], &[10]).unwrap()).unwrap();
-    eventually("what is honest arrives", || {
+    eventually("the honest message arrives", || {
         topic.recv().is_some_and(|tensor| tensor.to_vec::<u8>().is_ok_and(|v| v == [1; 10]))
     });
 }
@@ -357,19 +358,19 @@ fn is_readable(fd: BorrowedFd<'_>) -> bool {
     poll(&mut [PollFd::from_borrowed_fd(fd, PollFlags::IN)], Some(&time)).unwrap() > 0
 }
 
-/// More than are passed over at a time.
+/// More lost messages than one `recv` skips.
 fn behind() {
-    let said = Subscribed { depth: 256, ..Liar::honest(UID).said };
-    let (scene, liar) = (Scene::new(), Liar::of(said));
-    let _connection = scene.subscribed(|raw| liar.answer(raw));
-    eventually("both are met", || scene.topic.stats().publishers == 2);
-    let fd = scene.topic.fd().unwrap();
-    (0..200).for_each(|sequence| liar.publish(sequence, &[]));
-    liar.publish(200, &[9]);
-    while scene.topic.recv() != Some(9) {
-        assert!(is_readable(fd), "after {}", scene.topic.missed());
+    let reply = Subscribed { depth: 256, ..FakePublisher::honest(UID).reply };
+    let (setup, publisher) = (Setup::new(), FakePublisher::of(reply));
+    let _connection = setup.subscribed(|raw| publisher.answer(raw));
+    eventually("both are connected", || setup.topic.stats().publishers == 2);
+    let fd = setup.topic.fd().unwrap();
+    (0..200).for_each(|sequence| publisher.publish(sequence, &[]));
+    publisher.publish(200, &[9]);
+    while setup.topic.recv() != Some(9) {
+        assert!(is_readable(fd), "after {}", setup.topic.missed());
     }
-    assert_eq!(scene.topic.missed(), 200);
+    assert_eq!(setup.topic.missed(), 200);
 }
 
 /// The words of a message: 1000 bytes in a slot of a pool.
@@ -377,26 +378,26 @@ fn message(pool: u64, slot: u64) -> [u64; 7] {
     [2, slot | 1 << 32 | 8 << 40, pool, 0, 0, 1000, 1]
 }
 
-/// Nobody tells when there is room at its door.
-fn crowded() {
-    let (topic, liar, _connections) = believed(&unique(), UID);
-    let (owner, answer) = (Pretender::new(OTHER), Answer::honest(OTHER));
-    let crowd = owner.crowd();
+/// The backlog of the owner's socket is full. Nothing notifies the subscriber when it has room.
+fn full_backlog() {
+    let (topic, publisher, _connections) = accepted(&unique(), UID);
+    let (owner, answer) = (FakeEndpoint::new(OTHER), Answer::honest(OTHER));
+    let connections = owner.fill_backlog();
     let fd = topic.fd().unwrap();
-    liar.publish(0, &message(OTHER, 3));
+    publisher.publish(0, &message(OTHER, 3));
     assert!(topic.recv().is_none());
     std::thread::scope(|scope| {
         let served = scope.spawn(|| {
             loop {
-                assert!(owner.waits_for(TIMEOUT));
+                assert!(owner.has_connection_within(TIMEOUT));
                 let raw = owner.accept();
-                if raw.recv().is_ok_and(|(hello, _)| !hello.is_empty()) {
+                if raw.recv().is_ok_and(|(request, _)| !request.is_empty()) {
                     answer.send(&raw);
                     return raw;
                 }
             }
         });
-        drop(crowd);
+        drop(connections);
         let tensor = loop {
             match topic.recv() {
                 Some(tensor) => break tensor,
@@ -409,13 +410,13 @@ fn crowded() {
     assert_eq!(topic.missed(), 0);
 }
 
-/// Its segment does not come. Whoever sleeps on the descriptor does so most of the time, though the
-/// publisher be gone.
+/// The segment never arrives. A subscriber that polls the descriptor sleeps most of the time, even after
+/// the publisher disconnected.
 fn never() {
-    let (topic, liar, [_pool, ring]) = believed(&unique(), UID);
+    let (topic, publisher, [_pool, ring]) = accepted(&unique(), UID);
     let fd = topic.fd().unwrap();
-    liar.publish(0, &message(UID, 7));
-    let rests = || {
+    publisher.publish(0, &message(UID, 7));
+    let mostly_sleeps = || {
         let (start, mut rounds) = (Instant::now(), 0);
         while start.elapsed() < Duration::from_millis(100) {
             assert!(is_readable(fd) && topic.recv().is_none());
@@ -423,8 +424,8 @@ fn never() {
         }
         rounds < start.elapsed().as_millis() + 5
     };
-    assert!(rests());
+    assert!(mostly_sleeps());
     drop(ring);
-    eventually("its end is noticed", rests);
+    eventually("its end is noticed", mostly_sleeps);
     assert_eq!(topic.missed(), 0);
 }

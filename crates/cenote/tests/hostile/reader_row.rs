@@ -1,19 +1,19 @@
-//! Readers that write anything into the only shared memory that they can write: their row.
+//! Readers that write garbage into the one thing they can write: their lease row.
 
 use cenote::{DType, Error, Tensor, TensorPool, TensorPoolConfig};
 
 use super::Test;
 use super::reader::works;
-use crate::support::raw::pool::{Attached, REFUSED, SEGMENT, kind, packet};
-use crate::support::{Random, all_are, eventually, filled, pool, unique};
+use crate::support::raw::pool::{REFUSED, RawReader, SEGMENT, kind, packet};
+use crate::support::{Random, SetOnDrop, all_are, eventually, filled, pool, unique};
 
 pub(crate) const TESTS: &[Test] = &[
-    ("a_reader_over_its_limit_is_told_how_much_it_holds", told),
-    ("a_reader_slightly_over_its_limit_stays_connected", lenient),
-    ("garbage_in_a_row_only_holds_slots", garbage),
-    ("garbage_that_changes_all_the_time_only_holds_slots", restless),
-    ("a_row_with_holes_punched_into_it_is_zeros", punched),
-    ("a_slot_that_was_never_published_is_reused_whatever_a_row_says", unpublished),
+    ("a_reader_over_its_limit_learns_how_much_it_holds", expelled),
+    ("a_reader_slightly_over_its_limit_stays_attached", lenient),
+    ("garbage_in_a_lease_row_only_holds_slots", garbage),
+    ("garbage_that_changes_all_the_time_only_holds_slots", changing_garbage),
+    ("a_lease_row_with_punched_holes_reads_as_zeros", punched),
+    ("an_unpublished_slot_is_reused_whatever_a_lease_row_says", unpublished),
 ];
 
 const SLOTS: usize = 16;
@@ -26,28 +26,28 @@ fn published(pool: &TensorPool, count: usize) -> Vec<Tensor> {
     all
 }
 
-/// All slots can be had at the same time.
+/// Asserts that all slots are free, once the reader is disconnected.
 fn all_free(pool: &TensorPool) {
-    eventually("the row was dropped", || pool.stats().unwrap().attachers == 0);
+    eventually("the lease row was dropped", || pool.stats().unwrap().attachers == 0);
     drop(published(pool, SLOTS));
     assert_eq!(pool.stats().unwrap().retired, 0);
 }
 
-fn told() {
+fn expelled() {
     let pool = pool(SLOTS);
-    let attached = Attached::to(pool.name());
+    let attached = RawReader::to(pool.name());
     attached.write_row(|slot| u64::from(slot < 13));
     drop(published(&pool, SLOTS));
-    // It has half of the slots to hold, and half of the others before it is expelled; only a full pool looks.
+    // The limit is half of the slots. A full pool expels a reader that also holds half of the others.
     let _all = published(&pool, SLOTS);
     let (bytes, _) = attached.raw.recv().unwrap();
-    // It got the first segment before.
+    // The first segment may have been sent before.
     let bytes = if kind(&bytes) == SEGMENT { attached.raw.recv().unwrap().0 } else { bytes };
     assert_eq!(bytes, packet(REFUSED, 4, 13 << 32 | 8));
-    assert!(attached.raw.is_hung_up());
+    assert!(attached.raw.is_disconnected());
 }
 
-/// Threads of an honest process that give slots back while another counts them make it hold a few more.
+/// Threads of an honest reader that release slots during the count can make it seem to hold a few more.
 fn lenient() {
     for (slots, limit, bound) in [(16, 8, 12), (16, 14, 15), (512, 256, 320)] {
         let config = TensorPoolConfig {
@@ -57,7 +57,7 @@ fn lenient() {
             ..TensorPoolConfig::small()
         };
         let pool = TensorPool::new(unique(), config).unwrap();
-        let attached = Attached::to(pool.name());
+        let attached = RawReader::to(pool.name());
         let full = |held: usize| {
             attached.write_row(|_| 0);
             let all = published(&pool, slots);
@@ -84,7 +84,7 @@ fn garbage() {
     ];
     for word in words {
         let pool = pool(SLOTS);
-        let attached = Attached::to(pool.name());
+        let attached = RawReader::to(pool.name());
         let kept = published(&pool, SLOTS / 2);
         attached.write_row(word);
         let descriptor = kept[0].descriptor().unwrap();
@@ -94,7 +94,7 @@ fn garbage() {
         let rest: Vec<Tensor> = (0..SLOTS / 2).map(|_| filled(&pool, 10, 0)).collect();
         let error = pool.alloc(&[1], DType::U8).unwrap_err();
         let Error::PoolFull { holders, .. } = &error else { panic!("{error}") };
-        // The stranger, who lives in this process, and this process itself.
+        // The raw reader, which has the pid of this process, and this process itself.
         assert_eq!(holders.len(), 2, "{error}");
         assert_eq!(holders[0].pid, std::process::id().cast_signed());
         assert_eq!((holders[0].slots, holders[0].retired_slots), (SLOTS, SLOTS / 2));
@@ -104,9 +104,9 @@ fn garbage() {
     }
 }
 
-fn restless() {
+fn changing_garbage() {
     let pool = pool(SLOTS);
-    let attached = Attached::to(pool.name());
+    let attached = RawReader::to(pool.name());
     let stop = std::sync::atomic::AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -115,6 +115,7 @@ fn restless() {
                 attached.write_row(|_| random.next() & 1);
             }
         });
+        let _stop = SetOnDrop(&stop);
         for round in 0..2000 {
             let Ok(mut tensor) = pool.alloc(&[100], DType::U8) else { continue };
             let value = u8::try_from(round % 251).unwrap();
@@ -122,7 +123,6 @@ fn restless() {
             let same = Tensor::from_descriptor(&tensor.descriptor().unwrap()).unwrap();
             assert!(all_are(&same, value) && all_are(&tensor, value));
         }
-        stop.store(true, std::sync::atomic::Ordering::Relaxed);
     });
     drop(attached);
     all_free(&pool);
@@ -131,7 +131,7 @@ fn restless() {
 fn punched() {
     use rustix::fs::FallocateFlags;
     let pool = pool(SLOTS);
-    let attached = Attached::to(pool.name());
+    let attached = RawReader::to(pool.name());
     attached.write_row(|_| 3);
     let how = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
     rustix::fs::fallocate(&attached.row, how, 0, 1 << 20).unwrap();
@@ -142,7 +142,7 @@ fn punched() {
 
 fn unpublished() {
     let pool = pool(SLOTS);
-    let attached = Attached::to(pool.name());
+    let attached = RawReader::to(pool.name());
     attached.write_row(|_| u64::MAX);
     for _ in 0..10 {
         let _all: Vec<Tensor> = (0..SLOTS).map(|_| filled(&pool, 10, 1)).collect();

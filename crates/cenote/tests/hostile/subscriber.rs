@@ -1,4 +1,4 @@
-//! Subscribers with false messages, and with false words in the only shared memory that they can write: their row.
+//! Subscribers that send invalid packets to a publisher, or write garbage into the words that they share.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -8,23 +8,23 @@ use rustix::fs::FallocateFlags;
 
 use super::Test;
 use crate::support::raw::pool::{
-    HELLO, MISMATCH, SUBSCRIBE, SUBSCRIBED, WAKE, hello, kind, packet,
+    ATTACH, MISMATCH, SUBSCRIBE, SUBSCRIBED, WAKE, attach_request, kind, packet,
 };
 use crate::support::raw::topic::{
-    ARMED, HEAD, LEN, ROW, SIGNATURE, Subscription, TAKEN, connect, read, signature, subscribe,
+    ARMED, HEAD, LEN, ROW, RawSubscriber, SIGNATURE, TAKEN, connect, read, signature, subscribe,
     u64s, write,
 };
-use crate::support::{Random, eventually, unique};
+use crate::support::{Random, SetOnDrop, eventually, unique};
 
 pub(crate) const TESTS: &[Test] = &[
-    ("a_correct_subscriber_is_accepted", truth),
+    ("a_valid_subscriber_is_accepted", valid),
     ("a_subscriber_cannot_write_the_ring", read_only),
     ("subscriptions_of_every_length_and_kind", lengths),
-    ("a_subscriber_of_another_type_gets_the_type_of_the_publisher", mismatch),
-    ("garbage_in_a_subscribers_row_delays_no_other_peer", garbage),
-    ("a_subscriber_that_never_reads_is_not_waited_for", never_reads),
-    ("a_subscriber_that_never_stops_sending_delays_no_other_peer", chatter),
-    ("a_subscribers_row_with_holes_is_zeros", punched),
+    ("a_subscriber_of_another_type_gets_the_type_of_the_topic", mismatch),
+    ("garbage_in_the_words_of_a_subscriber_does_not_delay_others", garbage),
+    ("a_subscriber_that_never_reads_does_not_block_the_publisher", never_reads),
+    ("a_subscriber_that_sends_without_end_does_not_delay_others", endless_packets),
+    ("subscriber_words_with_punched_holes_read_as_zeros", punched),
 ];
 
 fn topic(policy: Policy) -> Topic<u64> {
@@ -34,11 +34,11 @@ fn topic(policy: Policy) -> Topic<u64> {
     topic
 }
 
-/// Sends, and somebody honest receives all of it.
+/// Asserts that an honest subscriber receives all messages.
 fn works(topic: &Topic<u64>) {
     let honest: Topic<u64> = Topic::new(topic.name()).unwrap();
     honest.subscribe().unwrap();
-    eventually("it is met", || honest.stats().publishers == 1);
+    eventually("it is connected", || honest.stats().publishers == 1);
     for number in 0..20 {
         topic.send(&number).unwrap();
         assert_eq!(honest.wait().unwrap(), number);
@@ -46,25 +46,25 @@ fn works(topic: &Topic<u64>) {
 }
 
 fn alone(topic: &Topic<u64>) {
-    eventually("all are gone", || topic.stats().subscribers == 0);
+    eventually("all subscribers are disconnected", || topic.stats().subscribers == 0);
 }
 
-fn truth() {
+fn valid() {
     let topic = topic(Policy::KeepLast);
     topic.send(&5).unwrap();
-    let subscription = Subscription::to(topic.name());
-    assert_eq!((subscription.said.first, subscription.said.start), (0, 1));
-    assert_eq!((subscription.said.depth, subscription.said.waits), (4, 0));
+    let subscription = RawSubscriber::to(topic.name());
+    assert_eq!((subscription.reply.first, subscription.reply.start), (0, 1));
+    assert_eq!((subscription.reply.depth, subscription.reply.waits), (4, 0));
     topic.send(&77).unwrap();
     assert_eq!(read(&subscription.ring, HEAD), 2);
-    let entry = subscription.said.entry(1);
+    let entry = subscription.reply.entry(1);
     assert_eq!([LEN, LEN + 1].map(|word| read(&subscription.ring, entry + word)), [1, 77]);
-    // Armed once, it is told once.
+    // Armed once, it is woken once.
     subscription.write_row(ARMED, 1);
     topic.send(&78).unwrap();
     topic.send(&79).unwrap();
     assert_eq!(subscription.raw.recv().unwrap().0, [0]);
-    subscription.raw.be_brief();
+    subscription.raw.set_short_timeout();
     subscription.raw.recv().unwrap_err();
     assert_eq!(topic.stats().subscribers, 1);
     drop(subscription);
@@ -73,7 +73,7 @@ fn truth() {
 
 fn read_only() {
     let topic = topic(Policy::KeepLast);
-    let subscription = Subscription::to(topic.name());
+    let subscription = RawSubscriber::to(topic.name());
     for fd in [&subscription.ring, &subscription.row] {
         rustix::fs::ftruncate(fd, 0).unwrap_err();
         rustix::fs::ftruncate(fd, 1 << 20).unwrap_err();
@@ -84,7 +84,7 @@ fn read_only() {
     works(&topic);
 }
 
-/// The bytes of what a subscriber says.
+/// The bytes of a request to subscribe.
 const WHOLE: usize = 24 + SIGNATURE + 8;
 
 fn lengths() {
@@ -94,9 +94,9 @@ fn lengths() {
         let raw = connect(topic.name());
         raw.send(&whole[..len], &[]).unwrap();
         if len == WHOLE {
-            assert!(Subscription::welcomed(raw).is_some());
+            assert!(RawSubscriber::accepted(raw).is_some());
         } else {
-            assert!(raw.is_hung_up(), "{len}");
+            assert!(raw.is_disconnected(), "{len}");
         }
     }
     for other in [0, SUBSCRIBED, MISMATCH, 99, u32::MAX] {
@@ -104,20 +104,20 @@ fn lengths() {
         bytes[8..12].copy_from_slice(&other.to_ne_bytes());
         let raw = connect(topic.name());
         raw.send(&bytes, &[]).unwrap();
-        assert!(raw.is_hung_up(), "{other}");
+        assert!(raw.is_disconnected(), "{other}");
     }
-    // Twice, or both an attacher and a subscriber.
-    for second in [whole[..WHOLE].to_vec(), hello(), packet(SUBSCRIBE, 0, 0)] {
-        let subscription = Subscription::to(topic.name());
+    // Subscribing twice, or both attaching and subscribing.
+    for second in [whole[..WHOLE].to_vec(), attach_request(), packet(SUBSCRIBE, 0, 0)] {
+        let subscription = RawSubscriber::to(topic.name());
         subscription.raw.send(&second, &[]).unwrap();
-        if second != hello() {
-            assert!(subscription.raw.is_hung_up(), "{}", second.len());
+        if second != attach_request() {
+            assert!(subscription.raw.is_disconnected(), "{}", second.len());
         }
     }
     let raw = connect(topic.name());
-    raw.send(&packet(HELLO, 0, 0), &[]).unwrap();
+    raw.send(&packet(ATTACH, 0, 0), &[]).unwrap();
     raw.send(&whole[..WHOLE], &[]).unwrap();
-    assert!(raw.is_hung_up());
+    assert!(raw.is_disconnected());
     works(&topic);
     alone(&topic);
 }
@@ -142,7 +142,7 @@ fn mismatch() {
         raw.send(&subscribe(&other, 0), &[]).unwrap();
         let (answer, fds) = raw.recv().unwrap();
         assert_eq!((kind(&answer), &answer[24..], fds.len()), (MISMATCH, &u64s()[..], 0));
-        assert!(raw.is_hung_up());
+        assert!(raw.is_disconnected());
     }
     works(&topic);
 }
@@ -150,9 +150,9 @@ fn mismatch() {
 fn garbage() {
     for policy in [Policy::KeepLast, Policy::Reject, Policy::Block(Duration::MAX)] {
         let topic = topic(policy);
-        let subscription = Subscription::to(topic.name());
+        let subscription = RawSubscriber::to(topic.name());
         let mut random = Random(9);
-        // Whoever has to be waited for can only say that it has taken more, or less.
+        // A subscriber that the publisher waits for can only claim to have received more, or less.
         for taken in [u64::MAX, 1 << 63, u64::MAX / 2, u64::MAX - 3] {
             for word in (0..ROW).filter(|word| *word != TAKEN) {
                 subscription.write_row(word, random.next());
@@ -162,30 +162,30 @@ fn garbage() {
         }
         subscription.write_row(TAKEN, 0);
         let sent = (0..5).try_for_each(|number| topic.try_send(&number));
-        assert_eq!(sent.is_err(), policy != Policy::KeepLast, "it is as slow as it says");
+        assert_eq!(sent.is_err(), policy != Policy::KeepLast, "it is as slow as it claims");
         drop(subscription);
         alone(&topic);
         works(&topic);
     }
 }
 
-/// Armed anew all the time, so that every message sends it a byte.
+/// It arms itself before every message, so that every message wakes it with a byte.
 fn never_reads() {
     let topic = topic(Policy::KeepLast);
-    let subscription = Subscription::to(topic.name());
+    let subscription = RawSubscriber::to(topic.name());
     for number in 0..10_000 {
         subscription.write_row(ARMED, number + 1);
         topic.send(&number).unwrap();
     }
     works(&topic);
-    eventually("it alone is still there", || topic.stats().subscribers == 1);
+    eventually("only it is still connected", || topic.stats().subscribers == 1);
     drop(subscription);
     alone(&topic);
 }
 
-fn chatter() {
+fn endless_packets() {
     let topic = topic(Policy::Block(Duration::from_secs(60)));
-    let subscription = Subscription::to(topic.name());
+    let subscription = RawSubscriber::to(topic.name());
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -197,14 +197,14 @@ fn chatter() {
             }
             subscription.write_row(TAKEN, u64::MAX);
         });
+        let _stop = SetOnDrop(&stop);
         (0..10).for_each(|_| works(&topic));
-        stop.store(true, Ordering::Relaxed);
     });
 }
 
 fn punched() {
     let topic = topic(Policy::Reject);
-    let subscription = Subscription::to(topic.name());
+    let subscription = RawSubscriber::to(topic.name());
     subscription.write_row(TAKEN, u64::MAX);
     let how = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
     rustix::fs::fallocate(&subscription.row, how, 0, 4096).unwrap();

@@ -1,4 +1,4 @@
-//! False tensor descriptors, given to a reader and to the owner itself.
+//! Invalid descriptors, given to a reader and to the owner itself.
 
 use cenote::{
     DType, DepthImage, Domain, Field, Image, Intrinsics, MAX_DIMS, PixelFormat, PointCloud, Tensor,
@@ -14,7 +14,7 @@ pub(crate) const TESTS: &[Test] = &[
     ("every_bit_of_a_views_descriptor_flipped", || flips(&view)),
     ("words_of_a_descriptor_replaced", words),
     ("descriptors_of_every_length", lengths),
-    ("descriptors_with_a_false_length", lying_lengths),
+    ("descriptors_that_claim_a_wrong_length", lying_lengths),
     ("every_bit_of_an_image_with_metadata_flipped", || flips_of(&domain_image)),
     ("every_bit_of_a_point_cloud_flipped", || flips_of(&cloud)),
     ("every_bit_of_a_depth_image_flipped", || flips_of(&depth)),
@@ -22,10 +22,10 @@ pub(crate) const TESTS: &[Test] = &[
     ("a_descriptor_that_repeats_one_element_endlessly", repeats),
 ];
 
-/// Where the number of the segment stands: a wrong one is waited for, so its bits are tried apart.
+/// The bytes of the segment's number. A reader waits for an unknown segment, so threads try these bits in parallel.
 const SEGMENT: std::ops::Range<usize> = 16..20;
 
-/// Where the number of dimensions and that of words of metadata stand.
+/// The offsets of the number of dimensions, and of the number of metadata words.
 const NDIM: usize = 39;
 const META: usize = 42;
 
@@ -41,9 +41,9 @@ fn view(pool: &TensorPool) -> Tensor {
     tensor.transpose().narrow(1, 3, 10).unwrap()
 }
 
-/// Uses a descriptor as a receiver would: all that it shows is looked at.
+/// Uses a descriptor as a receiver does, and reads everything that it gives access to.
 fn use_it(attached: &TensorPool, bytes: &[u8]) {
-    // A descriptor that says how long it is in two ways says so at once.
+    // A descriptor whose length contradicts its head is refused at once.
     let Ok(descriptor) = TensorDescriptor::from_bytes(bytes) else { return };
     let _ = Image::from_descriptor(&descriptor).map(|image| look(&image));
     let _ = DepthImage::from_descriptor(&descriptor).map(|depth| look(&depth));
@@ -53,7 +53,7 @@ fn use_it(attached: &TensorPool, bytes: &[u8]) {
     }
     for tensor in [attached.import(&descriptor), Tensor::from_descriptor(&descriptor)] {
         let Ok(tensor) = tensor else { continue };
-        // Small enough to look at every element, wherever it claims to lie.
+        // Small enough to read every element, wherever it claims to be.
         if tensor.layout().len() <= 1 << 20 {
             let total: usize =
                 tensor.map().unwrap().runs().flatten().map(|&byte| usize::from(byte)).sum();
@@ -63,7 +63,7 @@ fn use_it(attached: &TensorPool, bytes: &[u8]) {
     }
 }
 
-/// Uses what is not in the tensor.
+/// Uses the metadata.
 fn look<T: Domain + std::fmt::Debug>(what: &T) {
     std::hint::black_box(format!("{what:?}"));
     std::hint::black_box(what.clone());
@@ -139,12 +139,12 @@ fn words() {
     assert_eq!(pool.stats().unwrap().retired, 0, "no lease was left behind");
 }
 
-/// It fits its segment, and to copy it takes more memory than there is.
+/// A stride of 0 makes it fit its segment, but a copy needs more memory than exists.
 fn repeats() {
     let pool = pool(4);
     let tensor = filled(&pool, 64, 4);
     let mut bytes = tensor.descriptor().unwrap().as_bytes().to_vec();
-    // One dimension: its length, and behind it its stride.
+    // One dimension: its length, then its stride.
     bytes[HEAD..HEAD + 8].copy_from_slice(&(1_u64 << 44).to_ne_bytes());
     bytes[HEAD + 8..HEAD + 16].copy_from_slice(&0_u64.to_ne_bytes());
     let descriptor = TensorDescriptor::from_bytes(&bytes).unwrap();
@@ -155,7 +155,7 @@ fn repeats() {
     assert!(endless.clone().make_mut().is_err());
 }
 
-/// Of all lengths, only that of its head and words in use is a descriptor's.
+/// Only the length that the head gives is accepted.
 fn lengths() {
     let longest = HEAD + 8 * (2 * MAX_DIMS + MAX_META);
     for len in 0..longest + 9 {
@@ -164,7 +164,7 @@ fn lengths() {
     assert!(TensorDescriptor::from_bytes(&[0; 5000]).is_err());
 }
 
-/// Whatever it says of its dimensions and metadata, it has the bytes for it or is refused.
+/// A descriptor is refused unless it has the bytes for the dimensions and metadata that it claims.
 fn lying_lengths() {
     let pool = pool(4);
     let tensor = filled(&pool, 5000, 4);
@@ -179,19 +179,21 @@ fn lying_lengths() {
             let possible = usize::from(ndim) <= MAX_DIMS && usize::from(meta) <= MAX_META;
             assert_eq!(TensorDescriptor::from_bytes(&bytes).is_ok(), possible, "{ndim} {meta}");
             use_it(&attached, &bytes);
-            // It is plain data, too, which can be made of bytes without being looked at.
+            // It is also plain data (`Pod`), which can be made of bytes without a check.
             bytes.resize(size_of::<TensorDescriptor>(), 1);
-            let unseen: TensorDescriptor = bytemuck::pod_read_unaligned(&bytes);
-            assert!(unseen.as_bytes().len() <= bytes.len() && !format!("{unseen:?}").is_empty());
-            assert!(attached.import(&unseen).is_err() || usize::from(ndim) <= MAX_DIMS);
-            assert!(Image::from_descriptor(&unseen).is_err());
+            let unchecked: TensorDescriptor = bytemuck::pod_read_unaligned(&bytes);
+            assert!(
+                unchecked.as_bytes().len() <= bytes.len() && !format!("{unchecked:?}").is_empty()
+            );
+            assert!(attached.import(&unchecked).is_err() || usize::from(ndim) <= MAX_DIMS);
+            assert!(Image::from_descriptor(&unchecked).is_err());
         }
     }
     drop(tensor);
     assert_eq!(pool.stats().unwrap().retired, 0, "no lease was left behind");
 }
 
-/// Words of metadata that no cenote wrote.
+/// Words of metadata that cenote never writes.
 fn metadata() {
     let pool = pool(4);
     let attached = TensorPool::open(pool.name()).unwrap();
@@ -207,14 +209,14 @@ fn metadata() {
                 use_it(&attached, &bytes);
             }
         }
-        // Cut short, and with words too many.
+        // With too few and too many words.
         for words in 0..=MAX_META {
             let mut bytes = valid.clone();
             let words = u16::try_from(words).unwrap();
             bytes.resize(start + 8 * usize::from(words), 1);
             bytes[META..META + 2].copy_from_slice(&words.to_ne_bytes());
             use_it(&attached, &bytes);
-            // A tensor it is, whatever the metadata.
+            // As a tensor it is valid, whatever the metadata.
             Tensor::from_descriptor(&TensorDescriptor::from_bytes(&bytes).unwrap()).unwrap();
         }
         drop(tensor);

@@ -10,7 +10,7 @@ use cenote::{Error, TensorPool, TensorPoolConfig, Wish};
 
 use super::{Role, Test, command, directory, program};
 use crate::support::peer::{Peer, ROLE, shell};
-use crate::support::raw::pool::{Attached, Raw, hello};
+use crate::support::raw::pool::{Raw, RawReader, attach_request};
 use crate::support::{eventually, filled, unique};
 
 pub(crate) const ROLES: &[Role] = &[("unlocked", |_| unlocked()), ("crowd", |_| crowd())];
@@ -310,7 +310,7 @@ fn crowd() {
     let deaf: Vec<Raw> = (0..40)
         .map(|_| {
             let raw = Raw::connect(pool.name());
-            raw.send(&hello(), &[]).unwrap();
+            raw.send(&attach_request(), &[]).unwrap();
             raw
         })
         .collect();
@@ -322,6 +322,6 @@ fn crowd() {
     eventually("it comes", || honest.import(&last).is_ok());
     // One that is reserved ahead of need may come in between.
     eventually("a new one has all", || {
-        Attached::to(pool.name()).segments.len() == pool.stats().unwrap().segments
+        RawReader::to(pool.name()).segments.len() == pool.stats().unwrap().segments
     });
 }

@@ -11,7 +11,7 @@ use super::{
     POOL_USER, Peer, Test, all_are, command, eventually, filled, hex, pool, pool_user, unhex,
     unique, wait_for,
 };
-use crate::support::{peer::ROLE, socket_dir};
+use crate::support::{SetOnDrop, peer::ROLE, socket_dir};
 
 pub(crate) const TESTS: &[Test] = &[
     ("opening_a_missing_pool_creates_nothing", looking),
@@ -313,8 +313,9 @@ pub(crate) fn fork_while_connecting(_: &[&str]) {
                 drop(TensorPool::open(pool.name()).unwrap());
             }
         });
+        let stop = SetOnDrop(&stop);
         let counts: Vec<i32> = (0..300).map(|_| count_sockets_in_a_child()).collect();
-        stop.store(true, Ordering::Relaxed);
+        drop(stop);
         assert_eq!(counts, [0; 300], "sockets in each child");
     });
 }
@@ -340,6 +341,7 @@ fn served() {
                 }
             });
         }
+        let _stop = SetOnDrop(&stop);
         for _ in 0..100 {
             // SAFETY: the child calls only this crate and `_exit`.
             let child = unsafe { libc::fork() };
@@ -352,7 +354,6 @@ fn served() {
             }
             assert_eq!(wait_for(child), 0, "it does not answer itself");
         }
-        stop.store(true, Ordering::Relaxed);
     });
 }
 

@@ -1,5 +1,5 @@
-//! How the tests of images, point clouds and depth images run: in a directory of their own, and
-//! with a child that looks at what it is sent.
+//! How the tests of images, point clouds and depth images run: in a separate socket directory, and with
+//! a child process that reads what it receives.
 
 use std::process::ExitCode;
 
@@ -11,9 +11,9 @@ use super::program::{Role, Test, TestProgram};
 use super::{emulated, hex, unhex};
 
 const ROLES: &[Role] = &[
-    ("looker", |_| serve(|words| answer(words).unwrap_or_else(|error| error.to_string()))),
-    ("maker", |_| serve(|_| make().unwrap_or_else(|error| error.to_string()))),
-    ("heaper", |_| serve(|_| memory().unwrap_or_else(|error| error.to_string()))),
+    ("reader", |_| serve(|words| answer(words).unwrap_or_else(|error| error.to_string()))),
+    ("pool_maker", |_| serve(|_| make().unwrap_or_else(|error| error.to_string()))),
+    ("memory_kinds", |_| serve(|_| memory().unwrap_or_else(|error| error.to_string()))),
 ];
 
 pub(crate) fn run(what: &'static str, tests: &[&[Test]]) -> ExitCode {
@@ -28,44 +28,44 @@ pub(crate) fn run(what: &'static str, tests: &[&[Test]]) -> ExitCode {
         .run(tests)
 }
 
-/// What another process sees of something.
+/// What another process reads by this descriptor.
 pub(crate) fn seen_elsewhere(kind: &str, descriptor: &TensorDescriptor) -> String {
-    let mut looker = Peer::start("looker");
-    let answer = looker.request(&format!("{kind} {}", hex(descriptor.as_bytes())));
-    looker.finish();
+    let mut reader = Peer::start("reader");
+    let answer = reader.request(&format!("{kind} {}", hex(descriptor.as_bytes())));
+    reader.finish();
     answer
 }
 
 fn answer(words: &[&str]) -> cenote::Result<String> {
     let descriptor = TensorDescriptor::from_bytes(&unhex(words[1]))?;
     Ok(match words[0] {
-        "image" => look_at_image(&Image::from_descriptor(&descriptor)?)?,
-        "cloud" => look_at_cloud(&PointCloud::from_descriptor(&descriptor)?)?,
-        _ => look_at_depth(&DepthImage::from_descriptor(&descriptor)?)?,
+        "image" => show_image(&Image::from_descriptor(&descriptor)?)?,
+        "cloud" => show_cloud(&PointCloud::from_descriptor(&descriptor)?)?,
+        _ => show_depth(&DepthImage::from_descriptor(&descriptor)?)?,
     })
 }
 
-fn look_at_image(image: &Image) -> cenote::Result<String> {
+fn show_image(image: &Image) -> cenote::Result<String> {
     let (width, height) = (image.width(), image.height());
     let header = format!("{} {} {}", image.frame_id(), image.stamp_ns(), image.seq());
     let pixels = [image.pixel(0, 0)?, image.pixel(width - 1, height - 1)?];
     Ok(format!("{} {width}x{height} {header} {pixels:?} copies {}", image.format(), copied()))
 }
 
-fn look_at_cloud(cloud: &PointCloud) -> cenote::Result<String> {
+fn show_cloud(cloud: &PointCloud) -> cenote::Result<String> {
     let names: Vec<&str> = cloud.fields().iter().map(|field| field.name()).collect();
     let points: Vec<_> = cloud.points().map(|point| (point.xyz().ok(), point.rgb())).collect();
     let header = format!("{} {} {}", cloud.frame_id(), cloud.stamp_ns(), cloud.seq());
     Ok(format!("{} {header} {points:?} copies {}", names.join(","), copied()))
 }
 
-fn look_at_depth(depth: &DepthImage) -> cenote::Result<String> {
+fn show_depth(depth: &DepthImage) -> cenote::Result<String> {
     let header = format!("{} {} {}", depth.frame_id(), depth.stamp_ns(), depth.seq());
     let camera = depth.intrinsics().map(|camera| [camera.fx, camera.fy, camera.cx, camera.cy]);
     Ok(format!("{header} {camera:?} {:?} copies {}", depth.depth_at(1, 0), copied()))
 }
 
-/// Where new things are.
+/// The memory kinds of a new image, cloud and depth image.
 fn memory() -> cenote::Result<String> {
     let image = Image::new(5, 3, cenote::PixelFormat::I420)?;
     let cloud = PointCloud::new_xyzrgb(10)?;
@@ -76,23 +76,23 @@ fn memory() -> cenote::Result<String> {
     Ok(format!("{kinds:?}"))
 }
 
-/// Makes the process's pool, and tells its name.
+/// Makes the pool of the process, and returns its name.
 fn make() -> cenote::Result<String> {
     let pool = TensorPool::of_process()?;
     let name = pool.name().to_owned();
-    // Something is allocated from it, and never dropped: statics are not.
+    // A tensor of the pool is never dropped, because it is in a static.
     static KEPT: std::sync::Mutex<Vec<Image>> = std::sync::Mutex::new(Vec::new());
     KEPT.lock().unwrap().push(Image::new(64, 48, cenote::PixelFormat::Grey)?);
     Ok(name)
 }
 
-/// For properties: the same cases every time.
+/// The configuration of property tests: the same cases in every run.
 pub(crate) fn cases() -> ProptestConfig {
     let rng_seed = RngSeed::Fixed(1);
     ProptestConfig { rng_seed, failure_persistence: None, ..ProptestConfig::default() }
 }
 
-/// The bytes that this process has copied so far.
+/// How many bytes this process has copied so far.
 pub(crate) fn copied() -> u64 {
     cenote::copies().iter().map(|copies| copies.bytes).sum()
 }

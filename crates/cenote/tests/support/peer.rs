@@ -1,4 +1,4 @@
-//! Children: this same program, started with a role, answering each line with a line.
+//! Child processes: this same program in a role, which answers each line with a line.
 
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Write};
@@ -9,7 +9,7 @@ use rustix::process::{Signal, set_parent_process_death_signal};
 
 pub(crate) use super::program::ROLE;
 
-/// A child. It is killed and reaped when dropped, and dies with its parent.
+/// A child process. It is killed and reaped when dropped, and dies with its parent.
 pub(crate) struct Peer {
     child: Child,
     to: Option<ChildStdin>,
@@ -34,15 +34,15 @@ impl Peer {
         self.child.id()
     }
 
-    /// The answer to a question; empty if the child is no more.
-    pub(crate) fn request(&mut self, question: &str) -> String {
-        self.write_line(question);
+    /// Sends a line, and returns the answer: empty if the child has ended.
+    pub(crate) fn request(&mut self, line: &str) -> String {
+        self.write_line(line);
         self.read_line()
     }
 
-    pub(crate) fn write_line(&mut self, question: &str) {
+    pub(crate) fn write_line(&mut self, line: &str) {
         if let Some(to) = &mut self.to {
-            let _ = writeln!(to, "{question}");
+            let _ = writeln!(to, "{line}");
         }
     }
 
@@ -52,31 +52,31 @@ impl Peer {
         answer.trim_end().to_owned()
     }
 
-    /// Sends it a signal. One that is to stop it has, all of its threads, when this returns.
+    /// Sends a signal. After `SIGSTOP`, waits until all threads of the child have stopped.
     #[allow(unsafe_code, reason = "kill, waitpid")]
     pub(crate) fn signal(&self, signal: i32) {
         let pid = self.child.id().cast_signed();
         // SAFETY: our own child, which has not been reaped.
         assert_eq!(unsafe { libc::kill(pid, signal) }, 0);
         if signal == libc::SIGSTOP {
-            // SAFETY: as above; where it ended is not asked for.
+            // SAFETY: as above. The status pointer may be null.
             let waited = unsafe { libc::waitpid(pid, std::ptr::null_mut(), libc::WUNTRACED) };
             assert_eq!(waited, pid);
         }
     }
 
-    /// Waits until it ended.
+    /// Waits until it has ended.
     pub(crate) fn wait(mut self) -> ExitStatus {
         self.child.wait().unwrap()
     }
 
-    /// Kills it, and waits until it is no more.
+    /// Kills it, and waits until it has ended.
     pub(crate) fn kill(mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
     }
 
-    /// Lets it come to its end. It must not be killed by a signal on the way.
+    /// Closes its input and waits until it has ended. Panics if a signal killed it.
     pub(crate) fn finish(mut self) -> ExitStatus {
         self.to = None;
         let status = self.child.wait().unwrap();
@@ -113,7 +113,7 @@ fn dies_with_parent(command: &mut Command) {
     unsafe { command.pre_exec(killed) };
 }
 
-/// Answers each line of standard input until there is none.
+/// Answers each line of standard input until its end.
 pub(crate) fn serve(mut answer: impl FnMut(&[&str]) -> String) {
     for line in std::io::stdin().lines() {
         let Ok(line) = line else { return };
@@ -122,7 +122,7 @@ pub(crate) fn serve(mut answer: impl FnMut(&[&str]) -> String) {
     }
 }
 
-/// What a child says about a result.
+/// `ok`, or the text of the error.
 pub(crate) fn reply<T>(result: cenote::Result<T>) -> String {
     result.map_or_else(|error| format!("{error}"), |_| "ok".to_owned())
 }

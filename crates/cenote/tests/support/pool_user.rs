@@ -1,4 +1,4 @@
-//! A child that uses pools as any program would, told what to do line by line.
+//! A child process that uses pools. Each line of its standard input is a command.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ pub(crate) struct PoolUser {
     pub(crate) tensors: Vec<Tensor>,
 }
 
-/// Does what the parent says until it hangs up.
+/// Runs the parent's commands until the end of the input.
 pub(crate) fn run() {
     let mut user = PoolUser::default();
     serve(|words| user.answer(words));
@@ -60,7 +60,7 @@ impl PoolUser {
         }
     }
 
-    /// Waits for a tensor while another thread lets go of one.
+    /// Waits for a tensor while another thread drops one.
     fn wait(&mut self, len: usize) -> String {
         let dropped = self.tensors.pop();
         std::thread::scope(|scope| {
@@ -90,7 +90,7 @@ impl PoolUser {
         Ok(())
     }
 
-    /// Allocates and writes until it is refused: how many there were, and why.
+    /// Allocates and writes until an allocation fails. Returns the count and the error.
     fn fill(&mut self, len: usize) -> String {
         loop {
             match self.pools[0].alloc(&[len], DType::U8) {

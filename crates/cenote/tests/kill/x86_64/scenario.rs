@@ -12,7 +12,7 @@ use super::publisher_scenarios::{LettingIn, Publishing, Reappearing};
 use super::subscriber_scenarios::{Awaited, Borrowing, Greeting, PassingOn, Subscribing};
 use super::topic_operations::{OFTEN, TIMEOUT};
 use super::tracer::Stop;
-use crate::support::raw::pool::{Attached, MORE, SEGMENT, kind, packet};
+use crate::support::raw::pool::{RawReader, SEGMENT, SEGMENT_REQUEST, kind, packet};
 
 /// Whose instructions are counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -455,7 +455,7 @@ impl Scenario for Bereaved {
 }
 
 /// The victim's service thread is asked for segments by a stranger that has none.
-struct Asking(Reading, Option<Attached>);
+struct Asking(Reading, Option<RawReader>);
 
 impl Scenario for Asking {
     fn before(&mut self) -> String {
@@ -464,7 +464,7 @@ impl Scenario for Asking {
 
     fn prepared(&mut self, victim: &mut Victim<'_>) {
         self.0.prepared(victim);
-        self.1 = Some(Attached::to(NAME));
+        self.1 = Some(RawReader::to(NAME));
     }
 
     fn thread(&self) -> Which {
@@ -472,7 +472,7 @@ impl Scenario for Asking {
     }
 
     fn trigger(&mut self) {
-        self.1.as_ref().unwrap().raw.send(&packet(MORE, 0, 0), &[]).unwrap();
+        self.1.as_ref().unwrap().raw.send(&packet(SEGMENT_REQUEST, 0, 0), &[]).unwrap();
     }
 
     fn after(&mut self, said: &[String]) {
@@ -480,7 +480,7 @@ impl Scenario for Asking {
         let stranger = self.1.take().unwrap();
         let (bytes, fds) = stranger.raw.recv().unwrap_or_default();
         assert!(bytes.is_empty() || (kind(&bytes) == SEGMENT && fds.len() == 1), "{bytes:?}");
-        assert!(stranger.raw.is_hung_up());
+        assert!(stranger.raw.is_disconnected());
         self.0.after(said);
     }
 }

@@ -1,4 +1,4 @@
-//! Shared memory that a stranger can still write after it was sealed.
+//! Shared memory that a hostile process can still write after it was sealed.
 #![allow(unsafe_code, reason = "mmap")]
 
 use std::os::fd::OwnedFd;
@@ -13,13 +13,13 @@ pub(crate) struct Mapping {
     words: usize,
 }
 
-// SAFETY: the words are atomic, and there for as long as the mapping lives.
+// SAFETY: the words are atomic, and mapped as long as this lives.
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
     pub(crate) fn of(fd: &OwnedFd, words: usize) -> Mapping {
         let prot = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: the kernel chooses the place; the file is longer than this, and stays so.
+        // SAFETY: the kernel chooses the address. The file is at least this long, and stays so.
         let at = unsafe {
             rustix::mm::mmap(std::ptr::null_mut(), words * 8, prot, MapFlags::SHARED, fd, 0)
         };
@@ -27,14 +27,14 @@ impl Mapping {
     }
 
     pub(crate) fn words(&self) -> &[AtomicU64] {
-        // SAFETY: so many words are mapped, and only ever accessed as atomics.
+        // SAFETY: `words` words are mapped, and only accessed as atomics.
         unsafe { std::slice::from_raw_parts(self.at, self.words) }
     }
 }
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: nobody has a reference any more.
+        // SAFETY: references to the words borrow `self`, so none is left.
         unsafe { rustix::mm::munmap(self.at.cast(), self.words * 8) }.unwrap();
     }
 }

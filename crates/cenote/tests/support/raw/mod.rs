@@ -13,7 +13,7 @@ use std::os::fd::{AsFd, OwnedFd};
 pub(crate) fn memfd(len: u64, seals: rustix::fs::SealFlags) -> OwnedFd {
     use rustix::fs::{FallocateFlags, MemfdFlags};
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
-    let fd = rustix::fs::memfd_create("stranger", flags).unwrap();
+    let fd = rustix::fs::memfd_create("raw", flags).unwrap();
     if len > 0 {
         rustix::fs::fallocate(&fd, FallocateFlags::empty(), 0, len).unwrap();
     }

@@ -1,4 +1,4 @@
-//! What publishers and subscribers say to each other, and the ring between them, as bytes.
+//! The protocol between publishers and subscribers, and the ring between them, as bytes.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::Ordering;
@@ -7,7 +7,7 @@ use rustix::fs::SealFlags;
 
 use super::mapping::Mapping;
 use super::memfd;
-use super::pool::{Pretender, Raw, SUBSCRIBE, SUBSCRIBED, kind, packet, path_in};
+use super::pool::{FakeEndpoint, Raw, SUBSCRIBE, SUBSCRIBED, kind, packet, path_in};
 use crate::support::topic_dir;
 
 /// The words of a subscriber's row.
@@ -21,7 +21,7 @@ pub(crate) const WAITING: usize = 16;
 pub(crate) const CLOSED: usize = 17;
 const ENTRIES: usize = 32;
 
-/// The words of an entry; payload is behind them.
+/// The words of an entry. The payload follows them.
 pub(crate) const END: usize = 0;
 pub(crate) const BEGIN: usize = 1;
 pub(crate) const LEN: usize = 2;
@@ -32,7 +32,7 @@ pub(crate) const SEALS: SealFlags = ROW_SEALS.union(SealFlags::FUTURE_WRITE);
 /// The bytes of a signature.
 pub(crate) const SIGNATURE: usize = 440;
 
-/// What a topic carries: its kind, 0 for plain data, and that.
+/// The message type of a topic. The kind is 0 for plain data.
 pub(crate) fn signature(kind: u32, align: u32, size: u64, name: &str) -> Vec<u8> {
     let mut bytes = kind.to_ne_bytes().to_vec();
     bytes.extend(align.to_ne_bytes());
@@ -51,7 +51,7 @@ pub(crate) fn subscribe(signature: &[u8], history: u64) -> Vec<u8> {
     [&packet(SUBSCRIBE, 0, 0)[..], signature, &history.to_ne_bytes()].concat()
 }
 
-/// A publisher's answer.
+/// The reply of a publisher that accepts a subscriber.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Subscribed {
     pub(crate) uid: u64,
@@ -90,41 +90,41 @@ impl Subscribed {
         ENTRIES + usize::try_from(self.depth).unwrap().next_power_of_two() * self.stride()
     }
 
-    /// Where an entry begins.
+    /// The index of the first word of an entry.
     pub(crate) fn entry(&self, sequence: u64) -> usize {
         let index = sequence % self.depth.next_power_of_two();
         ENTRIES + usize::try_from(index).unwrap() * self.stride()
     }
 }
 
-/// A stranger that subscribes.
+/// A subscriber that a publisher has accepted, and that does not use cenote.
 #[derive(Debug)]
-pub(crate) struct Subscription {
+pub(crate) struct RawSubscriber {
     pub(crate) raw: Raw,
-    pub(crate) said: Subscribed,
+    pub(crate) reply: Subscribed,
     pub(crate) ring: OwnedFd,
     pub(crate) row: OwnedFd,
 }
 
-/// Connects to the one publisher of a topic, and says nothing.
+/// Connects to the only publisher of a topic, and sends nothing.
 pub(crate) fn connect(topic: &str) -> Raw {
     Raw::try_connect(&path_in(&topic_dir(topic), topic).unwrap()).unwrap()
 }
 
-impl Subscription {
-    pub(crate) fn to(topic: &str) -> Subscription {
+impl RawSubscriber {
+    pub(crate) fn to(topic: &str) -> RawSubscriber {
         let raw = connect(topic);
         raw.send(&subscribe(&u64s(), 0), &[]).unwrap();
-        Subscription::welcomed(raw).unwrap()
+        RawSubscriber::accepted(raw).unwrap()
     }
 
-    pub(crate) fn welcomed(raw: Raw) -> Option<Subscription> {
+    pub(crate) fn accepted(raw: Raw) -> Option<RawSubscriber> {
         let (bytes, mut fds) = raw.recv().ok()?;
         if bytes.is_empty() || kind(&bytes) != SUBSCRIBED {
             return None;
         }
         let row = fds.pop()?;
-        Some(Subscription { raw, said: Subscribed::decode(&bytes), ring: fds.pop()?, row })
+        Some(RawSubscriber { raw, reply: Subscribed::decode(&bytes), ring: fds.pop()?, row })
     }
 
     pub(crate) fn write_row(&self, word: usize, value: u64) {
@@ -142,37 +142,38 @@ pub(crate) fn read(fd: &OwnedFd, word: usize) -> u64 {
     u64::from_ne_bytes(bytes)
 }
 
-/// A stranger that pretends to publish, and what it says.
+/// A publisher that does not use cenote, and its reply.
 #[derive(Debug)]
-pub(crate) struct Liar {
-    pub(crate) said: Subscribed,
+pub(crate) struct FakePublisher {
+    pub(crate) reply: Subscribed,
     /// The ring, and a row.
     pub(crate) fds: Vec<OwnedFd>,
     mapping: Mapping,
 }
 
-impl Liar {
-    /// A ring of four messages, of which there is none yet.
-    pub(crate) fn honest(uid: u64) -> Liar {
-        Liar::of(Subscribed { uid, first: 0, start: 0, depth: 4, payload: 13, waits: 0 })
+impl FakePublisher {
+    /// A valid, empty ring for four messages.
+    pub(crate) fn honest(uid: u64) -> FakePublisher {
+        FakePublisher::of(Subscribed { uid, first: 0, start: 0, depth: 4, payload: 13, waits: 0 })
     }
 
-    pub(crate) fn of(said: Subscribed) -> Liar {
-        let ring = memfd(said.words() as u64 * 8, SealFlags::empty());
-        let mapping = Mapping::of(&ring, said.words());
+    pub(crate) fn of(reply: Subscribed) -> FakePublisher {
+        let ring = memfd(reply.words() as u64 * 8, SealFlags::empty());
+        let mapping = Mapping::of(&ring, reply.words());
         rustix::fs::fcntl_add_seals(&ring, SEALS).unwrap();
-        let liar = Liar { said, fds: vec![ring, memfd(ROW as u64 * 8, ROW_SEALS)], mapping };
-        for sequence in 0..liar.said.depth {
-            let older = sequence.wrapping_sub(liar.said.depth);
-            liar.write(liar.said.entry(sequence) + END, older);
-            liar.write(liar.said.entry(sequence) + BEGIN, older);
+        let publisher =
+            FakePublisher { reply, fds: vec![ring, memfd(ROW as u64 * 8, ROW_SEALS)], mapping };
+        for sequence in 0..publisher.reply.depth {
+            let older = sequence.wrapping_sub(publisher.reply.depth);
+            publisher.write(publisher.reply.entry(sequence) + END, older);
+            publisher.write(publisher.reply.entry(sequence) + BEGIN, older);
         }
-        liar
+        publisher
     }
 
     pub(crate) fn answer(&self, to: &Raw) {
         let fds: Vec<_> = self.fds.iter().map(AsFd::as_fd).collect();
-        let _ = to.send(&self.said.encode(), &fds);
+        let _ = to.send(&self.reply.encode(), &fds);
     }
 
     /// Writes a word of its ring.
@@ -180,9 +181,9 @@ impl Liar {
         self.mapping.words()[word].store(value, Ordering::SeqCst);
     }
 
-    /// Publishes a message as a publisher would.
+    /// Publishes a message as a valid publisher does.
     pub(crate) fn publish(&self, sequence: u64, payload: &[u64]) {
-        let entry = self.said.entry(sequence);
+        let entry = self.reply.entry(sequence);
         self.write(entry + BEGIN, sequence);
         for (at, word) in (LEN + 1..).zip(payload) {
             self.write(entry + at, *word);
@@ -193,8 +194,8 @@ impl Liar {
     }
 }
 
-/// Listens where a publisher of a topic would.
-pub(crate) fn pretend(topic: &str, uid: u64) -> Pretender {
+/// Listens at a path where subscribers look for publishers of a topic.
+pub(crate) fn fake_endpoint(topic: &str, uid: u64) -> FakeEndpoint {
     std::fs::create_dir_all(topic_dir(topic)).unwrap();
-    Pretender::at(topic_dir(topic).join(format!("{topic}@{uid:016x}")))
+    FakeEndpoint::at(topic_dir(topic).join(format!("{topic}@{uid:016x}")))
 }
