@@ -1,8 +1,8 @@
-//! Tensors between real processes. This program runs itself again as its own children, which play
-//! the roles below; each test reaps the children it started.
+//! Tensors between real processes. This program runs itself again as child processes in the roles
+//! below; each test reaps the children that it started.
 //!
-//! With `CENOTE_TEST_EMULATED=1` (user-mode emulation) limits on the address space are the
-//! emulator's, so they are set high enough for it to live.
+//! With `CENOTE_TEST_EMULATED=1` (user-mode emulation) a limit on the address space includes that of the
+//! emulator, so it is set higher.
 
 #![allow(clippy::unwrap_used)]
 
@@ -40,7 +40,7 @@ macro_rules! roles {
     ($($name:ident)*) => { &[$((stringify!($name), |_| $name())),*] };
 }
 
-/// What a child does. Each panics, and so fails its test, when something is not as it must be.
+/// The roles of children. A role panics, and so fails its test, if an expectation does not hold.
 const ROLES: &[Role] = roles![
     check_and_reply
     check_image
@@ -62,7 +62,7 @@ fn main() -> ExitCode {
 
 // ---- starting and reaping children ----------------------------------------------------------------
 
-/// A child in a role. Whatever happens to the test, it is reaped.
+/// A child in a role. It is reaped even if the test panics.
 struct RoleChild {
     child: Child,
     name: &'static str,
@@ -124,7 +124,7 @@ fn assert_success(output: &Output) {
     assert!(output.status.success(), "{}: {}", output.status, String::from_utf8_lossy(&text));
 }
 
-/// The socket that a child has for its standard input.
+/// The socket that is the standard input of a child.
 fn socket() -> UnixStream {
     use std::os::fd::AsFd;
     io::stdin().as_fd().try_clone_to_owned().unwrap().into()
@@ -135,7 +135,7 @@ fn say(line: &str) {
     io::stdout().flush().unwrap();
 }
 
-/// Never returns; ends with the process.
+/// Never returns: it ends with the process.
 fn hang() -> ! {
     loop {
         thread::park();
@@ -161,7 +161,7 @@ fn a_child_reads_the_sent_tensor_and_replies() {
     let reply = Tensor::recv(&here).unwrap();
     assert_eq!(reply.to_vec::<u32>().unwrap(), pattern(3));
     child.succeed();
-    // The child made it, and is gone.
+    // The child that made it has ended.
     assert_eq!(reply.to_vec::<u32>().unwrap(), pattern(3));
 }
 
@@ -215,7 +215,7 @@ fn write_read_only_memory() {
     let map = tensor.map().unwrap();
     let first = map.as_bytes().unwrap().as_ptr().cast_mut();
     say("writing");
-    // SAFETY: it is not: that is the point. The page is not writable, and the process ends here.
+    // SAFETY: none, on purpose. The page is not writable, so the kernel ends the process here.
     #[allow(unsafe_code, reason = "what a program with a bug does")]
     unsafe {
         first.write_volatile(0xff);
@@ -345,7 +345,7 @@ fn statm(field: usize) -> usize {
 fn touch_pages_late() {
     let heap = Tensor::options().memory(TensorMemory::Mem);
     let bytes = 1920 * 1080 * 4;
-    // The first time brings in code.
+    // The first call loads code.
     drop(heap.image(1920, 1080, PixelFormat::Rgba8).unwrap());
     let before = statm(1);
     let mut image = heap.image(1920, 1080, PixelFormat::Rgba8).unwrap();
@@ -360,7 +360,7 @@ fn touch_pages_late() {
 }
 
 fn no_address_space_is_an_error_value() {
-    // In kilobytes. An emulator needs room of its own.
+    // In kilobytes. An emulator needs additional space.
     let limit = if emulated() { 16 << 20 } else { 2 << 20 };
     let mut command = if statm(0) > 1 << 40 {
         // A sanitizer has reserved terabytes and cannot start with less.
@@ -382,7 +382,7 @@ fn no_address_space_is_an_error_value() {
 fn exhaust_address_space() {
     let heap = Tensor::options().memory(TensorMemory::Mem);
     let limit = getrlimit(Resource::As).current;
-    // At once, with and without an alignment that needs more room.
+    // In one allocation, with and without an alignment that needs more space.
     for align in [64, 2 << 20] {
         let beyond = usize::try_from(limit.unwrap_or(1 << 47)).unwrap();
         let refused = heap.clone().alignment(align).create(&[beyond], DType::U8);
@@ -394,7 +394,7 @@ fn exhaust_address_space() {
         assert!(refused.is_err());
     }
     let Some(limit) = limit else { return };
-    // Little by little. Nothing of it is touched, so nothing but the limit is in the way.
+    // In small allocations. No page is touched, so only the limit can stop them.
     let step = usize::try_from(limit).unwrap() / 16;
     let mut held = Vec::new();
     let error = loop {
@@ -424,7 +424,7 @@ fn exhaust_descriptors() {
     let limit = Rlimit { current: Some(64), maximum: getrlimit(Resource::Nofile).maximum };
     setrlimit(Resource::Nofile, limit).unwrap();
     let mut held = Vec::new();
-    // Not even the first look at whether shared memory is available.
+    // The first check whether shared memory is available fails, too.
     while let Ok(file) = File::open("/dev/null") {
         held.push(file);
         assert!(held.len() < 64, "the limit does not hold");
@@ -443,7 +443,7 @@ fn exhaust_descriptors() {
     assert!(matches!(refused, Error::BadMessage { .. }), "{refused}");
     assert!(refused.to_string().contains("than this process can open"), "{refused}");
 
-    // It passes: being out of descriptors once is not to be without shared memory for good.
+    // It is temporary: a lack of descriptors must not disable shared memory for good.
     drop(held.pop());
     let tensor = Tensor::new(&[1000], DType::U8).unwrap();
     assert_eq!(tensor.memory(), TensorMemory::Shm, "{}", tensor.selection());

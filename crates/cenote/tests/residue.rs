@@ -1,8 +1,7 @@
 //! After a thousand kills nothing is left: no files, no descriptors, no mappings, no memory.
 //!
-//! Owners and attachers are killed while they are being born, idle, holding tensors, and in the midst
-//! of allocating and leasing. This process survives all of them, as the owner of one pool and an
-//! attacher of many.
+//! Owners and readers are killed while they start, idle, hold tensors, allocate and lease. This process
+//! survives all of them, as the owner of one pool and a reader of many.
 #![allow(clippy::unwrap_used, reason = "a panic fails the test")]
 
 mod support;
@@ -21,11 +20,11 @@ use support::{
     sanitized, unhex,
 };
 
-/// What a child is given: the name of a pool, and a descriptor.
+/// The environment variables of a child: the name of a pool, and a descriptor.
 const POOL: &str = "CENOTE_TEST_POOL";
 const TENSOR: &str = "CENOTE_TEST_TENSOR";
 
-/// What the survivor is given.
+/// The environment variable of the survivor.
 const CGROUP: &str = "CENOTE_TEST_CGROUP";
 
 const OURS: &str = "ours";
@@ -34,15 +33,9 @@ const SLOTS: usize = 32;
 const BATCH: usize = 8;
 const MIB: u64 = 1 << 20;
 
-/// What a child was doing when it was killed.
-const STATES: [&str; 6] = [
-    "owner idle",
-    "owner holding",
-    "owner busy",
-    "attacher idle",
-    "attacher holding",
-    "attacher busy",
-];
+/// What a child does when it is killed.
+const STATES: [&str; 6] =
+    ["owner idle", "owner holding", "owner busy", "reader idle", "reader holding", "reader busy"];
 
 fn main() -> ExitCode {
     TestProgram::new("residue")
@@ -50,7 +43,7 @@ fn main() -> ExitCode {
             ("survivor", |_| survivor()),
             ("pool_user", |_| support::pool_user::run()),
             ("owner", |words| owner(&std::env::var(POOL).unwrap(), words[0])),
-            ("attacher", |words| attacher(&std::env::var(POOL).unwrap(), words[0])),
+            ("reader", |words| reader(&std::env::var(POOL).unwrap(), words[0])),
         ])
         .run_named(vec![
             NamedTest::fallible("a_thousand_kills_leave_nothing", run),
@@ -58,7 +51,7 @@ fn main() -> ExitCode {
         ])
 }
 
-/// The survivor is a child too, so that it can be in a cgroup of its own.
+/// The survivor is a child, too, so that it can be in a separate cgroup.
 fn run() -> Result<(), Failed> {
     let dir = SocketDir::new("residue");
     let cgroup = Cgroup::new();
@@ -71,7 +64,7 @@ fn run() -> Result<(), Failed> {
     if status.success() { Ok(()) } else { Err(format!("it ended with {status}").into()) }
 }
 
-/// The child is attached, and keeps nothing but what it needs.
+/// The child is a reader, and keeps only the memory that it needs.
 fn trim() -> Result<(), Failed> {
     let dir = SocketDir::new("trim");
     let pool_user = || Peer::run(command("pool_user").env(cenote::DIR_ENV, &dir.0));
@@ -87,7 +80,7 @@ fn trim() -> Result<(), Failed> {
     assert!(maps_of(reader.pid()) > before);
     assert_eq!((reader.request("drop"), owner.request("drop")), ("ok".into(), "ok".into()));
     eventually("both have unmapped them", || {
-        // What was being reserved ahead of need may come in yet.
+        // A segment that was requested ahead of need may still arrive.
         assert_eq!(owner.request("trim"), "ok");
         [&owner, &reader].iter().all(|it| maps_of(it.pid()) == before)
     });
@@ -118,17 +111,17 @@ fn owner(name: &str, state: &str) {
     drop((tensor, held));
 }
 
-fn attacher(name: &str, state: &str) {
+fn reader(name: &str, state: &str) {
     let pool = TensorPool::open(name).unwrap();
     let bytes = unhex(&std::env::var(TENSOR).unwrap());
     let descriptor = TensorDescriptor::from_bytes(&bytes).unwrap();
     let held: Vec<Tensor> = match state {
-        // While it is born the tensor may go.
+        // The tensor may be dropped while the child starts.
         "holding" => (0..5).filter_map(|_| pool.import(&descriptor).ok()).collect(),
         _ => Vec::new(),
     };
     println!("ready");
-    // In the end the tensor is gone.
+    // In the end the tensor is dropped.
     until_the_end(state, || drop(pool.import(&descriptor)));
     drop(held);
 }
@@ -145,11 +138,11 @@ fn until_the_end(state: &str, work: impl Fn()) {
 // ---- The survivor -------------------------------------------------------------------------
 
 fn survivor() {
-    // AddressSanitizer makes processes slow to start, and keeps what was freed.
+    // With AddressSanitizer processes start slowly and keep freed memory.
     let sanitized = sanitized();
     let kills = if emulated() || sanitized { 200 } else { 1000 };
     let meter = Meter::new();
-    // A pool that grew would have a segment more than before.
+    // One large segment: a pool that grows has one more afterwards.
     let usual = TensorPoolConfig::small();
     let config = TensorPoolConfig { max_slots: SLOTS, growth: 16 << 20, ..usual };
     let pool = TensorPool::new(OURS, config).unwrap();
@@ -162,7 +155,7 @@ fn survivor() {
     before.assert_none_leaked();
     let grown = self::resident().saturating_sub(resident);
     assert!(sanitized || grown < 8 * MIB, "{grown} bytes more are resident");
-    eventually("shared memory is back to the floor", || meter.shared() < shared + 4 * MIB);
+    eventually("shared memory is back to what it was", || meter.shared() < shared + 4 * MIB);
     no_files(&pool);
     eprintln!("{kills} kills");
 }
@@ -191,8 +184,8 @@ fn start(slot: usize, tensor: &str, random: &mut Random) -> (Peer, &'static str)
     (Peer::run(command(state).env(POOL, pool).env(TENSOR, tensor)), state)
 }
 
-/// Waits until a child is where it should be, or does not wait: then it dies being born. Of an
-/// owner's tensor we hold one for a while.
+/// Waits until a child has reached its state, or does not wait: then it dies while it starts. For a
+/// while, the survivor keeps a tensor of an owner.
 fn meet(child: &mut Peer, state: &str, random: &mut Random) -> Option<Tensor> {
     if random.below(5) == 0 {
         std::thread::sleep(Duration::from_micros(random.next() % 3000));
@@ -207,16 +200,16 @@ fn meet(child: &mut Peer, state: &str, random: &mut Random) -> Option<Tensor> {
     Some(Tensor::from_descriptor(&descriptor).unwrap())
 }
 
-/// All slots of our pool can be had again.
+/// Asserts that all slots of our pool are free.
 fn settle(pool: &TensorPool) {
-    eventually("all attachers are gone", || pool.stats().unwrap().attachers == 0);
+    eventually("all readers are disconnected", || pool.stats().unwrap().attachers == 0);
     let all: Vec<Tensor> = (0..SLOTS).map(|_| filled(pool, 1000, 0)).collect();
     drop(all);
     assert_eq!(pool.stats().unwrap().retired, 0);
     support::prune_registry();
 }
 
-/// The next to open a pool removes what its dead owner left.
+/// The next process that opens a pool removes the socket of a dead owner.
 fn no_files(pool: &TensorPool) {
     let left = files();
     assert!(left.len() <= 1 + BATCH + 1, "{left:?}");
@@ -237,7 +230,7 @@ fn resident() -> u64 {
     pages * rustix::param::page_size() as u64
 }
 
-/// Measures shared memory: of our own cgroup if we have one, else of the machine.
+/// Measures shared memory: of our cgroup if there is one, otherwise of the machine.
 struct Meter(Option<PathBuf>);
 
 impl Meter {

@@ -125,12 +125,12 @@ fn an_allocation_that_fails_is_an_error() {
 
 fn no_time_is_no_error() {
     let mut camera = lent(CAMERAS[0]);
-    // Frames come more slowly than they are taken here.
+    // Frames arrive more slowly than this loop takes them.
     let taken = (0..1000).take_while(|_| camera.capture(Duration::ZERO).unwrap().is_some()).count();
     assert!(taken < 1000);
 }
 
-/// Controls of vivid, by which it makes an error of the next frame, or of the next buffer it is given.
+/// Controls of vivid: they make the next frame, or the next queued buffer, fail.
 const DQBUF_ERROR: u32 = 0x00f0_f042;
 const BUF_PREPARE_ERROR: u32 = 0x00f0_f044;
 
@@ -155,7 +155,7 @@ fn damaged_frames_are_dropped_and_counted() {
 fn check_damage(camera: &mut Camera) {
     next(camera);
     press(camera.path().to_str().unwrap(), DQBUF_ERROR);
-    // Those that are ready by now are none the worse for it.
+    // Frames that are ready already are not affected.
     for _ in 0..10 {
         next(camera);
     }
@@ -171,7 +171,7 @@ fn a_buffer_that_the_driver_refuses_leaves_the_others() {
         drop(next(&mut camera));
         press(CAMERAS[0], BUF_PREPARE_ERROR);
         next(&mut camera);
-        // It is not lost by that.
+        // The buffer is not lost.
         drop((0..small().buffers).map(|_| next(&mut camera)).collect::<Vec<_>>());
         next(&mut camera);
     }

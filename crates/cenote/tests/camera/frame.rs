@@ -22,10 +22,10 @@ pub(super) const TESTS: &[Test] = &[
     ("a_forked_child_leaves_the_camera_to_its_parent", forked),
 ];
 
-/// Numbers and stamps go up, and pictures differ.
+/// Asserts that numbers and stamps increase, and pictures differ.
 fn check_series(frames: &[(u64, u64, u64)]) {
     for pair in frames.windows(2) {
-        // (A driver that is late may number two frames alike; no clock stands still.)
+        // A late driver may give two frames the same number, but never the same stamp.
         assert!(pair[0].0 <= pair[1].0 && pair[0].1 < pair[1].1, "{pair:?}");
     }
     let different: HashSet<u64> = frames.iter().map(|frame| frame.2).collect();
@@ -49,7 +49,11 @@ fn frames_are_dmabufs_of_the_driver() {
             assert_eq!((tensor.dmabuf_offset().unwrap(), frame.step()), (0, 640));
             let clone = tensor.dmabuf_clone().unwrap();
             assert!(rustix::fs::fstat(&clone).unwrap().st_size >= 320 * 180 * 2);
-            assert_eq!(flags(&clone) & libc::O_ACCMODE, libc::O_RDONLY, "nobody can write it");
+            assert_eq!(
+                flags(&clone) & libc::O_ACCMODE,
+                libc::O_RDONLY,
+                "the descriptor is read-only"
+            );
             seen.push(about(&frame));
         }
         check_series(&seen);
@@ -58,7 +62,7 @@ fn frames_are_dmabufs_of_the_driver() {
 
 #[allow(unsafe_code, reason = "fcntl")]
 fn flags(fd: &impl AsRawFd) -> i32 {
-    // SAFETY: it only asks.
+    // SAFETY: it only reads flags.
     unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_GETFL) }
 }
 
@@ -82,7 +86,7 @@ fn frames_are_our_own_buffers() {
     }
 }
 
-/// The test picture has bars that do not move: its last rows are the same, whoever captures them.
+/// The bars of the test picture do not move, so its last rows are the same in every capture.
 fn both_ways_see_the_same_picture() {
     let last_row = |frame: &Image| {
         let map = frame.tensor().map().unwrap();
@@ -95,7 +99,7 @@ fn both_ways_see_the_same_picture() {
     assert_eq!(lent[0].len(), 64);
 }
 
-/// The leftmost bar is white, wherever a format puts that.
+/// The leftmost bar is white in every format.
 fn formats_lie_as_they_should() {
     for path in CAMERAS {
         for (format, plane, luma) in [
@@ -117,7 +121,7 @@ fn formats_lie_as_they_should() {
     }
 }
 
-/// vivid puts something before the first plane of NV16.
+/// vivid puts padding before the first plane of NV16.
 fn planes_can_have_memory_of_their_own() {
     let (single, multi) = (CAMERAS[0], CAMERAS[1]);
     let config = |format| CameraConfig { format, separate_planes: true, ..small() };
@@ -139,7 +143,7 @@ fn planes_can_have_memory_of_their_own() {
             let found = before[plane][4];
             assert!(u8::abs_diff(found, expected) < 24, "{format} {plane}: {found}");
         }
-        // All pieces of a buffer go back together, and not before.
+        // All planes of a buffer return to the driver together, with the last one.
         for _ in 0..12 {
             next(&mut camera);
         }
@@ -213,7 +217,7 @@ fn forked() {
         let refused = camera.capture(LONG);
         let right = matches!(refused, Err(Error::CameraForked { .. }));
         drop((frame, camera));
-        // SAFETY: nothing of the parent's is to be cleaned up.
+        // SAFETY: the child must not clean up what belongs to the parent.
         unsafe { libc::_exit(i32::from(!right)) };
     }
     let mut status = 0;

@@ -1,8 +1,8 @@
 //! Cameras, on a kernel that has virtual ones: `scripts/test vm` runs this in a virtual machine with two
 //! of vivid's, `/dev/video0` with the single-planar interface and `/dev/video1` with the multi-planar one.
 //!
-//! Tests run one after another: a camera is for one at a time. Children are this same program, started
-//! with a role; they are reaped by id.
+//! Tests run one after another, because one process at a time can use a camera. Child processes run this
+//! same program in a role; the tests reap them by id.
 #![allow(clippy::unwrap_used, reason = "a panic fails the test")]
 
 mod errors;
@@ -34,7 +34,7 @@ fn main() -> ExitCode {
     ])
 }
 
-/// What is opened once and stays: the heaps, the limits of the process, the service thread.
+/// Opens what a process opens once and keeps: the heaps, the limits of the process, the service thread.
 fn warm_up() {
     drop(frames(true, 1).alloc(&[1], DType::U8).unwrap());
     drop(support::pool(1));
@@ -51,17 +51,17 @@ fn frames(unprotected: bool, max_slots: usize) -> TensorPool {
     TensorPool::new(unique(), config).unwrap()
 }
 
-/// The smallest images that vivid makes, and as fast as it can.
+/// The smallest images that vivid makes, at its highest rate.
 fn small() -> CameraConfig {
     CameraConfig { width: 320, height: 180, fps: Some(60), ..CameraConfig::default() }
 }
 
-/// Captures into the driver's buffers.
+/// Captures into buffers of the driver.
 fn lent(path: &str) -> Camera {
     Camera::open(path, small()).unwrap()
 }
 
-/// Captures into a pool's.
+/// Captures into buffers of a pool.
 fn into(path: &str, pool: &TensorPool) -> Camera {
     let pool = pool.clone();
     Camera::open_into(path, small(), move |bytes| pool.alloc(&[bytes], DType::U8)).unwrap()
@@ -71,7 +71,7 @@ fn next(camera: &mut Camera) -> Image {
     camera.capture(LONG).unwrap().expect("a frame")
 }
 
-/// A number that depends on every pixel of an image and on its place.
+/// A checksum that depends on every pixel of an image and on its position.
 fn digest(image: &Image) -> u64 {
     assert_eq!((image.width(), image.height(), image.format()), (320, 180, PixelFormat::Yuyv));
     let map = image.tensor().map().unwrap();

@@ -20,7 +20,7 @@ const FRAMES: usize = 100;
 
 pub(super) const ROLES: &[Role] = &[("viewer", view)];
 
-/// The child: answers with the next frame, and holds the last two.
+/// The child: answers with the next frame, and keeps the last two.
 fn view(words: &[&str]) {
     let name = words[0];
     let topic: Topic<Image> = Topic::new(name).unwrap();
@@ -72,7 +72,7 @@ fn of_a_protected_pool() {
     show(&mut into(CAMERAS[1], &pool), 20, "shm kernel");
 }
 
-/// Sends frames to two others, which must see them as they are here. The second is killed half-way.
+/// Sends frames to two processes, which must read the same bytes. The second is killed half-way.
 fn show(camera: &mut Camera, count: usize, expected: &str) {
     let name = unique();
     let config = TopicConfig { depth: 2, ignore_own: true, ..TopicConfig::default() };
@@ -85,13 +85,13 @@ fn show(camera: &mut Camera, count: usize, expected: &str) {
     let (mut last, mut seen) = (0, HashSet::new());
     for number in 0..count {
         if number == count / 2 {
-            // It holds two frames, which come back all the same.
+            // It holds two frames, which return to the driver when it dies.
             viewers.pop().unwrap().kill();
         }
         let frame = next(camera);
         let here = digest(&frame);
         topic.send(&frame).unwrap();
-        // The frame before is held there, and must be as it was.
+        // The subscriber still holds the frame before, which must not have changed.
         let said = format!("{} {here} {expected} {last}", frame.seq());
         for viewer in &mut viewers {
             assert_eq!(viewer.request("next"), said, "frame {number}");
@@ -104,7 +104,7 @@ fn show(camera: &mut Camera, count: usize, expected: &str) {
     assert_eq!(topic.stats().sent, count as u64);
 }
 
-/// Who holds a frame is known to the pool of the topic that it came by, which must not end before.
+/// The pool of the topic counts the holders of a frame, so it must live until the last one releases it.
 fn outlives_its_topic() {
     let config = CameraConfig { buffers: 3, ..small() };
     let mut camera = Camera::open(CAMERAS[0], config).unwrap();
@@ -126,7 +126,7 @@ fn outlives_its_topic() {
         next(&mut camera);
     }
     assert_eq!(viewer.request("look"), here.to_string(), "the frame has changed under its reader");
-    // Its buffer is not with the driver, and comes back.
+    // Its buffer returns to the driver when it is released.
     let held = [next(&mut camera), next(&mut camera)];
     let starved = camera.capture(Duration::from_millis(300));
     assert!(matches!(starved, Err(Error::CameraStarved { .. })), "{starved:?}");

@@ -1,7 +1,7 @@
-//! In a memory-limited cgroup, running out of memory is an error value and not a kill.
+//! In a memory-limited cgroup, running out of memory returns an error, and the kernel kills no process.
 //!
 //! Each test makes a cgroup of 64 MiB and starts this program again as a child that moves itself
-//! into it and allocates until it is refused. Making cgroups takes root.
+//! into it and allocates until an allocation fails. Making cgroups takes root.
 #![allow(clippy::unwrap_used, reason = "a panic fails the test")]
 
 #[path = "../support/mod.rs"]
@@ -21,7 +21,7 @@ use support::program::{NamedTest, TestProgram};
 const MIB: usize = 1 << 20;
 const LIMIT: usize = 64 * MIB;
 
-/// Less than this many blocks of 1 MiB would mean that tensors are refused which fit.
+/// With fewer than this many blocks of 1 MiB, tensors that fit would be refused.
 const AT_LEAST: usize = 52;
 
 /// The environment variable with the cgroup of a child.
@@ -50,7 +50,7 @@ const SCENES: [Scene; 8] = [
     ("a_publisher_continues_with_fewer_messages_in_its_queue", publisher),
 ];
 
-/// The parent's limit binds its children.
+/// The limit of the parent group applies to its children.
 const NESTED: &str = "heap_tensors_in_a_nested_cgroup_end_with_an_error";
 
 fn fill(memory: TensorMemory, each: impl Fn(&mut Tensor)) -> Vec<Tensor> {
@@ -98,7 +98,7 @@ fn threads() {
             [TensorMemory::Mem, TensorMemory::Shm, TensorMemory::Mem, TensorMemory::Shm]
                 .map(|memory| scope.spawn(move || fill(memory, touch)))
                 .into();
-        // All are kept until the last has been refused.
+        // All blocks are kept until an allocation has failed in every thread.
         let blocks: Vec<_> = threads.into_iter().map(|thread| thread.join().unwrap()).collect();
         blocks.iter().map(Vec::len).sum()
     });
@@ -114,7 +114,7 @@ fn again() {
 fn page_cache() {
     let path = std::env::temp_dir().join(format!("cenote-page-cache-{}", std::process::id()));
     let mut file = fs::File::create(&path).unwrap();
-    // It stays in the cache while it is open.
+    // Its pages stay in the page cache while it is open.
     fs::remove_file(&path).unwrap();
     (0..60).for_each(|_| file.write_all(&vec![1; MIB]).unwrap());
     file.sync_all().unwrap();
@@ -122,11 +122,11 @@ fn page_cache() {
     assert!(blocks.len() >= AT_LEAST, "only {} MiB were granted", blocks.len());
 }
 
-/// As many as it is to keep are more than there is memory for.
+/// The queue is configured to keep more messages than fit in memory.
 fn publisher() {
     let dir = std::env::temp_dir().join(format!("cenote-cgroup-{}", std::process::id()));
     fs::create_dir_all(&dir).unwrap();
-    #[allow(unsafe_code, reason = "nobody else is here yet")]
+    #[allow(unsafe_code, reason = "changes the environment before other threads start")]
     // SAFETY: this process has one thread.
     unsafe {
         std::env::set_var(cenote::DIR_ENV, &dir);
@@ -143,7 +143,7 @@ fn publisher() {
         assert!(map.as_slice::<u8>().unwrap().iter().all(|&byte| byte == number));
     }
     assert_eq!((topic.missed(), topic.pool().unwrap().stats().unwrap().failures), (0, 0));
-    // What there is no memory for, whoever gives way, makes nobody give way.
+    // An allocation that cannot fit, even without all queued messages, drops none.
     topic.send(&topic.alloc_tensor(&[MIB], DType::U8).unwrap()).unwrap();
     assert!(topic.alloc_tensor(&[2 * LIMIT], DType::U8).is_err());
     assert!(topic.recv().is_some());
@@ -246,7 +246,7 @@ impl Cgroup {
 
 impl Drop for Cgroup {
     fn drop(&mut self) {
-        // A process that was just reaped may keep the group busy for a moment.
+        // A process that was just reaped may keep the group busy for a short time.
         for _ in 0..100 {
             if fs::remove_dir(&self.dir).is_ok() {
                 return;

@@ -1,4 +1,4 @@
-//! What the kernel is told of each access by the CPU: the sequence of system calls, seen from outside.
+//! The cache maintenance calls of each access by the CPU, as a tracer sees them.
 #![allow(unsafe_code, reason = "ptrace and waitpid")]
 
 use std::io;
@@ -23,7 +23,7 @@ pub(super) const ROLES: &[Role] = &[("look", look)];
 /// `DMA_BUF_IOCTL_SYNC`.
 const SYNC: u64 = 0x4008_6200;
 
-/// What was done, as the kernel saw it.
+/// The calls of interest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Call {
     BeginRead,
@@ -38,7 +38,7 @@ enum Call {
 
 use Call::{BeginRead, BeginReadWrite, EndRead, EndReadWrite};
 
-/// The steps of `look`, and what the kernel must be told in each.
+/// The steps of the child, and the calls that each must make.
 const STEPS: &[(&str, &[Call])] = &[
     ("map", &[BeginRead, EndRead]),
     ("map again, and look twice", &[BeginRead, EndRead]),
@@ -54,9 +54,9 @@ const STEPS: &[(&str, &[Call])] = &[
     ("heap memory", &[]),
 ];
 
-/// The steps that a pool of DMA-BUFs is put through after those.
+/// The further steps of a pool of DMA-BUFs.
 fn pool_steps(heap: &str) -> [(&'static str, &'static [Call]); 4] {
-    // Whoever gets the file beneath a udmabuf cannot put caches in order himself.
+    // A reader of the memfd behind a udmabuf cannot make these calls, so the owner makes them.
     let shown: &[Call] = if heap == "udmabuf" { &[BeginRead, EndRead] } else { &[] };
     [
         ("publishing", shown),
@@ -77,7 +77,7 @@ fn every_access_is_bracketed_in_its_direction_and_maps_nothing() {
     }
 }
 
-/// The child: each step begins with a call that does nothing. What allocates does so before.
+/// The child: each step begins with a call that does nothing. Allocations come before the first step.
 fn look(words: &[&str]) {
     from_heap(words[0], || {
         let mut tensor = dma().create(&[16, 16], DType::U8).unwrap();
@@ -202,7 +202,7 @@ fn traced(heap: &str) -> Vec<Vec<Call>> {
     by_steps(&calls)
 }
 
-/// What the child is about to call.
+/// The call that the child is about to make.
 fn call(pid: pid_t) -> Option<Call> {
     let number = register(pid, offset_of!(libc::user_regs_struct, orig_rax));
     match c_long::try_from(number).unwrap() {
@@ -226,7 +226,7 @@ fn call(pid: pid_t) -> Option<Call> {
 fn by_steps(calls: &[Call]) -> Vec<Vec<Call>> {
     let mut steps: Vec<Vec<Call>> =
         calls.split(|&call| call == Call::Step).map(Vec::from).collect();
-    // What came before the first step, and after the last.
+    // The calls before the first step and after the last do not count.
     steps.remove(0);
     steps.pop();
     steps

@@ -1,5 +1,5 @@
-//! Fences as a device would put them on a buffer, and signal when it is done: those of vgem, a driver
-//! that has no device, are carried over to a buffer by its sync file.
+//! Fences that a device puts on a buffer and signals when its work is done. They come from vgem, a driver
+//! without a device, and a sync file transfers them to a buffer.
 #![allow(unsafe_code, reason = "ioctls of drivers")]
 
 use std::fs::{File, OpenOptions};
@@ -16,15 +16,14 @@ const IMPORT_SYNC_FILE: u64 = 0x4008_6203;
 const WRITE: u32 = 2;
 const READ_WRITE: u32 = 3;
 
-/// Work that a device does on a buffer, until it is `done`. (The driver itself gives up after ten
-/// seconds.)
+/// Work of a device on a buffer, until `done` is called. (The driver gives up after ten seconds.)
 pub(super) struct Work {
     card: File,
     fence: u32,
 }
 
 impl Work {
-    /// Has a device write `buffer`.
+    /// Starts work of a device that writes `buffer`.
     pub(super) fn on(buffer: impl AsFd) -> Work {
         let card = card();
         // height, width, bits, flags, handle, pitch, size, in 32-bit words
@@ -47,7 +46,7 @@ impl Work {
         Work { card, fence: attach[2] }
     }
 
-    /// It has done.
+    /// Ends the work.
     pub(super) fn done(self) {
         // fence, flags
         ioctl(&self.card, VGEM_FENCE_SIGNAL, &mut [self.fence, 0]);
@@ -66,6 +65,6 @@ fn ioctl<const N: usize>(fd: impl AsFd, number: u64, words: &mut [u32; N]) {
 }
 
 fn descriptor(number: u32) -> OwnedFd {
-    // SAFETY: the kernel has just made it, for us.
+    // SAFETY: the kernel has just made this descriptor, and only this code owns it.
     unsafe { OwnedFd::from_raw_fd(RawFd::try_from(number).unwrap()) }
 }

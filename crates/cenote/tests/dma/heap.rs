@@ -1,4 +1,4 @@
-//! Where DMA-BUFs come from, and what happens when none can be had.
+//! Heaps that DMA-BUFs come from, and errors when there is none.
 
 use std::collections::HashSet;
 use std::os::unix::process::CommandExt;
@@ -23,7 +23,7 @@ pub(super) const TESTS: &[Test] = &[
     ("many_at_once", many_at_once),
 ];
 
-pub(super) const ROLES: &[Role] = &[("nobody", nobody)];
+pub(super) const ROLES: &[Role] = &[("unprivileged", unprivileged)];
 
 fn heaps_are_tried_first_and_named() {
     assert!(TensorMemory::Dma.is_available());
@@ -45,7 +45,7 @@ fn memory_is_protected_without_a_request() {
     let copy = dma().create(&[4], DType::U8).unwrap().to_contiguous().unwrap();
     assert_eq!(copy.selection().dma_heap(), Some("system"), "a copy of what was asked for");
 
-    // Whoever runs the program can ask, too.
+    // The user of the program can request it through the environment, too.
     from_heap("system", || {
         let tensor = Tensor::new(&[10], DType::U8).unwrap();
         assert_eq!(tensor.selection().dma_heap(), Some("system"));
@@ -75,7 +75,7 @@ fn a_heap_that_is_not_there() {
         assert_eq!(tried.len(), 1);
         assert!(!TensorMemory::Dma.is_available());
 
-        // Whoever asks for no memory in particular gets another, and the reason.
+        // A request for any memory gets another kind, and the reason.
         let any = Tensor::new(&[10], DType::U8).unwrap();
         assert_eq!(any.memory(), TensorMemory::Shm);
         assert!(any.selection().to_string().contains("not dma: /dev/dma_heap/linux,cma"));
@@ -93,10 +93,10 @@ fn names_that_lead_elsewhere_are_errors() {
     }
 }
 
-/// The devices are root's.
+/// Only root may open the devices.
 fn without_permission_the_error_has_the_reason() {
     let mut command = Command::new(std::env::current_exe().unwrap());
-    let output = command.env(ROLE, "nobody").uid(65534).gid(65534).output().unwrap();
+    let output = command.env(ROLE, "unprivileged").uid(65534).gid(65534).output().unwrap();
     let said = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{said}");
     for path in ["/dev/dma_heap/system", "/dev/udmabuf"] {
@@ -104,7 +104,7 @@ fn without_permission_the_error_has_the_reason() {
     }
 }
 
-fn nobody(_: &[&str]) {
+fn unprivileged(_: &[&str]) {
     println!("{}", dma().create(&[10], DType::U8).unwrap_err());
     let any = Tensor::new(&[10], DType::U8).unwrap();
     println!("{}", any.selection());
@@ -133,7 +133,7 @@ fn a_heap_that_is_full_is_an_error() {
     });
 }
 
-/// Memory set apart for huge pages, which takes no time, so that little is left to fill.
+/// Memory reserved for huge pages. That is quick, and leaves little memory to fill.
 struct Ballast(String);
 
 impl Ballast {
@@ -156,7 +156,7 @@ impl Drop for Ballast {
     }
 }
 
-/// Its driver has a limit of 64 MiB, and says so by an error.
+/// The driver has a limit of 64 MiB, beyond which it returns an error.
 fn more_than_a_udmabuf_may_have_is_an_error() {
     from_heap("udmabuf", || {
         let error = dma().create(&[65 << 20], DType::U8).unwrap_err();

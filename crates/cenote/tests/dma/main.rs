@@ -2,7 +2,7 @@
 //! system heap, udmabuf and vgem.
 //!
 //! Tests run one after another: they change the environment and count descriptors and mappings. Children
-//! are this same program, started with a role; they are reaped by id.
+//! run this same program in a role; the tests reap them by id.
 #![allow(clippy::unwrap_used, reason = "a panic fails the test")]
 
 // It reads the registers of this processor.
@@ -44,7 +44,7 @@ fn main() -> ExitCode {
         .run(&tests)
 }
 
-/// What is opened once and stays: the heaps, the limits of the process, the service thread.
+/// Opens what a process opens once and keeps: the heaps, the limits of the process, the service thread.
 fn warm_up() {
     drop(dma().create(&[1 << 20], cenote::DType::U8).unwrap());
     drop(support::pool(1));
@@ -65,7 +65,7 @@ fn from_heap<R>(heap: &str, f: impl FnOnce() -> R) -> R {
 #[allow(unsafe_code, reason = "the environment")]
 fn set_heap(heap: Option<&str>) {
     match heap {
-        // SAFETY: nobody here looks at the environment but through Rust's own functions.
+        // SAFETY: this process reads the environment only through Rust's functions, which take a lock.
         Some(heap) => unsafe { std::env::set_var(DMA_HEAP_ENV, heap) },
         // SAFETY: as above.
         None => unsafe { std::env::remove_var(DMA_HEAP_ENV) },

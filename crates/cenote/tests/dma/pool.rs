@@ -94,12 +94,12 @@ fn others_see_a_pool_without_a_copy() {
 fn tensors_of_a_pool_tell_where_they_lie() {
     let pool = pool(true);
     let both = [filled(&pool, 5000, 1), filled(&pool, 5000, 2)];
-    // Each has a DMA-BUF of its own, so that nobody has to do with the devices of another.
+    // Each tensor has a separate DMA-BUF, so that the devices of one do not affect another.
     let inode = |tensor: &Tensor| rustix::fs::fstat(tensor.dmabuf().unwrap()).unwrap().st_ino;
     assert_ne!(inode(&both[0]), inode(&both[1]));
     for (tensor, value) in both.iter().zip([1, 2]) {
         assert_eq!(tensor.dmabuf_offset().unwrap(), 0);
-        // Whoever imports the buffer finds the bytes there.
+        // An importer of the buffer finds the bytes there.
         let fd = tensor.dmabuf_clone().unwrap();
         assert!(all_are(&Tensor::from_fd(fd, &[5000], DType::U8).unwrap(), value));
     }
@@ -109,7 +109,7 @@ fn tensors_of_a_pool_tell_where_they_lie() {
     assert_ne!(inode(&small[0]), inode(&small[1]));
 }
 
-/// What one tensor's DMA-BUF is given to can write what another over the same memory shows.
+/// A holder of one tensor's DMA-BUF can write the memory of another tensor in the same buffer.
 fn an_exported_buffer_is_shared_by_all_its_holders() {
     let pool = pool(false);
     let tensor = filled(&pool, 4096, 1);
@@ -119,14 +119,14 @@ fn an_exported_buffer_is_shared_by_all_its_holders() {
     assert_eq!(tensor.protection(), Protection::Convention);
     assert_eq!(same.protection(), Protection::Convention);
     drop((tensor, same));
-    // It can for ever, whatever the memory is used for by then.
+    // It can do so for ever, whatever the memory is used for later.
     let again = filled(&pool, 4096, 2);
     let (theirs, ours) = (rustix::fs::fstat(&given), rustix::fs::fstat(again.dmabuf().unwrap()));
     assert_eq!(theirs.unwrap().st_ino, ours.unwrap().st_ino);
     assert_eq!(again.protection(), Protection::Convention);
 }
 
-/// A device that is at one slot holds up nobody else's.
+/// A device that uses one slot does not delay the others.
 fn slots_do_not_wait_for_the_devices_of_others() {
     for unprotected in [true, false] {
         let config = TensorPoolConfig { max_slots: 2, ..config(unprotected) };
@@ -178,7 +178,7 @@ fn a_slot_that_is_busy_does_not_hide_the_others() {
 fn slots_on_loan_are_waited_for_too() {
     let pool = pages(1);
     let mut tensor = pool.alloc(&[4096], DType::U8).unwrap();
-    // SAFETY: nobody maps it from here on.
+    // SAFETY: no process maps it from here on.
     let work = Work::on(unsafe { tensor.dmabuf_mut() }.unwrap());
     drop(tensor);
     assert!(pool.alloc(&[4096], DType::U8).is_err());

@@ -1,4 +1,4 @@
-//! DMA-BUFs given away and taken in: who can write them, and who is told.
+//! Exported and imported DMA-BUFs: who can write them, and what cenote reports.
 #![allow(unsafe_code, reason = "writing what others have, fork, foreign buffers")]
 
 use std::io;
@@ -59,20 +59,20 @@ pub(super) fn foreign(len: u64, flags: OFlags) -> OwnedFd {
     // SAFETY: DMA_HEAP_IOCTL_ALLOC takes this structure.
     let result = unsafe { libc::ioctl(heap.as_raw_fd(), 0xc018_4800, &raw mut alloc) };
     assert_eq!(result, 0, "{}", io::Error::last_os_error());
-    // SAFETY: the kernel has just made it, for us.
+    // SAFETY: the kernel has just made this descriptor, and only this code owns it.
     unsafe { OwnedFd::from_raw_fd(alloc.fd.cast_signed()) }
 }
 
-/// Tries to write one byte, as somebody would who does not care.
+/// Tries to write one byte, as a process does that ignores the conventions.
 fn scribble(fd: impl AsFd, at: usize, value: u8) -> io::Result<()> {
     let (len, prot) = (4096, ProtFlags::READ | ProtFlags::WRITE);
-    // SAFETY: the kernel chooses a place that nobody uses.
+    // SAFETY: the kernel chooses an unused address.
     let map = unsafe { rustix::mm::mmap(ptr::null_mut(), len, prot, MapFlags::SHARED, fd, 0) }?;
     // SAFETY: the mapping has that many bytes.
     let byte = unsafe { map.cast::<u8>().add(at) };
     // SAFETY: it was just mapped, to be written.
     unsafe { byte.write_volatile(value) };
-    // SAFETY: nobody has a reference to it.
+    // SAFETY: no reference to it exists.
     unsafe { rustix::mm::munmap(map, len) }.unwrap();
     Ok(())
 }
@@ -145,7 +145,11 @@ fn heap_buffers_are_left_alone_by_convention() {
         assert_eq!(tensor.protection(), Protection::Convention);
         let fd = tensor.clone_fd().unwrap();
         scribble(&fd, 5, 77).unwrap();
-        assert_eq!(tensor.map().unwrap().get::<u8>(&[5]).unwrap(), 77, "nobody kept him from it");
+        assert_eq!(
+            tensor.map().unwrap().get::<u8>(&[5]).unwrap(),
+            77,
+            "no protection prevents the write"
+        );
     });
 }
 
@@ -161,7 +165,7 @@ fn the_kernel_protects_a_udmabuf() {
         assert_eq!(there.protection(), Protection::Kernel);
         assert_eq!(there.to_vec::<u8>().unwrap(), tensor.to_vec::<u8>().unwrap());
 
-        // Whoever is given the DMA-BUF itself can write it all the same.
+        // A holder of the DMA-BUF itself can still write it.
         scribble(tensor.dmabuf().unwrap(), 5, 77).unwrap();
         assert_eq!(tensor.protection(), Protection::Convention);
         assert_eq!(there.map().unwrap().get::<u8>(&[5]).unwrap(), 77);
@@ -187,7 +191,7 @@ fn imports_that_are_trusted_can_be_written() {
     let layout = Layout::contiguous(&[100], 1).unwrap();
     let fd = foreign(4096, OFlags::RDWR);
     let other = fd.try_clone().unwrap();
-    // SAFETY: nobody else writes it.
+    // SAFETY: no other code writes it.
     let mut tensor = unsafe { Tensor::from_fd_mut(fd, layout, DType::U8) }.unwrap();
     tensor.map_mut().unwrap().as_mut_slice::<u8>().unwrap().fill(3);
     assert_eq!(
@@ -232,7 +236,7 @@ fn buffers_that_are_too_small_are_refused() {
 fn a_buffer_opened_to_be_read_is_not_written() {
     let fd = foreign(4096, OFlags::RDONLY);
     let layout = Layout::contiguous(&[16], 1).unwrap();
-    // SAFETY: nobody else has it.
+    // SAFETY: no other code has it.
     let refused = unsafe { Tensor::from_fd_mut(fd.try_clone().unwrap(), layout, DType::U8) };
     assert!(matches!(refused, Err(Error::FdAccess { .. })), "{refused:?}");
     assert_eq!(Tensor::from_fd(fd, &[16], DType::U8).unwrap().to_vec::<u8>().unwrap(), [0; 16]);
@@ -242,7 +246,7 @@ fn planes_of_one_buffer_and_of_several() {
     let both = counting(&[8192]);
     let fd = both.dmabuf_clone().unwrap();
     let plane = |fd: &OwnedFd| PlaneDescriptor::new(fd).unwrap().with_stride(128);
-    // Chroma begins somewhere later in the same buffer.
+    // Chroma begins later in the same buffer.
     let planes = [plane(&fd), plane(&fd).with_offset(5000)];
     let image = Tensor::from_planes(100, 20, PixelFormat::Nv12, planes).unwrap();
     assert_eq!(image.memory(), TensorMemory::Dma);
@@ -251,7 +255,7 @@ fn planes_of_one_buffer_and_of_several() {
     assert_eq!(chroma.dmabuf_offset().unwrap(), 5000);
     assert_eq!(chroma.buffer_identity().id(), image.plane(0).unwrap().buffer_identity().id());
 
-    // Chroma in a buffer of its own.
+    // Chroma in a separate buffer.
     let other = counting(&[4096]);
     let planes = [plane(&fd), plane(&other.dmabuf_clone().unwrap()).with_offset(64)];
     let image = Tensor::from_planes(100, 20, PixelFormat::Nv12, planes).unwrap();
@@ -345,7 +349,7 @@ fn a_forked_child_reads_and_does_not_write() {
         let pid = unsafe { libc::fork() };
         if pid == 0 {
             let right = match heap {
-                // No private copy of these can be had.
+                // The kernel makes no private mapping of these.
                 "system" => {
                     let refused = tensor.map_mut().map(drop);
                     matches!(refused, Err(Error::NotWritable { why: NotWritable::Forked }))
@@ -354,7 +358,7 @@ fn a_forked_child_reads_and_does_not_write() {
                 _ => tensor.map_mut().unwrap().set::<u8>(&[3], 200).is_ok(),
             };
             let read = tensor.map().unwrap().get::<u8>(&[4]).unwrap() == 4;
-            // SAFETY: nothing of the parent's is to be cleaned up.
+            // SAFETY: the child must not clean up what belongs to the parent.
             unsafe { libc::_exit(i32::from(!(right && read))) };
         }
         let mut status = 0;

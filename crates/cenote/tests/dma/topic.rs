@@ -27,7 +27,7 @@ pub(super) const ROLES: &[Role] = &[("subscriber", subscriber)];
 
 const LONG: Duration = Duration::from_secs(60);
 
-/// Answers `next` with what it receives; holds all of it.
+/// Answers `next` with the next message, and keeps all messages.
 fn subscriber(words: &[&str]) {
     let topic: Topic<Tensor> = Topic::new(words[0]).unwrap();
     topic.subscribe().unwrap();
@@ -96,7 +96,7 @@ fn memory_is_protected_without_a_request() {
     }
     assert_eq!(staged(&topic), []);
 
-    // Planes that lie apart are copied, wherever they are, and counted.
+    // Planes that are not contiguous are copied and counted, in any memory.
     let plane = |len| PlaneDescriptor::new(foreign(len, OFlags::RDWR)).unwrap();
     let planes = [plane(4096), plane(4096)];
     let far = Tensor::from_planes(32, 32, PixelFormat::Nv12, planes).unwrap();

@@ -1,4 +1,4 @@
-//! Images: pixels of every format, parts, copies, and what another process sees of them.
+//! Images: pixels of every format, regions, copies, and what another process reads.
 #![allow(clippy::unwrap_used, reason = "a panic fails the test")]
 
 #[path = "../support/mod.rs"]
@@ -43,12 +43,12 @@ const TESTS: &[Test] = tests![
     an_image_in_a_pool_of_ones_own
     a_process_that_exits_leaves_nothing
     what_a_killed_process_left_is_removed_by_the_next
-    a_forked_process_gets_a_pool_of_its_own
+    a_forked_process_gets_a_separate_pool
     everything_is_on_the_heap_on_request
     frame_ids_have_a_limit
 ];
 
-/// With the feature that they are about.
+/// The tests of the feature `image`.
 #[cfg(feature = "image")]
 const MORE_TESTS: &[Test] = tests![
     a_png_reads_as_it_was_written
@@ -59,13 +59,13 @@ const MORE_TESTS: &[Test] = tests![
 #[cfg(not(feature = "image"))]
 const MORE_TESTS: &[Test] = &[];
 
-/// An image of any format on the heap, with rows as far apart as asked.
+/// An image of any format on the heap, with this row alignment.
 fn heap(width: usize, height: usize, format: PixelFormat, align: usize) -> Image {
     let options = Tensor::options().memory(TensorMemory::Mem).row_alignment(align);
     Image::from_tensor(options.image(width, height, format).unwrap()).unwrap()
 }
 
-/// Every value that the format can hold, one after another: a pixel no two of which are alike soon.
+/// The `n`th value that the format can hold, so that nearby values differ.
 fn value(format: PixelFormat, n: usize) -> f64 {
     match format.dtype().size() {
         1 => (n * 37 % 251) as f64,
@@ -350,7 +350,7 @@ fn a_region_is_seen_elsewhere_too() {
     let region = image.roi(10, 20, 4, 4).unwrap();
     let answer = seen_elsewhere("image", &region.descriptor().unwrap());
     assert_eq!(answer, "bgr8 4x4  0 0 [[1.0, 2.0, 3.0], [0.0, 0.0, 0.0]] copies 0");
-    // The planes of a region lie apart; a copy can be described.
+    // The planes of a region are not contiguous, so it has no descriptor; a copy has one.
     let frame = Image::new(64, 48, PixelFormat::Nv12).unwrap();
     let region = frame.roi(10, 20, 4, 4).unwrap();
     assert!(matches!(region.descriptor(), Err(Error::FarPlanes { .. })));
@@ -421,7 +421,7 @@ fn an_image_in_a_pool_of_ones_own() {
     drop(first);
 }
 
-/// Whoever makes a process's pool removes what others left, so these tests come one by one.
+/// The pool of a process removes what dead processes left when it starts, so these tests run one by one.
 fn alone() -> MutexGuard<'static, ()> {
     static ONE: Mutex<()> = Mutex::new(());
     let one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
@@ -429,7 +429,7 @@ fn alone() -> MutexGuard<'static, ()> {
     one
 }
 
-/// The file names of pools whose names start so.
+/// How many sockets of pools have names that start with this.
 fn sockets(name: &str) -> usize {
     let names = std::fs::read_dir(pools_dir()).unwrap();
     names
@@ -439,7 +439,7 @@ fn sockets(name: &str) -> usize {
 
 fn a_process_that_exits_leaves_nothing() {
     let _alone = alone();
-    let mut maker = Peer::start("maker");
+    let mut maker = Peer::start("pool_maker");
     let name = maker.request("make");
     assert!(name.starts_with(&format!("process-{}-", maker.pid())), "{name}");
     assert_eq!(sockets(&name), 1);
@@ -449,23 +449,23 @@ fn a_process_that_exits_leaves_nothing() {
 
 fn what_a_killed_process_left_is_removed_by_the_next() {
     let _alone = alone();
-    let mut killed = Peer::start("maker");
+    let mut killed = Peer::start("pool_maker");
     let name = killed.request("make");
     killed.kill();
     assert_eq!(sockets(&name), 1);
-    let mut next = Peer::start("maker");
+    let mut next = Peer::start("pool_maker");
     assert!(next.request("make").starts_with("process-"));
     assert_eq!(sockets(&name), 0);
     next.finish();
 }
 
 #[allow(unsafe_code, reason = "fork")]
-fn a_forked_process_gets_a_pool_of_its_own() {
+fn a_forked_process_gets_a_separate_pool() {
     let _alone = alone();
     let image = Image::new(64, 48, PixelFormat::Grey).unwrap();
     let ours = TensorPool::of_process().unwrap().uid();
-    // SAFETY: the child only calls cenote, which expects to be forked, and then `_exit`. (It
-    // allocates, which glibc makes possible in a forked child.)
+    // SAFETY: the child only calls cenote, which supports forks, and then `_exit`. (It allocates, which
+    // glibc supports in a forked child.)
     let pid = unsafe { libc::fork() };
     if pid == 0 {
         let fine = TensorPool::of_process().is_ok_and(|pool| pool.uid() != ours)
@@ -476,7 +476,7 @@ fn a_forked_process_gets_a_pool_of_its_own() {
         unsafe { libc::_exit(i32::from(!fine)) };
     }
     let mut status = 0;
-    // SAFETY: our own child, and a place for its status.
+    // SAFETY: our own child, and a pointer to a live variable for its status.
     assert_eq!(unsafe { libc::waitpid(pid, &raw mut status, 0) }, pid);
     assert_eq!(status, 0);
     assert_eq!(TensorPool::of_process().unwrap().uid(), ours);
@@ -486,9 +486,9 @@ fn a_forked_process_gets_a_pool_of_its_own() {
 fn everything_is_on_the_heap_on_request() {
     let _alone = alone();
     for (value, kinds) in [("1", "[Mem, Mem, Mem]"), ("0", "[Shm, Shm, Shm]")] {
-        let mut heaper = Peer::run(command("heaper").env(FORCE_MEM_ENV, value));
-        assert_eq!(heaper.request("where"), kinds);
-        heaper.finish();
+        let mut child = Peer::run(command("memory_kinds").env(FORCE_MEM_ENV, value));
+        assert_eq!(child.request("where"), kinds);
+        child.finish();
     }
 }
 

@@ -1,4 +1,4 @@
-//! A pool in a cgroup of 64 MiB: growing beyond it is an error value, and not a kill.
+//! A pool in a cgroup of 64 MiB: growing beyond the limit returns an error, and the kernel kills no process.
 
 use std::path::{Path, PathBuf};
 
@@ -62,7 +62,7 @@ fn outgrows() {
         assert!(count.parse::<usize>().unwrap() >= 35, "{answer}");
         assert_eq!(owner.request("drop"), "ok");
     }
-    // What a pool needs to know of its slots is memory, too.
+    // The tables of a pool's slots are memory, too.
     let answer = owner.request("slots many 1048576");
     assert!(answer.contains("control group"), "{answer}");
     let tensor = owner.request("alloc 1000000 4");
@@ -74,7 +74,7 @@ fn outgrows() {
     owner.finish();
 }
 
-/// The pool may have more than there is memory.
+/// The configured size of the pool is larger than the limit.
 fn waits() {
     let cgroup = Cgroup::new("room");
     let dir = directory("cgroup-room", 0o700);
@@ -83,9 +83,9 @@ fn waits() {
     assert_eq!(owner.request("default big"), "ok");
     let answer = owner.request("fill 6000000");
     assert!(answer.contains("control group"), "{answer}");
-    // What is given back serves those who wait, though the pool cannot grow.
+    // A released slot serves a waiting allocation, although the pool cannot grow.
     assert_eq!(owner.request("wait 6000000"), "ok");
-    // Memory of the wrong sizes makes room for what needs another.
+    // The pool returns free memory of the wrong size to make room for another size.
     assert_eq!(owner.request("drop"), "ok");
     assert_eq!(owner.request("some 40000000"), "ok");
     assert!(owner.request("some 80000000").contains("control group"));

@@ -1,4 +1,4 @@
-//! Namespaces: containers that share one directory, and a `/dev/shm` that is too small for anything.
+//! Namespaces: containers that share one directory, and a `/dev/shm` that is too small for pools.
 
 use std::path::Path;
 use std::process::Command;
@@ -8,12 +8,12 @@ use crate::support::eventually;
 use crate::support::peer::{Peer, ROLE};
 
 pub(crate) const TESTS: &[Test] = &[
-    ("a_pool_without_inotify_works_and_says_so", unwatched),
+    ("a_pool_without_inotify_works_and_reports_it", unwatched),
     ("a_tiny_dev_shm_changes_nothing", tiny),
     ("two_containers_that_share_a_directory_share_a_pool", containers),
 ];
 
-/// This program in mount and pid namespaces of its own, with the directory at another place.
+/// Runs this program in new mount and pid namespaces, with the directory at another path.
 fn container(shared: &Path, at: &str) -> Peer {
     let script = format!(
         "mount -t tmpfs -o size=1m tmpfs /dev/shm; mount --bind '{}' {at}; \
@@ -48,8 +48,11 @@ fn containers() {
     assert_eq!(reader.request("open ours"), "ok");
     assert_eq!(reader.request(&format!("import {tensor}")), "ok");
     assert_eq!(reader.request("check 7"), "true");
-    assert!(reader.request("one").contains("(pid 0)"), "its owner cannot be seen from there");
-    // The owner lets go; the reader holds on, and then dies.
+    assert!(
+        reader.request("one").contains("(pid 0)"),
+        "its pid namespace does not contain the owner"
+    );
+    // The owner drops the tensor. The reader keeps its lease, and then dies.
     assert_eq!(owner.request("drop"), "ok");
     for _ in 0..3 {
         owner.request("alloc 10 0");
@@ -60,7 +63,7 @@ fn containers() {
     reader.kill();
     eventually("the slot is free again", || owner.request("one") == "ok");
     assert_eq!(owner.request("attachers"), "0");
-    // And the other way round.
+    // Now the owner dies, and the reader stays.
     let tensor = owner.request("alloc 1000 5");
     let mut reader = container(&shared, "/media");
     assert_eq!(reader.request("open ours"), "ok");
@@ -69,12 +72,12 @@ fn containers() {
     eventually("its death is noticed", || reader.request("alive") == "false");
     assert_eq!(reader.request("check 5"), "true");
     let mut next = container(&shared, "/mnt");
-    // A process that is dying closes one socket after the other.
-    eventually("its place is free", || next.request("new ours") == "ok");
+    // A dying process closes one socket after the other.
+    eventually("its name is free", || next.request("new ours") == "ok");
     assert_eq!(std::fs::read_dir(shared.join("default/pools")).unwrap().count(), 1);
 }
 
-/// In a user namespace of its own, which may have no instance of inotify.
+/// In a new user namespace, which may have no instance of inotify.
 fn unwatched() {
     let dir = directory("unwatched", 0o700);
     let mut ordinary = Peer::run(&mut command(&dir));

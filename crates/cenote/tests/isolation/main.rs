@@ -1,8 +1,7 @@
-//! Other users, other namespaces, little memory, stopped processes: what keeps processes apart, and
-//! what must not.
+//! Processes of other users and namespaces, with little memory, or stopped.
 //!
-//! Changing users, namespaces and cgroups takes root. Where that cannot be had the tests fail, unless
-//! `CENOTE_TEST_SKIP=isolation` says that they are not wanted.
+//! Changing users, namespaces and cgroups takes root. Without root the tests fail, unless
+//! `CENOTE_TEST_SKIP=isolation` skips them.
 #![allow(clippy::unwrap_used, reason = "a panic fails the test")]
 
 mod cgroup;
@@ -23,12 +22,12 @@ use libtest_mimic::Failed;
 use support::peer::ROLE;
 use support::program::{NamedTest, Role, Test, TestProgram};
 
-/// Where this program is, for everybody to run.
+/// A copy of this program that every user may run.
 static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
 
 fn main() -> ExitCode {
     if support::emulated() {
-        eprintln!("note: an emulator knows nothing of users, namespaces and cgroups: not tested");
+        eprintln!("note: an emulator does not emulate users, namespaces and cgroups: not tested");
     }
     let tests = [user::TESTS, topic::TESTS, container::TESTS, cgroup::TESTS, stopped::TESTS];
     TestProgram::new("isolation")
@@ -72,7 +71,7 @@ fn program() -> &'static Path {
     PROGRAM.get().unwrap()
 }
 
-/// This program in a role, with a directory of its own to meet in.
+/// A command that runs this program in a role, with this socket directory.
 fn command(dir: &Path) -> Command {
     let mut command = Command::new(program());
     command.env(ROLE, "child").env("CENOTE_DIR", dir);

@@ -1,4 +1,4 @@
-//! Processes that are stopped are alive.
+//! Stopped processes count as alive.
 
 use std::time::{Duration, Instant};
 
@@ -7,12 +7,12 @@ use crate::support::TIMEOUT;
 use crate::support::peer::Peer;
 
 pub(crate) const TESTS: &[Test] = &[
-    ("a_stopped_attacher_keeps_its_leases", attacher),
+    ("a_stopped_reader_keeps_its_leases", stopped_reader),
     ("a_stopped_owner_makes_attaching_time_out_and_works_afterwards", owner),
 ];
 
-fn attacher() {
-    let dir = directory("stopped-attacher", 0o700);
+fn stopped_reader() {
+    let dir = directory("stopped-reader", 0o700);
     let mut owner = Peer::run(&mut command(&dir));
     assert_eq!(owner.request("slots ours 4"), "ok");
     let tensor = owner.request("alloc 1000 5");
@@ -44,7 +44,7 @@ fn owner() {
     let mut attached = Peer::run(&mut command(&dir));
     assert_eq!(attached.request("open ours"), "ok");
     owner.signal(libc::SIGSTOP);
-    // Who is attached needs no answer.
+    // An attached reader needs no answer of the owner.
     assert_eq!(attached.request(&format!("import {tensor}")), "ok");
     assert_eq!(attached.request("alive"), "true");
     let (start, mut late) = (Instant::now(), Peer::run(&mut command(&dir)));

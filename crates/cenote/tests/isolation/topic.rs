@@ -1,4 +1,4 @@
-//! Topics between users.
+//! Topics between processes of different users.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use cenote::{DType, PoolAccess, Tensor, TensorPool, TensorPoolConfig, Topic, TopicConfig};
 
-use super::user::{GROUP, NOBODY, as_nobody};
+use super::user::{GROUP, OTHER_USER, as_other_user};
 use super::{Role, Test, command, directory};
 use crate::support::peer::{Peer, ROLE, reply, serve};
 use crate::support::{all_are, filled};
 
 pub(crate) const TESTS: &[Test] = &[
-    ("members_of_a_group_receive_what_a_topic_allocated", group),
+    ("members_of_a_group_receive_tensors_of_the_topic_pool", group),
     ("another_user_receives_nothing", another),
     ("a_topic_outlives_the_directory_of_another_user", removed),
 ];
@@ -24,7 +24,7 @@ pub(crate) const ROLES: &[Role] = &[(TOPIC, |_| child())];
 const NAME: &str = "camera.rgb";
 const LONG: Duration = Duration::from_secs(60);
 
-/// A child with a topic, told what to do line by line.
+/// A child process with a topic. Each line of its standard input is a command.
 fn child() {
     let mut topic: Option<Topic<Tensor>> = None;
     serve(|words| {
@@ -81,7 +81,7 @@ fn in_role(dir: &Path) -> Command {
     command
 }
 
-/// A publisher of root's, for a group.
+/// A publisher that runs as root and gives access to a group.
 fn publisher(dir: &Path) -> Peer {
     let mut publisher = Peer::run(&mut in_role(dir));
     assert_eq!(publisher.request(&format!("group {GROUP}")), "ok");
@@ -90,7 +90,7 @@ fn publisher(dir: &Path) -> Peer {
 }
 
 fn member(dir: &Path) -> Peer {
-    let mut member = Peer::run(as_nobody(&mut in_role(dir), NOBODY, &[GROUP]));
+    let mut member = Peer::run(as_other_user(&mut in_role(dir), OTHER_USER, &[GROUP]));
     assert_eq!(member.request("own"), "ok");
     member
 }
@@ -104,13 +104,13 @@ fn group() {
         assert_eq!(publisher.request(&format!("send {value}")), "ok");
         assert_eq!(member.request(&format!("take {value}")), "true");
     }
-    // That pool is for the same user: it is not lent, and what lies there is missed, with the reason.
+    // The pool of the process is for the same user: it is not introduced, and its tensors are missed, with a reason.
     assert_eq!(publisher.request("send-from-process 4"), "ok");
     let loss = member.request("loss");
     assert!(loss.starts_with("1 "), "{loss}");
     assert_eq!(publisher.request("send 5"), "ok");
     assert_eq!(member.request("take 5"), "true");
-    // The directory is its owner's.
+    // Only the owner of the directory can advertise there.
     assert_ne!(member.request("advertise"), "ok");
     member.finish();
     assert_eq!(publisher.request("send 6"), "ok");
@@ -125,7 +125,7 @@ fn another() {
     );
     let mut other = member(&dir);
     assert_ne!(other.request("subscribe"), "ok", "the directory is closed");
-    // Were every door open, the kernel still tells who it is.
+    // With every permission given, the kernel still reports the user of the peer.
     for path in ["", "default", "default/topics", "default/topics/camera.rgb"] {
         std::fs::set_permissions(dir.join(path), PermissionsExt::from_mode(0o777)).unwrap();
     }
@@ -145,7 +145,7 @@ fn another() {
     other.finish();
 }
 
-/// The last publisher takes the directory along, which others may not make anew. The next one makes it.
+/// The last publisher removes the directory, which other users may not create. The next publisher creates it.
 fn removed() {
     let dir = directory("topic-removed", 0o755);
     let first = publisher(&dir);

@@ -1,4 +1,4 @@
-//! Who is let in.
+//! Which users may attach to a pool.
 #![allow(unsafe_code, reason = "changing users between fork and exec")]
 
 use std::os::unix::fs::PermissionsExt;
@@ -13,40 +13,45 @@ use crate::support::peer::{Peer, ROLE, shell};
 use crate::support::raw::pool::{Raw, RawReader, attach_request};
 use crate::support::{eventually, filled, unique};
 
-pub(crate) const ROLES: &[Role] = &[("unlocked", |_| unlocked()), ("crowd", |_| crowd())];
+pub(crate) const ROLES: &[Role] =
+    &[("unlocked", |_| unlocked()), ("fill_inflight_limit", |_| fill_inflight_limit())];
 
 pub(crate) const TESTS: &[Test] = &[
     ("another_user_is_refused", another),
     ("members_of_a_group_are_accepted_and_others_are_refused", group),
-    ("a_mode_lets_in_whom_it_says", mode),
-    ("directories_open_for_the_first_pool_that_others_may_attach_to", widened),
+    ("a_mode_gives_access_as_file_permissions_do", mode),
+    ("directories_are_opened_by_the_first_pool_that_others_may_attach_to", widened),
     ("a_directory_closed_to_a_user_hides_nothing_else_from_that_user", hidden),
     ("directories_closed_to_the_intended_users_of_a_pool_are_an_error", closed),
     ("group_access_needs_a_directory", group_without_dir),
-    ("a_default_directory_that_is_not_ours_alone_is_refused", default_dir),
+    ("a_default_directory_that_others_can_use_is_refused", default_dir),
     ("a_directory_with_a_long_path_works", long_path),
     ("a_process_that_keeps_the_lock_does_not_block_others_for_ever", locked),
-    ("a_pool_that_may_lock_no_memory_says_so_and_works", may_not_lock),
-    ("descriptors_unread_up_to_the_kernels_limit_hurt_only_for_as_long", inflight),
+    ("a_pool_that_may_not_lock_memory_reports_it_and_works", may_not_lock),
+    ("unread_descriptors_up_to_the_kernel_limit_do_harm_only_while_they_are_unread", inflight),
 ];
 
-pub(super) const NOBODY: u32 = 65534;
+pub(super) const OTHER_USER: u32 = 65534;
 pub(super) const GROUP: u32 = 54321;
 
-/// Makes a command run as `nobody`, with one more group.
-pub(super) fn as_nobody<'a>(command: &'a mut Command, gid: u32, extra: &[u32]) -> &'a mut Command {
+/// Makes a command run as another user, with this group and extra groups.
+pub(super) fn as_other_user<'a>(
+    command: &'a mut Command,
+    gid: u32,
+    extra: &[u32],
+) -> &'a mut Command {
     let extra = extra.to_vec();
-    // SAFETY: plain system calls between fork and exec; the vector was made before.
-    unsafe { command.pre_exec(move || become_nobody(gid, &extra)) }
+    // SAFETY: only system calls between fork and exec. The vector was allocated before.
+    unsafe { command.pre_exec(move || become_other_user(gid, &extra)) }
 }
 
-fn become_nobody(gid: u32, extra: &[u32]) -> std::io::Result<()> {
+fn become_other_user(gid: u32, extra: &[u32]) -> std::io::Result<()> {
     // SAFETY: the pointer and the length are of one slice.
     let groups = unsafe { libc::setgroups(extra.len(), extra.as_ptr()) };
     // SAFETY: it takes a number.
     let group = unsafe { libc::setgid(gid) };
-    // SAFETY: it takes a number. Last, for afterwards the others are forbidden.
-    let user = unsafe { libc::setuid(NOBODY) };
+    // SAFETY: it takes a number. It comes last, because it takes away the right to the others.
+    let user = unsafe { libc::setuid(OTHER_USER) };
     let done = (groups, group, user) == (0, 0, 0);
     if done { Ok(()) } else { Err(std::io::Error::last_os_error()) }
 }
@@ -66,10 +71,10 @@ fn another() {
     let mut owner = Peer::run(&mut command(&dir));
     assert_eq!(owner.request("new mine"), "ok");
     let tensor = owner.request("alloc 1000 1");
-    let mut other = Peer::run(as_nobody(&mut command(&dir), NOBODY, &[]));
+    let mut other = Peer::run(as_other_user(&mut command(&dir), OTHER_USER, &[]));
     let answer = other.request("open mine");
     assert!(answer.contains("failed"), "the directory is closed to others: {answer}");
-    // Were every door open, the kernel still tells who it is.
+    // With every permission given, the kernel still reports the user of the peer.
     open_to_all(&dir);
     for question in ["open mine", &format!("import {tensor}")] {
         let answer = other.request(question);
@@ -86,13 +91,15 @@ fn group() {
     let mut owner = Peer::run(&mut command(&dir));
     assert_eq!(owner.request(&format!("group ours {GROUP}")), "ok");
     let tensor = owner.request("alloc 100000 8");
-    for (gid, extra) in [(GROUP, vec![]), (NOBODY, vec![1, GROUP, 2]), (NOBODY, vec![GROUP])] {
-        let mut member = Peer::run(as_nobody(&mut command(&dir), gid, &extra));
+    for (gid, extra) in
+        [(GROUP, vec![]), (OTHER_USER, vec![1, GROUP, 2]), (OTHER_USER, vec![GROUP])]
+    {
+        let mut member = Peer::run(as_other_user(&mut command(&dir), gid, &extra));
         assert_eq!(member.request(&format!("import {tensor}")), "ok");
         assert_eq!(member.request("check 8"), "true");
         assert_eq!(member.request("open ours"), "ok");
         assert!(member.request("one").contains("for the owner"));
-        // It can look, and leave nothing there.
+        // It can read the directory, and cannot write there.
         assert!(member.request("new theirs").contains("failed"));
         member.finish();
     }
@@ -100,15 +107,15 @@ fn group() {
         if open {
             open_to_all(&dir);
         }
-        let mut other = Peer::run(as_nobody(&mut command(&dir), NOBODY, &[1, GROUP + 1]));
+        let mut other = Peer::run(as_other_user(&mut command(&dir), OTHER_USER, &[1, GROUP + 1]));
         assert_ne!(other.request("open ours"), "ok");
         other.finish();
     }
 }
 
-/// Whether somebody of these groups, and of another user, is let in to a pool.
-fn lets_in(dir: &Path, pool: &str, gid: u32, extra: &[u32]) -> bool {
-    let mut other = Peer::run(as_nobody(&mut command(dir), gid, extra));
+/// Whether a process of another user with these groups may attach to a pool.
+fn is_accepted(dir: &Path, pool: &str, gid: u32, extra: &[u32]) -> bool {
+    let mut other = Peer::run(as_other_user(&mut command(dir), gid, extra));
     let answer = other.request(&format!("open {pool}"));
     other.finish();
     answer == "ok"
@@ -127,14 +134,21 @@ fn mode() {
         let mut owner = Peer::run(&mut command(&dir));
         assert_eq!(owner.request(&format!("mode ours {mode}")), "ok");
         let tensor = owner.request("alloc 100000 8");
-        assert_eq!(lets_in(&dir, "ours", 0, &[]), members, "{mode}: a member");
-        assert_eq!(lets_in(&dir, "ours", NOBODY, &[1, 0]), members, "{mode}: by another group");
-        assert_eq!(lets_in(&dir, "ours", NOBODY, &[1]), others, "{mode}: another");
+        assert_eq!(is_accepted(&dir, "ours", 0, &[]), members, "{mode}: a member");
+        assert_eq!(
+            is_accepted(&dir, "ours", OTHER_USER, &[1, 0]),
+            members,
+            "{mode}: by another group"
+        );
+        assert_eq!(is_accepted(&dir, "ours", OTHER_USER, &[1]), others, "{mode}: another");
         if others {
-            let mut other = Peer::run(as_nobody(&mut command(&dir), NOBODY, &[]));
+            let mut other = Peer::run(as_other_user(&mut command(&dir), OTHER_USER, &[]));
             assert_eq!(other.request(&format!("import {tensor}")), "ok");
             assert_eq!(other.request("check 8"), "true");
-            assert!(other.request("new theirs").contains("failed"), "it can look, and no more");
+            assert!(
+                other.request("new theirs").contains("failed"),
+                "it can read, and cannot write"
+            );
             other.finish();
         }
     }
@@ -149,11 +163,14 @@ fn widened() {
         assert_eq!(owner.request("new mine"), "ok");
         assert_eq!(mode_of(&dir.join("default/pools")), 0o700);
         assert_eq!(owner.request(&question), "ok");
-        assert!(lets_in(&dir, "ours", NOBODY, &[GROUP]));
-        assert!(!lets_in(&dir, "mine", NOBODY, &[GROUP]), "its socket is still the user's alone");
-        // Nor does the next pool of the user's own close them again.
+        assert!(is_accepted(&dir, "ours", OTHER_USER, &[GROUP]));
+        assert!(
+            !is_accepted(&dir, "mine", OTHER_USER, &[GROUP]),
+            "its socket is still the user's alone"
+        );
+        // The next pool of the same user does not close them again.
         assert_eq!(owner.request("new another"), "ok");
-        assert!(lets_in(&dir, "ours", NOBODY, &[GROUP]));
+        assert!(is_accepted(&dir, "ours", OTHER_USER, &[GROUP]));
     }
 }
 
@@ -166,10 +183,10 @@ fn hidden() {
     std::fs::create_dir_all(topics.join("private")).unwrap();
     for closed in [topics.join("private"), topics] {
         std::fs::set_permissions(&closed, PermissionsExt::from_mode(0o700)).unwrap();
-        let mut other = Peer::run(as_nobody(&mut command(&dir), NOBODY, &[]));
+        let mut other = Peer::run(as_other_user(&mut command(&dir), OTHER_USER, &[]));
         assert_eq!(other.request("open ours"), "ok");
         other.finish();
-        let mut other = Peer::run(as_nobody(&mut command(&dir), NOBODY, &[]));
+        let mut other = Peer::run(as_other_user(&mut command(&dir), OTHER_USER, &[]));
         assert_eq!(other.request(&format!("import {tensor}")), "ok");
         assert_eq!(other.request("check 3"), "true");
         other.finish();
@@ -181,7 +198,7 @@ fn mode_of(path: &Path) -> u32 {
 }
 
 fn closed() {
-    // The user's own directory is left as it is.
+    // The directory of the user is not changed.
     let dir = directory("closed", 0o700);
     let mut owner = Peer::run(&mut command(&dir));
     for question in [format!("group ours {GROUP}"), "mode ours 660".into(), "mode ours 666".into()]
@@ -190,13 +207,13 @@ fn closed() {
         assert!(answer.contains("mode 700) is closed to some"), "{question}: {answer}");
     }
     assert_eq!(mode_of(&dir), 0o700);
-    // Whoever was let in stays so: another group needs a place of its own.
+    // The first group keeps its access: another group needs another namespace.
     let dir = directory("two-groups", 0o755);
     let mut owner = Peer::run(&mut command(&dir));
     assert_eq!(owner.request(&format!("group ours {GROUP}")), "ok");
     let answer = owner.request(&format!("group theirs {}", GROUP + 1));
     assert!(answer.contains("CENOTE_NAMESPACE"), "{answer}");
-    assert!(lets_in(&dir, "ours", GROUP, &[]));
+    assert!(is_accepted(&dir, "ours", GROUP, &[]));
 }
 
 fn group_without_dir() {
@@ -207,7 +224,7 @@ fn group_without_dir() {
     }
 }
 
-/// Runs this program with a `/dev/shm` of its own, which `prepare` has prepared.
+/// Runs this program with a separate `/dev/shm`, after the shell commands `prepare`.
 fn with_own_shm(prepare: &str) -> Peer {
     let script = format!("mount -t tmpfs tmpfs /dev/shm; {prepare}; exec \"$1\"");
     let mut inner = Command::new("unshare");
@@ -217,7 +234,7 @@ fn with_own_shm(prepare: &str) -> Peer {
 
 fn default_dir() {
     let untrusted = [
-        "mkdir -m 700 /dev/shm/cenote-0; chown nobody /dev/shm/cenote-0",
+        "mkdir -m 700 /dev/shm/cenote-0; chown 65534 /dev/shm/cenote-0",
         "mkdir -m 755 /dev/shm/cenote-0",
         "mkdir -m 770 /dev/shm/cenote-0",
         "mkdir -m 1777 /dev/shm/cenote-0",
@@ -261,23 +278,23 @@ fn locked() {
     let mut owner = Peer::run(&mut command(&dir));
     assert_eq!(owner.request("new first"), "ok");
     let script = "exec flock -n -F \"$1\" sh -c 'echo locked; exec sleep 60'";
-    let mut thief = Peer::run(&mut shell(script, dir.join("default/pools")));
-    assert_eq!(thief.read_line(), "locked");
+    let mut lock_holder = Peer::run(&mut shell(script, dir.join("default/pools")));
+    assert_eq!(lock_holder.read_line(), "locked");
     let mut second = Peer::run(&mut command(&dir));
     assert!(second.request("new second").contains("locking"));
     // Attaching needs no lock.
     assert_eq!(second.request("open first"), "ok");
-    drop(thief);
+    drop(lock_holder);
     let mut third = Peer::run(&mut command(&dir));
     assert_eq!(third.request("new second"), "ok");
 }
 
-/// Root may lock all the memory it likes, so this runs as somebody else.
+/// Root may lock any amount of memory, so this runs as another user.
 fn may_not_lock() {
     let dir = directory("unlocked", 0o777);
     let mut command = command(&dir);
     command.env(ROLE, "unlocked");
-    let child = Peer::run(as_nobody(&mut command, NOBODY, &[]));
+    let child = Peer::run(as_other_user(&mut command, OTHER_USER, &[]));
     assert!(child.finish().success());
 }
 
@@ -287,27 +304,31 @@ fn unlocked() {
     let config = TensorPoolConfig { growth: 1 << 20, mlock: true, ..TensorPoolConfig::small() };
     let pool = TensorPool::new(unique(), config).unwrap();
     let _tensors: Vec<_> = (0..3).map(|_| filled(&pool, 1 << 20, 1)).collect();
-    assert_eq!(pool.stats().unwrap().not_granted, [Wish::Lock], "once, however many segments");
+    assert_eq!(
+        pool.stats().unwrap().not_granted,
+        [Wish::Lock],
+        "reported once, for any number of segments"
+    );
 }
 
-/// Root is exempt from the limit on descriptors in flight, so this runs as somebody else.
+/// Root is exempt from the limit on descriptors in flight, so this runs as another user.
 fn inflight() {
     let dir = directory("inflight", 0o777);
     let mut command = command(&dir);
-    command.env(ROLE, "crowd");
-    let child = Peer::run(as_nobody(&mut command, NOBODY, &[]));
+    command.env(ROLE, "fill_inflight_limit");
+    let child = Peer::run(as_other_user(&mut command, OTHER_USER, &[]));
     assert!(child.finish().success());
 }
 
-/// Attachers that read nothing fill the kernel's limit; when they are gone all is well.
-fn crowd() {
+/// Readers that receive nothing fill the limit of the kernel. After they disconnect, everything works.
+fn fill_inflight_limit() {
     let few = rustix::process::Rlimit { current: Some(400), maximum: Some(400) };
     rustix::process::setrlimit(rustix::process::Resource::Nofile, few).unwrap();
     let config = TensorPoolConfig { growth: 1 << 20, ..TensorPoolConfig::small() };
     let pool = TensorPool::new(unique(), config).unwrap();
     let first = filled(&pool, 1 << 20, 1);
     let honest = TensorPool::open(pool.name()).unwrap();
-    let deaf: Vec<Raw> = (0..40)
+    let silent: Vec<Raw> = (0..40)
         .map(|_| {
             let raw = Raw::connect(pool.name());
             raw.send(&attach_request(), &[]).unwrap();
@@ -318,10 +339,10 @@ fn crowd() {
     assert!(honest.import(&first.descriptor().unwrap()).is_ok());
     let last = more[29].descriptor().unwrap();
     let _ = honest.import(&last);
-    drop(deaf);
-    eventually("it comes", || honest.import(&last).is_ok());
-    // One that is reserved ahead of need may come in between.
-    eventually("a new one has all", || {
+    drop(silent);
+    eventually("the segment arrives", || honest.import(&last).is_ok());
+    // The pool may add a segment ahead of need between the two counts.
+    eventually("a new reader has all segments", || {
         RawReader::to(pool.name()).segments.len() == pool.stats().unwrap().segments
     });
 }
