@@ -204,7 +204,10 @@ fn closed() {
     for question in [format!("group ours {GROUP}"), "mode ours 660".into(), "mode ours 666".into()]
     {
         let answer = owner.request(&question);
-        assert!(answer.contains("mode 700) is closed to some"), "{question}: {answer}");
+        assert!(
+            answer.contains("mode 700) cannot be read by some of the users"),
+            "{question}: {answer}"
+        );
     }
     assert_eq!(mode_of(&dir), 0o700);
     // The first group keeps its access: another group needs another namespace.
