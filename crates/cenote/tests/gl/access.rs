@@ -52,7 +52,7 @@ pub(super) fn readers_share_a_map() {
     drop(second);
     assert!(third.as_bytes().unwrap().iter().all(|&byte| byte == 3));
 
-    // A driver that cannot use what is mapped says so; one that can, does.
+    // A driver that cannot use a mapped buffer refuses; others use it.
     let image = tensor.narrow(0, 0, 64).unwrap().reshape(&[4, 4, 4]).unwrap();
     match gl.upload(&image) {
         Ok(_) => assert!(!is_fallback()),
@@ -115,7 +115,7 @@ pub(super) fn work_may_request_more_work() {
     let gl = context();
     let outer = gl.clone();
     let sum = gl.with(move |_| {
-        // On the context's thread: all of this is done at once.
+        // On the thread of the context, everything runs at once.
         let tensor = outer.options().create_from_slice(&[1u8, 2, 3, 4], &[1, 1, 4]).unwrap();
         let mut back = outer.tensor(&[1, 1, 4], DType::U8).unwrap();
         outer.upload(&tensor).unwrap().read(&mut back).unwrap();
@@ -134,7 +134,7 @@ pub(super) fn a_panic_is_passed_on_and_leaves_the_thread_alive() {
     gl.tensor(&[4], DType::U8).unwrap().map().unwrap();
 }
 
-/// In a process of its own, for its environment.
+/// In a separate process, which has another environment.
 pub(super) fn forced_to_the_heap_everything_still_works() {
     child("forced", &[(FORCE_MEM_ENV, "1")]);
 }
@@ -152,7 +152,7 @@ pub(super) fn forced() {
     assert_eq!(gl.stats().buffers, 0);
 }
 
-/// In a process of its own, for its directory.
+/// In a separate process, which has another socket directory.
 pub(super) fn a_topic_stages_it_once() {
     let dir = std::env::temp_dir().join(format!("cenote-gl-{}", std::process::id()));
     std::fs::create_dir_all(&dir).unwrap();
@@ -174,7 +174,7 @@ pub(super) fn topic() {
     let copies = topic.stats().copies;
     let [staged] = &copies[..] else { panic!("{copies:?}") };
     assert_eq!((staged.reason, staged.count, staged.bytes), (StagedBecause::Pbo, 1, 40));
-    // Nobody else has the buffer itself: it can be written again.
+    // The topic sent a copy, so the buffer itself can be written again.
     tensor.map_mut().unwrap().as_mut_slice::<u16>().unwrap().fill(1);
     assert_eq!(received.to_vec::<u16>().unwrap(), [513; 20]);
     assert!(tensor.clone_fd().is_err());

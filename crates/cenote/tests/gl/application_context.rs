@@ -15,7 +15,7 @@ use super::{gone, noise};
 
 type Egl = egl::DynamicInstance<egl::EGL1_5>;
 
-/// An application with a loop that has a context, and takes work between frames.
+/// An application whose loop owns a context, and runs submitted work between frames.
 pub(super) struct Application {
     thread: Option<JoinHandle<()>>,
     shared: Arc<Loop>,
@@ -25,11 +25,11 @@ struct Loop {
     id: ThreadId,
     work: Mutex<Option<Sender<Message>>>,
     stuck: AtomicBool,
-    /// Work that was handed over so far.
+    /// The number of submitted pieces of work so far.
     submitted: AtomicUsize,
-    /// It takes no work.
+    /// The loop refuses work.
     refuses: AtomicBool,
-    /// What OpenGL's functions are looked up by, if not by EGL alone.
+    /// Looks up the functions of OpenGL, if not by EGL alone.
     instead: fn(&CStr, *const c_void) -> *const c_void,
     library: Egl,
 }
@@ -44,10 +44,10 @@ impl Application {
         Application::with(|_, found| found)
     }
 
-    /// One whose OpenGL has functions of its own: each is looked up with what EGL has found, on the
-    /// thread of the context.
+    /// An application that replaces functions of OpenGL: `look_up` gets what EGL has found, on the thread
+    /// of the context.
     pub(super) fn with(instead: fn(&CStr, *const c_void) -> *const c_void) -> Application {
-        let (tell, told) = channel();
+        let (sender, receiver) = channel();
         let thread = thread::spawn(move || {
             #[allow(unsafe_code, reason = "a C library")]
             // SAFETY: the library of this name is EGL.
@@ -64,42 +64,42 @@ impl Application {
             let refuses = AtomicBool::new(false);
             let shared = Loop { id, work, stuck, submitted, refuses, instead, library };
             let shared = Arc::new(shared);
-            tell.send(Arc::clone(&shared)).unwrap();
+            sender.send(Arc::clone(&shared)).unwrap();
             run(&queue, &gl);
             drop(queue);
             shared.library.make_current(display, None, None, None).unwrap();
             shared.library.destroy_context(display, context).unwrap();
         });
-        Application { thread: Some(thread), shared: told.recv().unwrap() }
+        Application { thread: Some(thread), shared: receiver.recv().unwrap() }
     }
 
     pub(super) fn context(&self) -> cenote::Result<GlContext> {
         GlContext::on(Arc::clone(&self.shared) as Arc<dyn GlThread>)
     }
 
-    /// Has something done in the loop, by the application itself, and does not wait.
+    /// Runs something in the loop as the application itself, and does not wait.
     pub(super) fn call(&self, call: impl FnOnce(&glow::Context) + Send + 'static) {
         let work = self.shared.work.lock().unwrap();
         work.as_ref().unwrap().send(Message::Call(Box::new(call))).unwrap();
     }
 
-    /// Takes no work from here on, or does again.
+    /// Makes the loop refuse work, or accept it again.
     pub(super) fn refuse(&self, refuses: bool) {
         self.shared.refuses.store(refuses, Ordering::Relaxed);
     }
 
-    /// Blocks the loop, until it is told otherwise.
+    /// Blocks the loop until `unblock`.
     fn block(&self) {
-        let (tell, told) = channel();
+        let (sender, receiver) = channel();
         let shared = Arc::clone(&self.shared);
         shared.stuck.store(true, Ordering::Relaxed);
         self.call(move |_| {
-            tell.send(()).unwrap();
+            sender.send(()).unwrap();
             while shared.stuck.load(Ordering::Relaxed) {
                 thread::sleep(Duration::from_millis(1));
             }
         });
-        told.recv().unwrap();
+        receiver.recv().unwrap();
     }
 
     fn unblock(&self) {
@@ -135,7 +135,7 @@ fn address(library: &Egl, name: &CStr) -> *const c_void {
     found.map_or(std::ptr::null(), |function| function as *const c_void)
 }
 
-/// OpenGL, not OpenGL ES, so that both are tried.
+/// Desktop OpenGL instead of OpenGL ES, so that both are tested.
 #[allow(unsafe_code, reason = "a C library")]
 fn make_current(library: &Egl) -> (egl::Display, egl::Context) {
     const SURFACELESS: egl::Enum = 0x31dd;
@@ -254,12 +254,12 @@ pub(super) fn objects_that_the_application_bound_stay_bound() {
     let bound = bound.unwrap();
     assert!(!bound.contains(&0), "{bound:?}");
     assert_eq!(round_trip(&gl), noise(512));
-    // Where it would matter: elements of several bytes, of which one side comes from the heap.
+    // Byte order matters for elements of several bytes, where one side is on the heap.
     let tall = cenote::Tensor::from_vec((0..64u32).collect(), &[4, 4, 4]).unwrap();
     let mut back = gl.tensor(&[4, 4, 4], DType::U32).unwrap();
     gl.upload(&tall).unwrap().read(&mut back).unwrap();
     assert_eq!(back.to_vec::<u32>().unwrap(), tall.to_vec::<u32>().unwrap());
-    // Both ways swapped would be as neither.
+    // Swapping in both directions would look the same as not swapping.
     // SAFETY: as above.
     gl.with(|gl| unsafe { gl.pixel_store_i32(UNPACK_SWAP_BYTES, 0) }).unwrap();
     gl.upload(&tall).unwrap().read(&mut back).unwrap();
@@ -275,11 +275,11 @@ pub(super) fn objects_that_the_application_bound_stay_bound() {
 pub(super) fn calls_on_its_own_thread_do_not_wait() {
     let application = Application::start();
     let gl = application.context().unwrap();
-    let (tell, told) = channel();
+    let (sender, receiver) = channel();
     let other = gl.clone();
-    // The application's loop uses tensors itself, without asking for work.
-    application.call(move |_| tell.send(round_trip(&other)).unwrap());
-    assert_eq!(told.recv().unwrap(), noise(512));
+    // The loop of the application uses tensors directly, without submitting work.
+    application.call(move |_| sender.send(round_trip(&other)).unwrap());
+    assert_eq!(receiver.recv().unwrap(), noise(512));
     gl.close().unwrap();
 }
 
@@ -289,16 +289,16 @@ pub(super) fn an_order_is_kept_between_threads() {
     let image = gl.options().create_from_slice(&[7u8; 64], &[4, 4, 4]).unwrap();
     let map = image.map().unwrap();
     let (go, wait) = channel();
-    let (tell, told) = channel();
+    let (sender, receiver) = channel();
     let (other, same) = (gl.clone(), image.clone());
     application.call(move |_| {
         wait.recv().unwrap();
-        tell.send(other.upload(&same)).unwrap();
+        sender.send(other.upload(&same)).unwrap();
     });
-    // The end of the map is in the loop's queue behind the call, which must not overtake it.
+    // The end of the map is queued behind the call, and the call must not overtake it.
     drop(map);
     go.send(()).unwrap();
-    let texture = told.recv().unwrap().unwrap();
+    let texture = receiver.recv().unwrap().unwrap();
     let mut back = gl.tensor(&[4, 4, 4], DType::U8).unwrap();
     texture.read(&mut back).unwrap();
     assert_eq!(back.to_vec::<u8>().unwrap(), [7; 64]);
@@ -315,7 +315,7 @@ pub(super) fn a_thread_that_ends_is_an_error() {
     assert_eq!(gone(gl.upload(&tensor)), GlGone::Thread);
     assert_eq!(gone(texture.write(&tensor)), GlGone::Thread);
     assert_eq!(gone(gl.with(|_| ())), GlGone::Thread);
-    // As its contract asks of an application that ends its context first.
+    // The contract requires this of an application that ends its context first.
     gl.close().unwrap();
     assert_eq!(gone(tensor.map()), GlGone::Closed);
     assert!(gl.is_gone());
@@ -336,7 +336,7 @@ pub(super) fn a_thread_that_is_blocked_is_an_error() {
     gl.close().unwrap();
 }
 
-/// The driver would write what the caller has back and looks at.
+/// Otherwise the driver would write memory that the caller uses again.
 pub(super) fn work_that_was_given_up_is_never_done() {
     let application = Application::start();
     let gl = application.context().unwrap();
@@ -349,7 +349,7 @@ pub(super) fn work_that_was_given_up_is_never_done() {
     assert!(matches!(refused, Err(Error::Gl(GlError::NoAnswer { .. }))), "{refused:?}");
     let refused = gl.with(move |_| late.store(true, Ordering::Relaxed));
     assert!(matches!(refused, Err(Error::Gl(GlError::NoAnswer { .. }))), "{refused:?}");
-    assert_eq!(Arc::strong_count(&done), 1, "what was given up holds nothing");
+    assert_eq!(Arc::strong_count(&done), 1, "work that was given up holds nothing");
     application.unblock();
     gl.with(|_| ()).unwrap();
     assert!(!done.load(Ordering::Relaxed));
@@ -357,11 +357,11 @@ pub(super) fn work_that_was_given_up_is_never_done() {
     gl.close().unwrap();
 }
 
-/// It uses what the caller lent it.
+/// Running work borrows memory of the caller.
 pub(super) fn work_that_was_begun_is_waited_for() {
     let application = Application::start();
     let gl = application.context().unwrap();
-    // Not blocked, but as impatient.
+    // The loop is not blocked, but callers give up as early as if it were.
     application.shared.stuck.store(true, Ordering::Relaxed);
     let begun = Arc::new(AtomicBool::new(false));
     let slow = || {
@@ -373,7 +373,7 @@ pub(super) fn work_that_was_begun_is_waited_for() {
         })
     };
     let mut done = slow();
-    // A busy machine may not even begin with it: that is another matter.
+    // On a busy machine the work may not even have begun: then it is tried again.
     while done.is_err() && !begun.load(Ordering::Relaxed) {
         done = slow();
     }
@@ -382,7 +382,7 @@ pub(super) fn work_that_was_begun_is_waited_for() {
     gl.close().unwrap();
 }
 
-/// Whoever is at work there may have locks taken that somebody else's code would wait for.
+/// Code that runs there may hold locks that the requests of other threads would wait for.
 pub(super) fn requests_of_other_threads_wait_until_the_thread_is_done() {
     let application = Application::start();
     let gl = application.context().unwrap();
@@ -393,7 +393,7 @@ pub(super) fn requests_of_other_threads_wait_until_the_thread_is_done() {
         (Arc::clone(&application.shared), gl.clone(), Arc::new(AtomicBool::new(false)));
     let before = shared.submitted.load(Ordering::Relaxed);
     let seen = Arc::clone(&asked);
-    let (tell, told) = channel();
+    let (sender, receiver) = channel();
     let (begin, begun) = channel();
     application.call(move |_| {
         begin.send(()).unwrap();
@@ -402,12 +402,12 @@ pub(super) fn requests_of_other_threads_wait_until_the_thread_is_done() {
         }
         let same = tensor_and_texture(&other);
         drop((texture, same));
-        tell.send(seen.load(Ordering::Relaxed)).unwrap();
+        sender.send(seen.load(Ordering::Relaxed)).unwrap();
     });
     begun.recv().unwrap();
     let late = Arc::clone(&asked);
     gl.with(move |_| late.store(true, Ordering::Relaxed)).unwrap();
-    assert!(!told.recv().unwrap(), "it was done in the middle of something else");
+    assert!(!receiver.recv().unwrap(), "it was done in the middle of something else");
     assert!(asked.load(Ordering::Relaxed));
     drop(map);
     drop(tensor);

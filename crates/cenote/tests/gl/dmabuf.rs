@@ -127,11 +127,11 @@ fn a_tensor_is_a_texture_without_a_copy() {
     };
     assert_eq!(uploads(&cenote::copies()), uploads(&before));
 
-    // A part of it, too: it begins elsewhere.
+    // A region, too: it begins at another offset.
     let region = frame.roi(16, 8, 32, 16).unwrap();
     let part = gl.texture_of(&region).unwrap();
     assert_eq!(read(&part), region.to_vec::<u8>().unwrap());
-    // Colours are colours, whatever their order in memory.
+    // The colours are the same, whatever their order in memory.
     let mut blue = dma(16, 16, PixelFormat::Bgra8);
     blue.map_mut().unwrap().for_each_run(|run| {
         run.chunks_mut(4).for_each(|pixel| pixel.copy_from_slice(&[255, 0, 0, 255]));
@@ -152,7 +152,7 @@ fn imported_once() {
     }
     assert_eq!((gl.stats().images, gl.stats().textures), (1, 1));
     assert_eq!(read(&gl.texture_of(&frame).unwrap()), first);
-    // The same memory: what is written later is seen, without another import.
+    // It is the same memory: later writes are visible without another import.
     gl.finish().unwrap();
     frame.map_mut().unwrap().for_each_run(|run| run.fill(77));
     assert!(read(&gl.texture_of(&frame).unwrap()).iter().all(|&byte| byte == 77));
@@ -169,7 +169,7 @@ fn imported_once() {
     drop(region);
     gl.finish().unwrap();
     assert_eq!((gl.stats().images, gl.stats().textures), (1, 1), "the buffer is gone");
-    // A texture that somebody has keeps the tensor.
+    // A texture keeps its tensor alive.
     let kept = gl.texture_of(&other).unwrap();
     let alive = other.buffer_identity().weak();
     drop(other);
@@ -182,7 +182,7 @@ fn imported_once() {
     assert_eq!((gl.stats().images, gl.stats().textures), (0, 0));
 }
 
-/// While a texture is there its memory is nobody else's.
+/// While a texture exists, its slot is not reused.
 fn a_texture_keeps_its_slot() {
     let gl = GlContext::headless().unwrap();
     let pool = pool(1);
@@ -202,7 +202,7 @@ fn a_texture_keeps_its_slot() {
 }
 
 thread_local! {
-    /// The GPU takes its time, as the driver tells.
+    /// The driver reports that the GPU is still busy.
     static BUSY: Cell<bool> = const { Cell::new(false) };
     static WAIT: Cell<*const c_void> = const { Cell::new(std::ptr::null()) };
 }
@@ -228,7 +228,7 @@ fn slow(name: &CStr, found: *const c_void) -> *const c_void {
     wait as *const c_void
 }
 
-/// Nobody has the texture any more, but it may still be drawn with.
+/// The last handle of the texture is dropped, but the GPU may still draw with it.
 fn memory_is_held_until_the_gpu_is_done() {
     let application = Application::with(slow);
     let gl = application.context().unwrap();
@@ -239,7 +239,7 @@ fn memory_is_held_until_the_gpu_is_done() {
         set(&application, || BUSY.set(true));
         drop((frame, texture.clone()));
         drop(texture);
-        // What was posted before is done before.
+        // Work runs in the order in which it was submitted.
         gl.with(|_| ()).unwrap();
         let refused = pool.alloc(&[64, 64, 4], DType::U8);
         assert!(matches!(refused, Err(Error::PoolFull { .. })), "{refused:?}");
@@ -270,7 +270,7 @@ fn a_region_that_moves_has_few_textures() {
     assert_eq!((gl.stats().images, gl.stats().imports), (8, 101));
 }
 
-/// Frames of a pool are new tensors each time, over the same few DMA-BUFs.
+/// Each frame of a pool is a new tensor over one of the same few DMA-BUFs.
 fn frames_of_a_pool_are_imported_once_for_each_buffer() {
     let gl = GlContext::headless().unwrap();
     let pool = pool(2);
@@ -284,7 +284,7 @@ fn frames_of_a_pool_are_imported_once_for_each_buffer() {
         gl.finish().unwrap();
     }
     assert_eq!((gl.stats().imports, gl.stats().images), (2, 2));
-    // The same DMA-BUF, opened once more, is the same; and it goes with the last who has it.
+    // The same DMA-BUF by another descriptor is the same import, which ends with its last holder.
     let frame = pool.alloc(&[64, 64, 4], DType::U8).unwrap();
     let fd = frame.dmabuf_clone().unwrap();
     let other = Tensor::from_fd(fd, &[64, 64, 4], DType::U8).unwrap();
@@ -327,7 +327,7 @@ fn pool(max_slots: usize) -> TensorPool {
     TensorPool::new(name, config).unwrap()
 }
 
-/// Where the picture is two planes there is nothing to read back; a shader sees colours.
+/// A texture of two planes cannot be read back; a shader samples its colours.
 fn external() {
     const BAD_ALLOC: u32 = 0x3003;
     let gl = GlContext::headless().unwrap();
@@ -339,7 +339,7 @@ fn external() {
             let refused = texture.read(&mut back);
             assert!(matches!(refused, Err(Error::Gl(GlError::Texture { op: "read back", .. }))));
         }
-        // Mesa's software driver has no images of several planes, and says so in these words.
+        // Mesa's software driver does not support images of several planes, and fails with this text.
         Err(Error::Gl(GlError::Refused { op: "eglCreateImageKHR", code })) => {
             assert!(gl.info().renderer.contains("llvmpipe") && code.0 == BAD_ALLOC, "{code:?}");
         }
@@ -372,7 +372,7 @@ fn planes_that_are_not_there_are_refused() {
     assert!(gl.import(&tiled).is_err(), "llvmpipe has no tiles");
     let beyond = image(64, 64, b"AB24").plane(plane().with_stride(256).with_offset(1 << 20));
     assert!(bad(gl.import(&beyond.modifier(0x0100_0000_0000_0001))).contains("begins beyond"));
-    // Not to know the modifier is no way around all this.
+    // An unknown modifier does not bypass these checks.
     const INVALID: u64 = 0x00ff_ffff_ffff_ffff;
     assert!(bad(gl.import(&rgba(64, 4096, &fd).modifier(INVALID))).contains("beyond the end"));
     gl.import(&rgba(64, 64, &fd).modifier(INVALID)).unwrap();

@@ -20,7 +20,7 @@ pub(super) fn closed_while_a_map_is_alive() {
     assert!(matches!(refused, Err(Error::Gl(GlError::MapsAlive { maps: 2 }))), "{refused:?}");
     assert!(gl.is_gone());
 
-    // The maps keep what they show; nothing new is to be had.
+    // Existing maps keep their bytes; new maps fail.
     assert_eq!(reading.as_bytes().unwrap(), noise(100));
     writing.as_mut_bytes().unwrap().fill(9);
     assert!(writing.as_map().as_bytes().unwrap().iter().all(|&byte| byte == 9));
@@ -60,7 +60,7 @@ pub(super) fn closed_for_all_holders() {
     assert_eq!(gone(gl.finish()), GlGone::Closed);
     assert_eq!(gone(unified.device()), GlGone::Closed);
     assert_eq!(unified.host::<u8>().unwrap(), [2; 4]);
-    // What it is, is known all the same.
+    // Its description is still available.
     assert_eq!((tensor.shape(), tensor.gl_context().is_some()), (&[4, 4, 4][..], true));
     assert_eq!(gl.stats().buffers, 0);
 }
@@ -136,7 +136,7 @@ pub(super) fn sizes_that_cannot_be() {
     gl.texture((1, 1), DType::U8, 1).unwrap();
 }
 
-/// A child whose environment is as told, and what it is to do.
+/// Runs a child in a role, with these environment variables.
 pub(super) fn child(task: &str, environment: &[(&str, &str)]) {
     let mut child = Command::new(std::env::current_exe().unwrap());
     child.env(TASK, task).envs(environment.iter().copied());
@@ -145,7 +145,7 @@ pub(super) fn child(task: &str, environment: &[(&str, &str)]) {
 }
 
 pub(super) fn without_a_library_it_is_an_error() {
-    // glvnd's own way to be told of other drivers: there are none.
+    // The variable by which glvnd finds drivers: there are none.
     child("no-driver", &[("__EGL_VENDOR_LIBRARY_FILENAMES", "/dev/null")]);
     child("no-library", &[]);
 }
@@ -185,13 +185,13 @@ fn no_driver() {
     assert!(Tensor::new(&[4], DType::U8).is_ok());
 }
 
-/// Where nothing is in the places that libraries are looked for in.
+/// Runs where the loader finds no library.
 fn no_library() {
     let hidden = std::fs::read_dir("/proc/self/fd").unwrap().count();
-    #[allow(unsafe_code, reason = "a namespace of its own for this process alone")]
+    #[allow(unsafe_code, reason = "a new mount namespace for this process")]
     // SAFETY: this child has one thread.
-    let apart = unsafe { libc::unshare(libc::CLONE_NEWUSER | libc::CLONE_NEWNS) } == 0;
-    assert!(apart, "no namespace of its own: {}", std::io::Error::last_os_error());
+    let unshared = unsafe { libc::unshare(libc::CLONE_NEWUSER | libc::CLONE_NEWNS) } == 0;
+    assert!(unshared, "no new namespace: {}", std::io::Error::last_os_error());
     hide_libraries();
     let refused = GlContext::headless().unwrap_err();
     let Error::Gl(GlError::Missing { missing, source: Some(source) }) = &refused else {
@@ -235,7 +235,7 @@ fn fork() {
     let gl = GlContext::headless().unwrap();
     let mut tensor = gl.tensor(&[16, 16], DType::U8).unwrap();
     let texture = gl.upload(&tensor).unwrap();
-    // SAFETY: the child asks for nothing that another thread could have locked, and leaves by _exit.
+    // SAFETY: the child takes no lock that another thread could hold, and ends with _exit.
     let child = unsafe { libc::fork() };
     if child == 0 {
         let told = gone(tensor.map()) == GlGone::Forked
@@ -251,7 +251,7 @@ fn fork() {
     // SAFETY: the child is ours, and the pointer good for a status.
     assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
     assert!(libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0, "{status:#x}");
-    // The parent goes on.
+    // The parent continues to work.
     tensor.map_mut().unwrap().as_mut_slice::<u8>().unwrap().fill(1);
     gl.image(4, 4, PixelFormat::Rgba8).unwrap();
     gl.close().unwrap();

@@ -9,28 +9,28 @@ use cenote::{DType, Error, GlContext, GlError, GlStats, PixelFormat, UnifiedBuff
 
 use super::errors::child;
 
-/// What allocators may keep for themselves: two rounds of what is used here. A leak of one frame a round
-/// would exceed it.
+/// Memory that allocators may keep: two rounds of what is used here. A leak of one frame a round exceeds
+/// it.
 const SLACK: usize = 96 << 20;
 
-/// A flag of the kernel's (PF_EXITING): one that was joined is listed for a moment yet.
+/// The kernel's flag PF_EXITING: a joined thread is listed for a short time.
 const EXITING: u32 = 4;
 
-/// The driver has threads and files of its own: a new thread has our name until it runs and gives itself another, and
-/// what is compiled is put away in the background. That is waited for.
+/// How long to wait for the driver: its new threads have our name until they run and rename themselves, and it
+/// writes compiled shaders in the background.
 const SETTLED: Duration = Duration::from_secs(60);
 
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Residue {
     fds: usize,
     threads: usize,
-    /// Memory that is this process's alone, in bytes.
+    /// Private memory of this process, in bytes.
     memory: usize,
 }
 
-#[allow(unsafe_code, reason = "glibc keeps what was freed for itself, unless it is told not to")]
+#[allow(unsafe_code, reason = "glibc keeps freed memory unless it is trimmed")]
 fn now() -> Residue {
-    // SAFETY: it takes a number, and gives back to the system what nobody uses.
+    // SAFETY: it takes a number, and returns free memory to the system.
     #[cfg(target_env = "gnu")]
     unsafe {
         libc::malloc_trim(0)
@@ -42,14 +42,14 @@ fn now() -> Residue {
     Residue { fds, threads: threads(), memory: kilobytes << 10 }
 }
 
-/// Nothing is left since then.
+/// Asserts that nothing is left since `before`.
 #[track_caller]
 pub(super) fn assert_as(before: Residue, when: &str) {
     let now = settled(when, |now| (now.fds, now.threads) == (before.fds, before.threads));
     assert!(now.memory < before.memory + SLACK, "{when}: {before:?}, now {now:?}");
 }
 
-/// What is there as soon as it is as it must be.
+/// Waits until the condition holds, and returns the resources.
 #[track_caller]
 fn settled(when: &str, mut as_it_must_be: impl FnMut(&Residue) -> bool) -> Residue {
     let start = Instant::now();
@@ -73,7 +73,7 @@ fn threads() -> usize {
     fs::read_dir("/proc/self/task").unwrap().filter_map(named).count()
 }
 
-/// Once, so that what stays for good (the library, its display) is there before the first look.
+/// Uses everything once, so that what stays for good (the library, its display) exists before the first count.
 fn warm_up() -> Residue {
     let gl = GlContext::headless().unwrap();
     use_all(&gl);
@@ -82,7 +82,7 @@ fn warm_up() -> Residue {
     quiet()
 }
 
-/// What is there when nothing has changed for a while.
+/// The resources, after nothing has changed for 50 ms.
 pub(super) fn quiet() -> Residue {
     let mut since = (Instant::now(), (0, 0));
     settled("nothing changes any more", |now| {
@@ -93,13 +93,13 @@ pub(super) fn quiet() -> Residue {
     })
 }
 
-/// What is there while one more context runs than `before`, whatever its driver needs for that.
+/// The resources while one more context runs than `before`, with whatever its driver needs.
 fn running(before: Residue) -> Residue {
     settled("running", |now| now.threads == before.threads + 1);
     quiet()
 }
 
-/// Everything there is: 9 MB each, so that a leak is seen.
+/// Uses every operation with 9 MB each, so that a leak is noticed.
 fn use_all(gl: &GlContext) {
     let mut frame = gl.image(1920, 1200, PixelFormat::Rgba8).unwrap();
     frame.map_mut().unwrap().as_mut_slice::<u8>().unwrap().fill(5);

@@ -18,14 +18,14 @@ type Unmap = unsafe extern "system" fn(u32) -> u8;
 type ReadPixels = unsafe extern "system" fn(i32, i32, i32, i32, u32, u32, *mut c_void);
 
 thread_local! {
-    /// What the driver says of resets.
+    /// The reset status that the driver reports.
     static RESET: Cell<u32> = const { Cell::new(0) };
-    /// The driver loses what was written.
+    /// The driver loses written bytes.
     static LOSES: Cell<bool> = const { Cell::new(false) };
     static UNMAP: Cell<*const c_void> = const { Cell::new(std::ptr::null()) };
-    /// There is a reset when pixels are read.
+    /// A reset happens while pixels are read.
     static RESETS: Cell<bool> = const { Cell::new(false) };
-    /// The driver is asked for pixels of a format that there is not.
+    /// Pixels are requested in an invalid format.
     static ASKS_WRONG: Cell<bool> = const { Cell::new(false) };
     static READ_PIXELS: Cell<*const c_void> = const { Cell::new(std::ptr::null()) };
 }
@@ -86,7 +86,7 @@ fn start() -> (Application, GlContext) {
     (application, gl)
 }
 
-/// Has something set where the driver's functions are called.
+/// Sets something on the thread that calls the driver.
 pub(super) fn set(application: &Application, set: impl FnOnce() + Send + 'static) {
     let (tell, told) = channel();
     application.call(move |_| {
@@ -122,7 +122,7 @@ pub(super) fn reset_while_a_map_is_alive() {
     assert_eq!((gl.stats().buffers, gl.stats().textures), (0, 0));
 }
 
-/// What was under way when it happened is told that, and not what the driver said on the way.
+/// The operation in progress returns the loss, and not the error of the driver.
 pub(super) fn reset_in_the_middle_of_something() {
     let (application, gl) = start();
     let mut tensor = gl.options().create_from_slice(&noise(64), &[4, 4, 4]).unwrap();
@@ -144,7 +144,7 @@ pub(super) fn a_thread_that_takes_no_work_while_a_map_is_alive() {
     assert_eq!(gone(gl.upload(&tensor)), GlGone::Thread);
     assert_eq!(gone(gl.tensor(&[4], DType::U8)), GlGone::Thread);
     match tensor.map() {
-        // It stays mapped, so nobody has to be asked.
+        // The buffer stays mapped, so no work is needed.
         Ok(again) => assert!(!is_fallback() && again.as_bytes().unwrap() == noise(64)),
         Err(Error::Gl(GlError::Gone { why: GlGone::Thread })) => assert!(is_fallback()),
         Err(other) => panic!("{other}"),
@@ -156,7 +156,7 @@ pub(super) fn a_thread_that_takes_no_work_while_a_map_is_alive() {
     assert_eq!(gl.stats().buffers, 0);
 }
 
-/// Only what is unmapped can be lost that way: buffers that stay mapped never are.
+/// Only unmapping can lose bytes that way: buffers that stay mapped never do.
 pub(super) fn bytes_that_the_driver_lost_are_an_error_until_all_are_written_again() {
     let (application, gl) = start();
     let mut unified = UnifiedBuffer::new(&[4], DType::U8).unwrap();
@@ -185,7 +185,7 @@ pub(super) fn bytes_that_the_driver_lost_are_an_error_until_all_are_written_agai
     gl.close().unwrap();
 }
 
-/// The driver may have begun all the same, and a texture that stays attached is never freed.
+/// The driver may have begun anyway, and a texture that stays attached is never freed.
 pub(super) fn a_transfer_that_fails_is_fenced_and_leaves_nothing_attached() {
     let (application, gl) = start();
     let mut tensor = gl.tensor(&[4, 4, 4], DType::U8).unwrap();
@@ -204,7 +204,7 @@ pub(super) fn a_transfer_that_fails_is_fenced_and_leaves_nothing_attached() {
     gl.close().unwrap();
 }
 
-/// What is attached to each framebuffer there is, by name.
+/// The names of the textures that are attached to framebuffers.
 #[allow(unsafe_code, clippy::multiple_unsafe_ops_per_block, reason = "OpenGL is a C interface")]
 fn attached(gl: &glow::Context) -> Vec<i32> {
     let names = (1..100).filter_map(std::num::NonZeroU32::new).map(glow::NativeFramebuffer);

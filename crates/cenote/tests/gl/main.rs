@@ -1,6 +1,6 @@
-//! What must hold for OpenGL: the suite of all tensors over its buffers, and what is its own. All of it
-//! runs twice, in a process of its own each: with buffers that stay mapped, and with a driver that was
-//! told not to have those. `scripts/test gl` installs a driver and runs it.
+//! OpenGL: the suite of all tensors over its buffers, and tests of OpenGL alone. All of it runs twice, in
+//! separate processes: with buffers that stay mapped, and with a driver without those. `scripts/test gl`
+//! installs a driver and runs it.
 
 #![allow(clippy::unwrap_used)]
 
@@ -23,11 +23,11 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use cenote::{CopyReason, Error, GlContext, GlError, GlGone, Result, TensorMemory};
 use libtest_mimic::{Arguments, Trial};
 
-/// Mesa's own way to leave extensions out, and the ones by which buffers stay mapped.
+/// Mesa's variable that disables extensions, and the extensions by which buffers stay mapped.
 const OVERRIDE: &str = "MESA_EXTENSION_OVERRIDE";
 const WITHOUT: &str = "-GL_EXT_buffer_storage -GL_ARB_buffer_storage";
 
-/// Asked of a child that is to do something by itself.
+/// The environment variable with the role of a child.
 const TASK: &str = "CENOTE_TEST_GL_TASK";
 
 type Test = fn();
@@ -104,7 +104,7 @@ fn main() -> ExitCode {
     }
     let conclusion = libtest_mimic::run(&Arguments::from_args(), trials());
     let code = conclusion.exit_code();
-    // In the VM, which is slow, it is about DMA-BUFs: they do not mind how buffers are mapped.
+    // The VM is slow, and only tests DMA-BUFs, which do not depend on how buffers are mapped.
     if is_fallback() || in_vm() || env::args().any(|arg| arg == "--list") {
         return code;
     }
@@ -147,13 +147,13 @@ fn trials() -> Vec<Trial> {
     suite.chain(own).chain(vm).collect()
 }
 
-/// A context for all tests that do not need one of their own.
+/// The context that tests share unless they need a separate one.
 fn context() -> &'static GlContext {
     static CONTEXT: OnceLock<GlContext> = OnceLock::new();
     CONTEXT.get_or_init(|| GlContext::headless().unwrap())
 }
 
-/// Whoever counts copies, or looks at what the process has open, does so alone.
+/// A test that counts copies, or open resources of the process, runs alone.
 fn alone() -> MutexGuard<'static, ()> {
     static ONE: Mutex<()> = Mutex::new(());
     ONE.lock().unwrap_or_else(PoisonError::into_inner)
@@ -171,7 +171,7 @@ fn gone<T>(result: Result<T>) -> GlGone {
     }
 }
 
-/// Bytes that look like nothing in particular, the same every time.
+/// Pseudo-random bytes, the same in every run.
 fn noise(len: usize) -> Vec<u8> {
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
     let mut next = || {

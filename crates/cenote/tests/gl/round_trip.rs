@@ -111,7 +111,7 @@ pub(super) fn padded_rows_and_regions_come_back() {
             assert_eq!(bytes(&back), bytes(&region), "{format}, a region of rows at {align}");
         }
     }
-    // A stride that OpenGL has no word for: row by row, both ways.
+    // OpenGL cannot express this stride: rows are copied one by one, in both directions.
     let odd = || {
         let room = gl.tensor(&[6, 21], DType::U8).unwrap();
         room.narrow(1, 0, 20).unwrap().reshape(&[6, 10, 2]).unwrap()
@@ -152,7 +152,7 @@ pub(super) fn other_memory_is_copied_and_counted() {
         assert_eq!(bytes(&back), expected, "{memory}");
         assert_eq!(copied(CopyReason::Upload), (up.0 + 1, up.1 + 2400));
         assert_eq!(copied(CopyReason::Download), (down.0 + 1, down.1 + 2400));
-        image.map_mut().unwrap(); // nobody else holds it
+        image.map_mut().unwrap(); // no other handle exists
     }
 }
 

@@ -18,7 +18,7 @@ fn name(handle: u64) -> glow::NativeBuffer {
     glow::NativeBuffer(u32::try_from(handle).unwrap().try_into().unwrap())
 }
 
-/// What the device has, by its own interface.
+/// The bytes of the device, read through OpenGL.
 #[allow(unsafe_code, clippy::multiple_unsafe_ops_per_block, reason = "OpenGL is a C interface")]
 fn on_device(handle: u64) -> Vec<f32> {
     let buffer = name(handle);

@@ -1,4 +1,4 @@
-//! Processes that are all alike: forked off one that never does anything else.
+//! Identical processes: all are forked from one process that never does anything else.
 //!
 //! A fork has its parent's addresses, heap and hash seeds, so every victim of an operation takes the
 //! same path, and starting one costs no exec. One child at a time, which has the pipes to itself.
@@ -14,7 +14,7 @@ use super::tracer::{Stop, Thread, die_with_parent, kill};
 use super::{FORK_SERVER, pool_operations};
 use crate::support::peer::command;
 
-/// What the fork server says when a child is gone.
+/// The line of the fork server when a child has ended.
 const DONE: &str = "done";
 
 /// The process that forks, as the scenario has it.

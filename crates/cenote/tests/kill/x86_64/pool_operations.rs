@@ -1,4 +1,4 @@
-//! What is done by processes that are to be killed while doing it.
+//! The operations of pools during which a victim is killed.
 
 use std::io::Write;
 
@@ -30,7 +30,7 @@ pub(crate) fn all_are(tensor: &Tensor, value: u8) -> bool {
     tensor.map().unwrap().as_slice::<u8>().unwrap().iter().all(|&byte| byte == value)
 }
 
-/// In few instructions: a forwarder is killed at each of them.
+/// Takes few instructions, because a forwarder is killed at each of them.
 pub(crate) fn hex(tensor: &Tensor) -> String {
     let descriptor = tensor.descriptor().unwrap();
     let bytes = descriptor.as_bytes();
@@ -54,7 +54,7 @@ pub(crate) fn write_line(line: &str) {
     std::io::stdout().flush().unwrap();
 }
 
-/// A line of input, byte by byte: what comes after it is for whoever reads next.
+/// A line of input, read byte by byte: the bytes after it are for the next reader.
 pub(crate) fn read_line() -> Option<String> {
     let mut line = Vec::new();
     let mut byte = [0];
@@ -67,7 +67,7 @@ pub(crate) fn read_line() -> Option<String> {
     None
 }
 
-/// Does a task, as soon as its parent says so. The first word is the operation.
+/// Runs a task when its parent sends `go`. The first word is the operation.
 pub(crate) fn run(task: &str) {
     write_line(&std::process::id().to_string());
     if read_line().is_none() {
@@ -99,7 +99,7 @@ pub(crate) fn run(task: &str) {
     }
 }
 
-/// What is between the two marks is what counts.
+/// Runs an operation between two marks. Only its instructions count.
 pub(crate) fn operation<T>(work: impl FnOnce() -> T) {
     mark();
     let done = std::hint::black_box(work());
@@ -107,7 +107,7 @@ pub(crate) fn operation<T>(work: impl FnOnce() -> T) {
     drop(done);
 }
 
-/// Answers each line with a line, and is not killed by instruction.
+/// Answers each line with a line. It is not a victim.
 fn reader() {
     let mut pool = None;
     let mut tensors: Vec<(Tensor, u8)> = Vec::new();
@@ -136,7 +136,7 @@ fn reader() {
     }
 }
 
-// An attacher's part.
+// Operations of a reader.
 
 fn import(name: &str, text: &str) {
     let pool = TensorPool::open(name).unwrap();
@@ -160,7 +160,7 @@ fn second_pool(name: &str, text: &str) {
     operation(|| Tensor::from_descriptor(&descriptor).unwrap());
 }
 
-/// Takes from one and passes on to another.
+/// Imports a tensor from one pool and passes it on to another.
 fn forward(text: &str) {
     let descriptor = unhex(text);
     let held = Tensor::from_descriptor(&descriptor).unwrap();
@@ -172,7 +172,7 @@ fn forward(text: &str) {
     });
 }
 
-/// Leaves it to the service thread.
+/// The service thread does the operation.
 fn wait(name: &str) {
     let _pool = TensorPool::open(name).unwrap();
     mark();
@@ -183,7 +183,7 @@ fn hold(text: &str) {
     mark();
 }
 
-// The owner's part. Each has published a tensor of sevens, which somebody holds.
+// Operations of an owner. Each has published a tensor of sevens, which another process holds.
 
 fn owner(name: &str) -> (TensorPool, Tensor) {
     let pool = TensorPool::new(name, config()).unwrap();
@@ -227,7 +227,7 @@ fn retire(name: &str) {
     operation(|| drop(tensor));
 }
 
-/// Another reader lets go of a slot of eights, and one goes on holding the sevens.
+/// Another reader releases a slot of eights, and one keeps its lease of the sevens.
 fn sweep(name: &str) {
     let (pool, tensor) = owner(name);
     let other = filled(&pool, 8);
@@ -237,7 +237,7 @@ fn sweep(name: &str) {
     operation(|| pool.alloc(&[LEN], DType::U8).unwrap());
 }
 
-/// The pool is full, and who held a slot of it is dead.
+/// The pool is full, and the holder of one slot is dead.
 fn reap(name: &str) {
     let (pool, _kept) = owner(name);
     let other = filled(&pool, 8);
@@ -259,7 +259,7 @@ fn close(name: &str) {
     operation(|| drop((pool, tensor)));
 }
 
-/// Leaves it to the service thread.
+/// The service thread does the operation.
 fn serve(name: &str) {
     let (_pool, _kept) = owner(name);
     mark();

@@ -1,4 +1,4 @@
-//! Who is there when a publisher dies, and what must hold for them afterwards.
+//! The survivors of a publisher that dies, and what must hold for them afterwards.
 
 use std::path::Path;
 use std::thread::JoinHandle;
@@ -8,16 +8,18 @@ use cenote::{Policy, Tensor, Topic, TopicConfig};
 
 use super::fork_server::{ForkServer, Victim};
 use super::scenario::{Scenario, Which, check_succession_of, proceed, wait_until};
-use super::topic_operations::{DEPTH, END, FIRST, LENT, TIMEOUT, send, take_rest, topic, value};
+use super::topic_operations::{
+    DEPTH, END, FIRST, INTRODUCED, TIMEOUT, send, take_rest, topic, value,
+};
 use super::tracer::sleeps;
 
 /// The topic that victims publish.
 const NAME: &str = "victim";
 
-/// What the next publisher sends.
+/// The values that the next publisher sends.
 const NEWS: [u8; 3] = [1, 2, 3];
 
-/// Sends the news, to so many subscribers or more.
+/// Starts the next publisher, and sends [`NEWS`] once it has at least this many subscribers.
 pub(crate) fn succeed(name: &str, subscribers: usize) -> Topic<Tensor> {
     let successor = topic(name, DEPTH, Policy::KeepLast);
     successor.advertise().unwrap();
@@ -26,14 +28,14 @@ pub(crate) fn succeed(name: &str, subscribers: usize) -> Topic<Tensor> {
     successor
 }
 
-/// All the news, in order; and of the dead, some, in order: no two alike, none torn.
+/// Asserts that all of [`NEWS`] arrived in order, and messages of the dead publisher in order, none twice.
 pub(crate) fn check_heard(heard: &[u8]) {
     let (dead, news): (Vec<u8>, Vec<u8>) = heard.iter().partition(|&&value| value >= FIRST);
     assert_eq!(news, NEWS, "{heard:?}");
     assert!(dead.is_sorted_by(|a, b| a < b), "{heard:?}");
 }
 
-/// Somebody in another process who listens.
+/// A subscriber in another process.
 pub(crate) struct Listener {
     fork_server: ForkServer,
     pid: i32,
@@ -47,12 +49,12 @@ impl Listener {
         Listener { fork_server, pid }
     }
 
-    /// Begins to listen, asleep most of the time, until the last of the news.
+    /// Starts to receive, mostly asleep, until the last of [`NEWS`].
     pub(crate) fn listen(&mut self) {
         self.fork_server.write_line(&format!("collect {}", NEWS[NEWS.len() - 1]));
     }
 
-    /// Hears the next, and goes on.
+    /// The value of the next message that it received.
     pub(crate) fn read_line(&mut self) -> u8 {
         self.fork_server.read_line().parse().unwrap()
     }
@@ -61,8 +63,8 @@ impl Listener {
         wait_until(|| sleeps(self.pid));
     }
 
-    /// All that is heard up to the last of the news, and of the dead; none was lost but by being
-    /// pushed out.
+    /// All values up to the last of [`NEWS`], with those of the dead publisher. Asserts that messages were
+    /// missed only because newer ones overwrote them.
     pub(crate) fn hear_all(&mut self) -> Vec<u8> {
         let mut heard = Vec::new();
         loop {
@@ -77,22 +79,22 @@ impl Listener {
         }
     }
 
-    /// Lets go of publishers that are gone.
+    /// Makes it close the connections of dead publishers.
     pub(crate) fn drain(&mut self) {
         assert_eq!(self.fork_server.request("drain"), "ok");
     }
 }
 
-/// The victim publishes; this process polls, and another sleeps or looks the other way.
+/// The victim publishes. This process polls, and another sleeps or does not receive meanwhile.
 pub(crate) struct Publishing {
     task: &'static str,
-    /// How many messages the victim sends before, of which this process takes all.
+    /// How many messages the victim sends before. This process receives all of them.
     before: u8,
-    /// This process takes them after the victim died.
+    /// This process receives them after the victim died.
     late: bool,
     listener_sleeps: bool,
-    /// The victim sends what lies in another pool of its own.
-    lends: bool,
+    /// The victim sends a tensor of another of its pools.
+    introduces: bool,
     polling: Topic<Tensor>,
     held: Option<Tensor>,
     listener: Listener,
@@ -108,7 +110,7 @@ impl Publishing {
             before,
             late: false,
             listener_sleeps: false,
-            lends: false,
+            introduces: false,
             polling,
             held: None,
             listener,
@@ -119,8 +121,8 @@ impl Publishing {
         Publishing { late: true, ..Publishing::new(task, before) }
     }
 
-    pub(crate) fn lending(task: &'static str, before: u8) -> Publishing {
-        Publishing { lends: true, ..Publishing::new(task, before) }
+    pub(crate) fn introducing(task: &'static str, before: u8) -> Publishing {
+        Publishing { introduces: true, ..Publishing::new(task, before) }
     }
 
     pub(crate) fn to_a_sleeper(task: &'static str, before: u8) -> Publishing {
@@ -139,7 +141,7 @@ impl Publishing {
         }
     }
 
-    /// All that this process receives, up to the last of the news.
+    /// All values that this process receives, up to the last of [`NEWS`].
     fn poll_all(&self) -> Vec<u8> {
         let mut heard = Vec::new();
         while heard.last() != NEWS.last() {
@@ -162,7 +164,7 @@ impl Scenario for Publishing {
         if self.late || self.before == 0 {
             return;
         }
-        // The last is kept. The victim keeps but two, so earlier ones may be missed.
+        // The last one is kept. The ring of the victim holds two, so earlier ones may be missed.
         let last = FIRST + self.before - 1;
         let mut newest = self.poll();
         while value(&newest) != last {
@@ -181,7 +183,7 @@ impl Scenario for Publishing {
     }
 
     fn one_missed_in(&self) -> usize {
-        // Subscribers come while the first message is sent, sooner or later.
+        // The subscribers connect at some time while the first message is sent.
         if self.before == 0 { 8 } else { 20 }
     }
 
@@ -193,7 +195,7 @@ impl Scenario for Publishing {
         let (polled, heard) = (self.poll_all(), self.listener.hear_all());
         check_heard(&polled);
         check_heard(&heard);
-        // What the dead one sent last both have, or neither, if both were there.
+        // If both subscribers were connected, either both or neither got the last message of the victim.
         let last = |heard: &[u8]| heard.iter().max().copied().filter(|&last| last >= FIRST);
         let known = self.held.as_ref().filter(|_| !self.listener_sleeps).map(value);
         if self.before > 0 {
@@ -207,25 +209,25 @@ impl Scenario for Publishing {
         drop(successor);
         assert_eq!(take_rest(&self.polling, 0), []);
         self.listener.drain();
-        if self.lends {
-            check_succession_of(LENT);
+        if self.introduces {
+            check_succession_of(INTRODUCED);
         }
     }
 }
 
-/// Of a long operation so many instructions.
+/// How many instructions of a long operation are sampled.
 pub(crate) const SAMPLE: usize = 400;
 
-/// The victim's service thread sees that its socket is gone. Who has subscribed stays so, and once.
-pub(crate) struct Reappearing(Publishing);
+/// The service thread of the victim notices that its socket was removed. Subscribers stay connected, once.
+pub(crate) struct RestoringSocket(Publishing);
 
-impl Reappearing {
-    pub(crate) fn new() -> Reappearing {
-        Reappearing(Publishing::new("let-in", 1))
+impl RestoringSocket {
+    pub(crate) fn new() -> RestoringSocket {
+        RestoringSocket(Publishing::new("accept", 1))
     }
 }
 
-impl Scenario for Reappearing {
+impl Scenario for RestoringSocket {
     fn before(&mut self) -> String {
         self.0.before()
     }
@@ -260,13 +262,13 @@ impl Scenario for Reappearing {
     }
 }
 
-/// The victim's service thread lets this process subscribe.
+/// The service thread of the victim accepts this process as a subscriber.
 #[derive(Default)]
-pub(crate) struct LettingIn(Option<JoinHandle<Topic<Tensor>>>);
+pub(crate) struct Accepting(Option<JoinHandle<Topic<Tensor>>>);
 
-impl Scenario for LettingIn {
+impl Scenario for Accepting {
     fn before(&mut self) -> String {
-        format!("let-in {NAME}")
+        format!("accept {NAME}")
     }
 
     fn thread(&self) -> Which {

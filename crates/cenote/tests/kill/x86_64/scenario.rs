@@ -1,4 +1,4 @@
-//! Who is there when a victim dies, and what must hold for them afterwards.
+//! The survivors of a victim, and what must hold for them afterwards.
 
 use std::path::Path;
 use std::thread::JoinHandle;
@@ -8,8 +8,8 @@ use cenote::{DType, Error, Tensor, TensorPool};
 
 use super::fork_server::{ForkServer, Victim};
 use super::pool_operations::{LEN, SLOTS, all_are, config, filled, hex, unhex};
-use super::publisher_scenarios::{LettingIn, Publishing, Reappearing};
-use super::subscriber_scenarios::{Awaited, Borrowing, Greeting, PassingOn, Subscribing};
+use super::publisher_scenarios::{Accepting, Publishing, RestoringSocket};
+use super::subscriber_scenarios::{Awaited, Connecting, Introducing, PassingOn, Subscribing};
 use super::topic_operations::{OFTEN, TIMEOUT};
 use super::tracer::Stop;
 use crate::support::raw::pool::{RawReader, SEGMENT, SEGMENT_REQUEST, kind, packet};
@@ -17,48 +17,48 @@ use crate::support::raw::pool::{RawReader, SEGMENT, SEGMENT_REQUEST, kind, packe
 /// Whose instructions are counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Which {
-    /// The thread that the operation was asked of.
+    /// The thread that runs the task.
     Main,
     Service,
 }
 
 /// One operation of a victim, among survivors that live through all its deaths.
 pub(crate) trait Scenario {
-    /// Readies the survivors; gives the victim's task.
+    /// Prepares the survivors, and returns the task of the victim.
     fn before(&mut self) -> String;
 
-    /// The victim has its operation before it.
+    /// Runs when the victim is right before its operation.
     fn prepared(&mut self, _victim: &mut Victim<'_>) {}
 
     fn thread(&self) -> Which {
         Which::Main
     }
 
-    /// How many instructions are taken of an operation that is long.
+    /// How many instructions of a long operation are sampled.
     fn sample(&self) -> usize {
         1500
     }
 
-    /// One point in so many may be missed, by victims that take another path each time.
+    /// One point in this many may be missed, because victims may take another path each time.
     fn one_missed_in(&self) -> usize {
         20
     }
 
-    /// Sets the victim's service thread going.
+    /// Makes the service thread of the victim start its operation.
     fn trigger(&mut self) {}
 
-    /// The victim is dead, and had said this. Is all well?
+    /// Checks the survivors after the death of the victim, which printed these lines.
     fn after(&mut self, said: &[String]);
 }
 
 pub(crate) type Named = (&'static str, fn() -> Box<dyn Scenario>);
 
 pub(crate) const SCENARIOS: &[Named] = &[
-    ("attacher_attaches", || Owning::boxed("attach", Lent::Nothing)),
-    ("attacher_imports_and_maps", || Owning::boxed("import", Lent::Whole)),
-    ("attacher_releases", || Owning::boxed("release", Lent::Retired)),
-    ("attacher_imports_from_a_second_pool", || Owning::boxed("second-pool", Lent::Second)),
-    ("attacher_receives_a_segment", || Box::new(Receiving(Owning::new("wait", Lent::Nothing)))),
+    ("reader_attaches", || Owning::boxed("attach", Shared::Nothing)),
+    ("reader_imports_and_maps", || Owning::boxed("import", Shared::Whole)),
+    ("reader_releases", || Owning::boxed("release", Shared::Retired)),
+    ("reader_imports_from_a_second_pool", || Owning::boxed("second-pool", Shared::Second)),
+    ("reader_receives_a_segment", || Box::new(Receiving(Owning::new("wait", Shared::Nothing)))),
     ("forwarder_passes_on", || Box::new(Forwarding::new())),
     ("owner_creates", || Box::new(Creating)),
     ("owner_allocates", || Reading::boxed("alloc")),
@@ -71,11 +71,15 @@ pub(crate) const SCENARIOS: &[Named] = &[
     ("owner_reaps", || Box::new(Reaping(Reading::new("reap"), ForkServer::new()))),
     ("owner_trims", || Reading::boxed("trim")),
     ("owner_closes", || Reading::boxed("close")),
-    ("owner_welcomes", || Box::new(Welcoming(Reading::new("serve"), None))),
-    ("owner_makes_its_socket_anew", || Box::new(Restoring(Reading::new("serve")))),
-    ("owner_answers_for_more", || Box::new(Asking(Reading::new("serve"), None))),
-    ("attacher_loses_its_owner", || Box::new(Orphaned::new())),
-    ("owner_drops_a_row", || Box::new(Bereaved(Reading::new("serve"), ForkServer::new(), 0))),
+    ("owner_accepts", || Box::new(AcceptingReader(Reading::new("serve"), None))),
+    ("owner_restores_its_socket", || Box::new(Restoring(Reading::new("serve")))),
+    ("owner_sends_requested_segments", || {
+        Box::new(RequestingSegments(Reading::new("serve"), None))
+    }),
+    ("reader_loses_its_owner", || Box::new(Orphaned::new())),
+    ("owner_drops_a_lease_row", || {
+        Box::new(DroppingLeaseRow(Reading::new("serve"), ForkServer::new(), 0))
+    }),
     ("publisher_sends_first", || Box::new(Publishing::new("send-first", 0))),
     ("publisher_sends", || Box::new(Publishing::new("send", 3))),
     ("publisher_sends_often", || Box::new(Publishing::new("send-often", OFTEN))),
@@ -83,22 +87,28 @@ pub(crate) const SCENARIOS: &[Named] = &[
     ("publisher_waits", || Box::new(Publishing::late("send-blocked", 2))),
     ("publisher_leaves", || Box::new(Publishing::late("leave", 2))),
     ("publisher_adopts", || Box::new(Publishing::new("send-adopted", 3))),
-    ("publisher_lends_another_pool", || Box::new(Publishing::lending("send-lent", 3))),
-    ("publisher_lets_in", || Box::new(LettingIn::default())),
-    ("publisher_makes_its_socket_anew", || Box::new(Reappearing::new())),
+    ("publisher_introduces_another_pool", || {
+        Box::new(Publishing::introducing("send-introduced", 3))
+    }),
+    ("publisher_accepts", || Box::new(Accepting::default())),
+    ("publisher_restores_its_socket", || Box::new(RestoringSocket::new())),
     ("subscriber_subscribes", || Box::new(Subscribing::new("subscribe"))),
     ("subscriber_finds_nothing", || Box::new(Subscribing::new("recv-nothing"))),
     ("subscriber_receives", || Box::new(Subscribing::new("recv"))),
     ("subscriber_receives_often", || Box::new(Subscribing::new("recv-often"))),
     ("subscriber_drops_often", || Box::new(Subscribing::new("drop-often"))),
-    ("subscriber_receives_from_a_lent_pool", || Box::new(Subscribing::lent("recv"))),
-    ("subscriber_drops_what_was_lent", || Box::new(Subscribing::lent("drop-received"))),
-    ("subscriber_borrows", || Box::new(Borrowing(Subscribing::new("borrow")))),
+    ("subscriber_receives_from_an_introduced_pool", || Box::new(Subscribing::introduced("recv"))),
+    ("subscriber_drops_from_an_introduced_pool", || {
+        Box::new(Subscribing::introduced("drop-received"))
+    }),
+    ("subscriber_is_introduced_to_a_pool", || {
+        Box::new(Introducing(Subscribing::new("introduced")))
+    }),
     ("subscriber_sleeps", || Box::new(Subscribing::new("recv-sleeping"))),
     ("subscriber_drops", || Box::new(Subscribing::new("drop-received"))),
     ("subscriber_leaves", || Box::new(Subscribing::new("unsubscribe"))),
     ("subscriber_is_waited_for", || Box::new(Awaited::new())),
-    ("subscriber_greets", || Box::new(Greeting::new())),
+    ("subscriber_connects", || Box::new(Connecting::new())),
     ("forwarder_receives_and_sends", || Box::new(PassingOn::new())),
 ];
 
@@ -110,13 +120,13 @@ struct Owning {
     /// Held by the reader, all the time.
     kept: Tensor,
     task: &'static str,
-    lends: Lent,
-    lent: Option<Tensor>,
+    shares: Shared,
+    shared: Option<Tensor>,
 }
 
 /// What the victim gets to hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Lent {
+enum Shared {
     Nothing,
     Whole,
     /// And then only the victim holds it.
@@ -126,23 +136,23 @@ enum Lent {
 }
 
 impl Owning {
-    fn new(task: &'static str, lends: Lent) -> Owning {
+    fn new(task: &'static str, shares: Shared) -> Owning {
         let pool = TensorPool::new("survivor", config()).unwrap();
         let second = TensorPool::new("second", config()).unwrap();
         let kept = filled(&pool, 9);
         let mut reader = ForkServer::new();
         reader.fork_reader();
         assert_eq!(reader.request(&format!("import {} 9", hex(&kept))), "ok");
-        Owning { pool, second, reader, kept, task, lends, lent: None }
+        Owning { pool, second, reader, kept, task, shares, shared: None }
     }
 
-    fn boxed(task: &'static str, lends: Lent) -> Box<dyn Scenario> {
-        Box::new(Owning::new(task, lends))
+    fn boxed(task: &'static str, shares: Shared) -> Box<dyn Scenario> {
+        Box::new(Owning::new(task, shares))
     }
 
     /// Every slot but the one that is kept can be allocated, once each, and attaching works.
     fn check(&mut self) {
-        self.lent = None;
+        self.shared = None;
         check_capacity(&self.pool, SLOTS - 1);
         check_capacity(&self.second, SLOTS);
         assert!(all_are(&self.kept, 9));
@@ -155,15 +165,15 @@ impl Owning {
 
 impl Scenario for Owning {
     fn before(&mut self) -> String {
-        let pool = if self.lends == Lent::Second { &self.second } else { &self.pool };
-        self.lent = (self.lends != Lent::Nothing).then(|| filled(pool, 7));
-        let text = self.lent.as_ref().map(|tensor| format!(" {}", hex(tensor)));
+        let pool = if self.shares == Shared::Second { &self.second } else { &self.pool };
+        self.shared = (self.shares != Shared::Nothing).then(|| filled(pool, 7));
+        let text = self.shared.as_ref().map(|tensor| format!(" {}", hex(tensor)));
         format!("{} survivor{}", self.task, text.unwrap_or_default())
     }
 
     fn prepared(&mut self, _victim: &mut Victim<'_>) {
-        if self.lends == Lent::Retired {
-            self.lent = None;
+        if self.shares == Shared::Retired {
+            self.shared = None;
             assert_eq!(self.pool.stats().unwrap().retired, 1);
         }
     }
@@ -173,7 +183,7 @@ impl Scenario for Owning {
     }
 }
 
-/// All of `slots` tensors can be had, no two share bytes, and there is not one more.
+/// Asserts that exactly `slots` tensors can be allocated, and that no two share bytes.
 pub(crate) fn check_capacity(pool: &TensorPool, slots: usize) {
     let value = |index: usize| u8::try_from(index).unwrap();
     let mut all: Vec<Tensor> = (0..slots).map(|index| filled(pool, value(index))).collect();
@@ -181,8 +191,8 @@ pub(crate) fn check_capacity(pool: &TensorPool, slots: usize) {
     for (index, tensor) in all.iter().enumerate() {
         assert!(all_are(tensor, value(index)), "slot {index} was allocated twice");
     }
-    // What is freed last is allocated first: every round finds the same slots in the same order,
-    // whoever freed them in this one.
+    // The slot that is freed last is allocated first. Freeing in this order gives every round the same slots
+    // in the same order.
     all.sort_by_key(slot);
     while all.pop().is_some() {}
 }
@@ -201,12 +211,12 @@ pub(crate) fn wait_until(done: impl Fn() -> bool) {
     }
 }
 
-/// The victim's service thread gets a new segment.
+/// The service thread of the victim receives a new segment.
 struct Receiving(Owning);
 
 impl Scenario for Receiving {
     fn before(&mut self) -> String {
-        // A round leaves two segments behind. The second is made anew in the next.
+        // A round leaves two segments. The next round makes the second one again.
         self.0.pool.trim().unwrap();
         self.0.before()
     }
@@ -224,7 +234,7 @@ impl Scenario for Receiving {
     }
 }
 
-/// This process owns, the victim takes and passes on, and another takes from the victim.
+/// This process owns, the victim forwards, and another process imports from the victim.
 struct Forwarding {
     owning: Owning,
     last: ForkServer,
@@ -234,7 +244,7 @@ impl Forwarding {
     fn new() -> Forwarding {
         let mut last = ForkServer::new();
         last.fork_reader();
-        Forwarding { owning: Owning::new("forward", Lent::Retired), last }
+        Forwarding { owning: Owning::new("forward", Shared::Retired), last }
     }
 }
 
@@ -263,7 +273,7 @@ impl Scenario for Forwarding {
     }
 }
 
-/// The victim owns a pool, or is about to, and nobody has heard of it.
+/// The victim makes a pool, which no other process uses yet.
 struct Creating;
 
 impl Scenario for Creating {
@@ -279,7 +289,7 @@ impl Scenario for Creating {
 /// The victim's pool.
 const NAME: &str = "victim";
 
-/// A dead owner's pool is not there, and whoever wants its name gets it.
+/// Asserts that the pool of a dead owner cannot be opened, and that its name is free.
 fn check_succession() {
     check_succession_of(NAME);
 }
@@ -326,14 +336,14 @@ impl Scenario for Reading {
             check_eights(Tensor::from_descriptor(&unhex(&text)));
         }
         check_succession();
-        // What is held can be had again: nobody is left to reuse it.
+        // A leased slot can be imported again: the owner that could reuse it is dead.
         let again = Tensor::from_descriptor(&unhex(&self.text)).unwrap();
         assert!(all_are(&again, 7) && all_are(self.held.as_ref().unwrap(), 7));
         self.held = None;
     }
 }
 
-/// A slot whose owner died while claiming it is what it was, or gone; nobody waits to know.
+/// A slot whose owner died during a claim is unchanged or stale, and the reader does not wait.
 fn check_eights(found: cenote::Result<Tensor>) {
     match found {
         Ok(tensor) => assert!(all_are(&tensor, 8)),
@@ -341,13 +351,13 @@ fn check_eights(found: cenote::Result<Tensor>) {
     }
 }
 
-/// Lets a victim go on to its next mark.
+/// Lets a victim continue to its next mark.
 pub(crate) fn proceed(victim: &Victim<'_>) {
     victim.main.resume();
     assert_eq!(victim.main.wait(), Stop::Marker);
 }
 
-/// The victim looks at two retired slots: one was let go of, one is held.
+/// The victim checks two retired slots: one was released, one is leased.
 struct Sweeping(Reading);
 
 impl Scenario for Sweeping {
@@ -370,7 +380,7 @@ impl Scenario for Sweeping {
     }
 }
 
-/// The victim finds out by itself that a reader is dead: its service thread has no time.
+/// The victim itself detects that a reader is dead, because its service thread is stopped.
 struct Reaping(Reading, ForkServer);
 
 impl Scenario for Reaping {
@@ -394,10 +404,10 @@ impl Scenario for Reaping {
     }
 }
 
-/// The victim's service thread lets this process attach.
-struct Welcoming(Reading, Option<JoinHandle<cenote::Result<TensorPool>>>);
+/// The service thread of the victim accepts this process as a reader.
+struct AcceptingReader(Reading, Option<JoinHandle<cenote::Result<TensorPool>>>);
 
-impl Scenario for Welcoming {
+impl Scenario for AcceptingReader {
     fn before(&mut self) -> String {
         self.0.before()
     }
@@ -427,10 +437,10 @@ impl Scenario for Welcoming {
     }
 }
 
-/// The victim's service thread drops the row of a reader that died.
-struct Bereaved(Reading, ForkServer, i32);
+/// The service thread of the victim drops the lease row of a dead reader.
+struct DroppingLeaseRow(Reading, ForkServer, i32);
 
-impl Scenario for Bereaved {
+impl Scenario for DroppingLeaseRow {
     fn before(&mut self) -> String {
         self.0.before()
     }
@@ -454,10 +464,10 @@ impl Scenario for Bereaved {
     }
 }
 
-/// The victim's service thread is asked for segments by a stranger that has none.
-struct Asking(Reading, Option<RawReader>);
+/// A reader that has no segments requests them from the service thread of the victim.
+struct RequestingSegments(Reading, Option<RawReader>);
 
-impl Scenario for Asking {
+impl Scenario for RequestingSegments {
     fn before(&mut self) -> String {
         self.0.before()
     }
@@ -476,7 +486,7 @@ impl Scenario for Asking {
     }
 
     fn after(&mut self, said: &[String]) {
-        // All of a segment or nothing, and then the end.
+        // The reader gets a whole segment or nothing, and then the end of the connection.
         let stranger = self.1.take().unwrap();
         let (bytes, fds) = stranger.raw.recv().unwrap_or_default();
         assert!(bytes.is_empty() || (kind(&bytes) == SEGMENT && fds.len() == 1), "{bytes:?}");
@@ -485,7 +495,7 @@ impl Scenario for Asking {
     }
 }
 
-/// The victim's service thread learns that the owner of what it holds is dead.
+/// The service thread of the victim notices that the owner of a leased slot is dead.
 struct Orphaned {
     owner: ForkServer,
     pid: libc::pid_t,
@@ -522,7 +532,7 @@ impl Scenario for Orphaned {
     }
 }
 
-/// The victim's service thread sees that its socket is gone.
+/// The service thread of the victim notices that its socket was removed.
 struct Restoring(Reading);
 
 impl Scenario for Restoring {

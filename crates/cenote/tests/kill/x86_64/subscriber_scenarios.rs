@@ -1,4 +1,4 @@
-//! Who is there when a subscriber dies, and what must hold for them afterwards.
+//! The survivors of a subscriber that dies, and what must hold for them afterwards.
 
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -9,23 +9,23 @@ use super::fork_server::Victim;
 use super::pool_operations::{SLOTS, config, filled};
 use super::publisher_scenarios::{Listener, SAMPLE, check_heard, succeed};
 use super::scenario::{Scenario, Which, check_capacity, proceed, wait_until};
-use super::topic_operations::{BURSTS, DEPTH, FIRST, LENT, TIMEOUT, send, topic};
+use super::topic_operations::{BURSTS, DEPTH, FIRST, INTRODUCED, TIMEOUT, send, topic};
 
 /// The topic that this process publishes.
 const NAME: &str = "survivor";
 
-/// The one that a forwarder publishes.
+/// The topic that a forwarder publishes.
 const NEXT: &str = "next";
 
-/// Receiving is short enough to take every instruction of it.
+/// Receiving is short enough to sample every instruction.
 const ALL: usize = 4000;
 
 /// This process publishes, another subscribes, and so does the victim.
 pub(crate) struct Subscribing {
     task: &'static str,
     publisher: Topic<Tensor>,
-    /// What the victim is sent lies here, if there is one.
-    lent: Option<TensorPool>,
+    /// The pool of the messages to the victim, if not that of the topic.
+    introduced: Option<TensorPool>,
     listener: Listener,
 }
 
@@ -35,36 +35,36 @@ impl Subscribing {
         publisher.advertise().unwrap();
         let listener = Listener::new(NAME);
         assert_eq!(publisher.wait_for_subscribers(1, TIMEOUT).unwrap(), 1);
-        Subscribing { task, publisher, lent: None, listener }
+        Subscribing { task, publisher, introduced: None, listener }
     }
 
-    /// The same with another pool, which is lent to a new subscriber as it comes.
-    pub(crate) fn lent(task: &'static str) -> Subscribing {
-        let lent = TensorPool::new(LENT, config()).unwrap();
-        Subscribing { lent: Some(lent), ..Subscribing::new(task) }
+    /// The same with another pool, which is introduced to each new subscriber.
+    pub(crate) fn introduced(task: &'static str) -> Subscribing {
+        let introduced = TensorPool::new(INTRODUCED, config()).unwrap();
+        Subscribing { introduced: Some(introduced), ..Subscribing::new(task) }
     }
 
-    /// Sends what the victim is to take.
+    /// Sends the message that the victim receives.
     fn send_next(&self, value: u8) {
-        match &self.lent {
+        match &self.introduced {
             Some(pool) => self.publisher.send(&filled(pool, value)).unwrap(),
             None => send(&self.publisher, value),
         }
     }
 
-    /// The others read_line all, and every slot that is not in the ring can be had.
+    /// Asserts that the other subscriber gets all messages, and that every slot outside the ring is free.
     fn check(&mut self) {
         self.listener.listen();
         [1, 2, 3].iter().for_each(|&value| send(&self.publisher, value));
         check_heard(&self.listener.hear_all());
         wait_until(|| self.publisher.stats().subscribers == 1);
-        // Pushes out what the victim may have been sent.
+        // Overwrites the last message that the victim may have been sent.
         send(&self.publisher, FIRST);
         check_capacity(self.publisher.pool().unwrap(), SLOTS - DEPTH);
-        if let Some(lent) = &self.lent {
-            // The listener has it, and nobody else.
-            wait_until(|| lent.stats().unwrap().attachers <= 1);
-            check_capacity(lent, SLOTS);
+        if let Some(introduced) = &self.introduced {
+            // At most the listener is a reader of it.
+            wait_until(|| introduced.stats().unwrap().attachers <= 1);
+            check_capacity(introduced, SLOTS);
         }
     }
 }
@@ -90,9 +90,9 @@ impl Scenario for Subscribing {
             "drop-received" | "drop-often" => {
                 self.send_next(next);
                 proceed(victim);
-                // Only the victim holds it.
+                // Only the victim has a lease.
                 (1..=4).for_each(|n| send(&self.publisher, next + n));
-                let pool = self.lent.as_ref().unwrap_or(self.publisher.pool().unwrap());
+                let pool = self.introduced.as_ref().unwrap_or(self.publisher.pool().unwrap());
                 assert_eq!(pool.stats().unwrap().retired, 1);
                 proceed(victim);
             }
@@ -105,7 +105,7 @@ impl Scenario for Subscribing {
     }
 
     fn one_missed_in(&self) -> usize {
-        // Whoever leaves gives back what its own thread allocated, while the heap is in whatever order.
+        // Unsubscribing frees memory of its thread, and the path depends on the state of the heap.
         if self.task == "unsubscribe" { 10 } else { 20 }
     }
 
@@ -114,13 +114,13 @@ impl Scenario for Subscribing {
     }
 }
 
-/// The victim's service thread is told of a pool that is lent to it.
-pub(crate) struct Borrowing(pub(crate) Subscribing);
+/// A pool is introduced to the service thread of the victim.
+pub(crate) struct Introducing(pub(crate) Subscribing);
 
-impl Scenario for Borrowing {
+impl Scenario for Introducing {
     fn before(&mut self) -> String {
-        // A new one each time, of which nobody has heard.
-        self.0.lent = Some(TensorPool::new(LENT, config()).unwrap());
+        // A new pool each time, which no process has attached to.
+        self.0.introduced = Some(TensorPool::new(INTRODUCED, config()).unwrap());
         self.0.before()
     }
 
@@ -138,11 +138,11 @@ impl Scenario for Borrowing {
 
     fn after(&mut self, said: &[String]) {
         self.0.after(said);
-        self.0.lent = None;
+        self.0.introduced = None;
     }
 }
 
-/// This process waits for the victim, which takes what is in the way.
+/// This process waits until the victim receives a message of the full queue.
 pub(crate) struct Awaited {
     publisher: Topic<Tensor>,
     sending: Option<JoinHandle<cenote::Result<()>>>,
@@ -177,7 +177,7 @@ impl Scenario for Awaited {
     }
 
     fn after(&mut self, _said: &[String]) {
-        // Whether or not the dead one took anything: it is not waited for.
+        // Whether or not the victim received anything, the publisher does not wait for it.
         let start = Instant::now();
         self.sending.take().unwrap().join().unwrap().unwrap();
         assert!(start.elapsed() < TIMEOUT / 2, "a dead subscriber was waited for");
@@ -186,21 +186,21 @@ impl Scenario for Awaited {
     }
 }
 
-/// The victim's service thread finds a publisher that has just come.
-pub(crate) struct Greeting {
+/// The service thread of the victim finds a new publisher.
+pub(crate) struct Connecting {
     publisher: Option<Topic<Tensor>>,
     listener: Listener,
 }
 
-impl Greeting {
-    pub(crate) fn new() -> Greeting {
-        Greeting { publisher: None, listener: Listener::new(NAME) }
+impl Connecting {
+    pub(crate) fn new() -> Connecting {
+        Connecting { publisher: None, listener: Listener::new(NAME) }
     }
 }
 
-impl Scenario for Greeting {
+impl Scenario for Connecting {
     fn before(&mut self) -> String {
-        format!("greet {NAME}")
+        format!("handshake {NAME}")
     }
 
     fn thread(&self) -> Which {
@@ -226,7 +226,7 @@ impl Scenario for Greeting {
     }
 }
 
-/// This process publishes, the victim takes and passes on, and another takes from the victim.
+/// This process publishes, the victim forwards, and another process receives from the victim.
 pub(crate) struct PassingOn {
     publisher: Topic<Tensor>,
     listener: Listener,
@@ -259,7 +259,7 @@ impl Scenario for PassingOn {
         check_heard(&self.listener.hear_all());
         drop(successor);
         self.listener.drain();
-        // Neither the dead one nor the listener holds anything.
+        // Neither the victim nor the listener has a lease.
         wait_until(|| self.publisher.stats().subscribers == 0);
         (0..4).for_each(|n| send(&self.publisher, n));
         check_capacity(self.publisher.pool().unwrap(), SLOTS - DEPTH);

@@ -1,4 +1,4 @@
-//! The killing: one trace, the choice of points on it, and a victim for each.
+//! The sweep: records one trace, chooses points on it, and kills a victim at each.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -18,14 +18,14 @@ const SHORT: usize = 2500;
 /// Rounds before descriptors and mappings are counted: some things are made when first needed.
 const WARM_UP: usize = 5;
 
-/// A service thread that has not moved for so long is done.
+/// A service thread that has not moved for this long is done.
 const QUIET: Duration = Duration::from_millis(30);
 
-/// For what takes microseconds, on a machine that is busy with other things.
+/// A limit for what takes microseconds, on a busy machine.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// How many victims are sent to a point: one that meets a lock or a directory in another state than
-/// the first did takes another path.
+/// How many victims are tried at a point: one that finds a lock or a directory in another state takes
+/// another path.
 const TRIES: usize = 5;
 
 /// Right before the instruction at `address` is executed for the `hit`th time.
@@ -201,7 +201,7 @@ fn traced_of<'a>(victim: &'a Victim<'_>, scenario: &dyn Scenario) -> &'a Thread 
     }
 }
 
-/// A service thread does not tell when it is done.
+/// A service thread does not report its end.
 fn wait(thread: &Thread, which: Which) -> Option<Stop> {
     match which {
         Which::Main => Some(thread.wait()),
@@ -225,7 +225,7 @@ impl Floor {
         }
     }
 
-    /// The service thread hears of a death a moment later.
+    /// The service thread notices a death a little later.
     fn wait_for(self, when: &str) {
         let start = Instant::now();
         loop {
@@ -248,7 +248,7 @@ fn files() -> Vec<String> {
 }
 
 fn list(dir: &Path, found: &mut Vec<String>) {
-    // A topic's directory goes with the last who used it.
+    // The last process that uses a topic removes its directory.
     for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
         if entry.file_type().unwrap().is_dir() {
             list(&entry.path(), found);

@@ -1,5 +1,4 @@
-//! What is done with topics by processes that are to be killed while doing it, and by those that
-//! listen to them.
+//! The operations of topics during which a victim is killed, and the listener that survives.
 
 use std::time::{Duration, Instant};
 
@@ -9,21 +8,21 @@ use super::pool_operations::{LEN, all_are, config, filled, operation, read_line,
 use super::tracer::mark;
 use crate::support::eventually;
 
-/// How many messages a victim keeps; and whoever is not one.
-const FEW: usize = 2;
+/// How many messages the ring of a victim holds, and that of another process.
+const VICTIM_DEPTH: usize = 2;
 pub(crate) const DEPTH: usize = 4;
 
-/// What a victim's messages are filled with: this, and upward.
+/// The value of a victim's first message. The next ones count up.
 pub(crate) const FIRST: u8 = 10;
 
-/// So many messages that a victim has settled down; and in how many bursts of [`DEPTH`] it takes them.
+/// Enough messages to bring a victim to its fast path, and the bursts of [`DEPTH`] in which it receives them.
 pub(crate) const OFTEN: u8 = 60;
 pub(crate) const BURSTS: usize = 15;
 
-/// For what takes microseconds, on a machine that is busy with other things.
+/// A limit for what takes microseconds, on a busy machine.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A topic of which nobody receives what he sent himself.
+/// A topic that ignores its own messages.
 pub(crate) fn topic(name: &str, depth: usize, policy: Policy) -> Topic<Tensor> {
     let (pool, ignore_own) = (config(), true);
     let config = TopicConfig { depth, policy, pool, ignore_own, ..TopicConfig::default() };
@@ -34,14 +33,14 @@ pub(crate) fn send(topic: &Topic<Tensor>, value: u8) {
     topic.send(&filled(topic.pool().unwrap(), value)).unwrap();
 }
 
-/// What a message is filled with, from its first byte to the last.
+/// The value of all bytes of a message.
 pub(crate) fn value(message: &Tensor) -> u8 {
     let value = message.map().unwrap().as_slice::<u8>().unwrap()[0];
     assert!(all_are(message, value), "torn");
     value
 }
 
-/// Answers each line with a line, and is not killed by instruction.
+/// Answers each line with a line. It is not a victim.
 pub(crate) fn listener(name: &str) {
     let topic = topic(name, DEPTH, Policy::KeepLast);
     topic.subscribe().unwrap();
@@ -53,13 +52,13 @@ pub(crate) fn listener(name: &str) {
                 assert_eq!(take_rest(&topic, 0), []);
                 write_line("ok");
             }
-            _ => panic!("no such question: {line}"),
+            _ => panic!("no such request: {line}"),
         }
     }
 }
 
-/// Sleeps until there is a message, and tells what it was, up to the `last`, and whatever there is
-/// of the dead.
+/// Prints the value of each message up to the `last`, and of all that dead publishers left. It sleeps
+/// between messages.
 fn collect(topic: &Topic<Tensor>, last: u8) {
     loop {
         let Some(message) = topic.recv_timeout(TIMEOUT).unwrap() else {
@@ -76,10 +75,10 @@ fn collect(topic: &Topic<Tensor>, last: u8) {
     write_line(&format!("{END} {:?}", topic.last_loss().map(|loss| loss.to_string())));
 }
 
-/// What a listener says when it has told all.
+/// The line that ends the output of a listener.
 pub(crate) const END: &str = "end";
 
-/// What there is still to take, until there are but so many publishers and none has anything.
+/// Receives until at most this many publishers are left and none has a message.
 pub(crate) fn take_rest(topic: &Topic<Tensor>, publishers: usize) -> Vec<u8> {
     let (mut rest, start) = (Vec::new(), Instant::now());
     loop {
@@ -89,7 +88,7 @@ pub(crate) fn take_rest(topic: &Topic<Tensor>, publishers: usize) -> Vec<u8> {
             None if done => return rest,
             None => std::thread::yield_now(),
         }
-        assert!(start.elapsed() < TIMEOUT, "a dead publisher does not go");
+        assert!(start.elapsed() < TIMEOUT, "a dead publisher stays connected");
     }
 }
 
@@ -100,11 +99,11 @@ pub(crate) fn run(words: &[&str]) {
         ["send", name] => send_another(name, 3),
         ["send-often", name] => send_another(name, OFTEN),
         ["send-adopted", name] => send_adopted(name),
-        ["send-lent", name] => send_lent(name),
-        ["borrow", name] => borrow(name),
+        ["send-introduced", name] => send_introduced(name),
+        ["introduced", name] => introduced(name),
         ["send-blocked", name] => send_blocked(name),
         ["leave", name] => leave(name),
-        ["let-in", name] => let_in(name),
+        ["accept", name] => accept(name),
         ["subscribe", name] => subscribe(name),
         ["recv-nothing", name] => recv_nothing(name),
         ["recv", name] => recv(name),
@@ -113,27 +112,27 @@ pub(crate) fn run(words: &[&str]) {
         ["recv-sleeping", name] => recv_sleeping(name),
         ["drop-received", name] => drop_received(name),
         ["unsubscribe", name] => unsubscribe(name),
-        ["greet", name] => greet(name),
+        ["handshake", name] => handshake(name),
         ["pass-on", from, to] => pass_on(from, to),
         _ => panic!("no such task: {words:?}"),
     }
 }
 
-// The publisher's part.
+// Operations of a publisher.
 
-/// Begins to publish, and copies what others could not see.
+/// Sends the first message, which is staged.
 fn send_first(name: &str) {
-    let topic = topic(name, FEW, Policy::KeepLast);
+    let topic = topic(name, VICTIM_DEPTH, Policy::KeepLast);
     let message = unpooled(TensorMemory::Mem, FIRST);
     operation(|| topic.send(&message).unwrap());
 }
 
-/// A tensor in memory of its own.
+/// A tensor that is in no pool.
 fn unpooled(memory: TensorMemory, value: u8) -> Tensor {
     Tensor::options().memory(memory).create_from_slice(&[value; LEN], &[LEN]).unwrap()
 }
 
-/// Makes memory part of its pool, and of what its subscribers have.
+/// Sends shared memory that the pool adopts, and its subscribers map.
 fn send_adopted(name: &str) {
     let topic = publisher(name, Policy::KeepLast);
     (0..3).for_each(|n| send(&topic, FIRST + n));
@@ -142,15 +141,15 @@ fn send_adopted(name: &str) {
     operation(|| topic.send(&message).unwrap());
 }
 
-/// A publisher whose two subscribers have come, and what it sends next.
+/// A publisher with two connected subscribers.
 fn publisher(name: &str, policy: Policy) -> Topic<Tensor> {
-    let topic = topic(name, FEW, policy);
+    let topic = topic(name, VICTIM_DEPTH, policy);
     topic.advertise().unwrap();
     assert_eq!(topic.wait_for_subscribers(2, TIMEOUT).unwrap(), 2);
     topic
 }
 
-/// Its ring is full: one message is pushed out, and its slot is free for the next.
+/// The ring is full: sending overwrites one message, and its slot is free for the next.
 fn send_another(name: &str, before: u8) {
     let topic = publisher(name, Policy::KeepLast);
     if before == OFTEN {
@@ -162,32 +161,32 @@ fn send_another(name: &str, before: u8) {
     operation(|| topic.send(&message).unwrap());
 }
 
-/// Waits for the thread to end that asks the kernel for fences, without which no lock favours anybody. This one and that of
-/// the service are left.
+/// Waits until the thread that registers for membarrier fences has ended: biased locks need it. This thread and
+/// the service thread are left.
 fn await_fences() {
     let threads = || std::fs::read_dir("/proc/self/task").unwrap().count();
     eventually("two threads are left", || threads() == 2);
 }
 
-/// A pool of a victim that is not that of its topic.
-pub(crate) const LENT: &str = "lent";
+/// The name of another pool of the publisher.
+pub(crate) const INTRODUCED: &str = "introduced";
 
-/// What it sends lies in a pool that nobody has heard of.
-fn send_lent(name: &str) {
+/// Sends a tensor of a pool that no subscriber has attached to.
+fn send_introduced(name: &str) {
     let (topic, pool) =
-        (publisher(name, Policy::KeepLast), TensorPool::new(LENT, config()).unwrap());
+        (publisher(name, Policy::KeepLast), TensorPool::new(INTRODUCED, config()).unwrap());
     (0..3).for_each(|n| send(&topic, FIRST + n));
     let message = filled(&pool, FIRST + 3);
     mark();
     operation(|| topic.send(&message).unwrap());
 }
 
-/// Its ring is full, and nobody takes anything.
+/// The ring is full, and no subscriber receives.
 fn send_blocked(name: &str) {
     let topic = publisher(name, Policy::Block(Duration::from_micros(1)));
     (0..2).for_each(|n| send(&topic, FIRST + n));
     let message = filled(topic.pool().unwrap(), FIRST + 2);
-    // Once before, so that the heap has what it takes.
+    // Once before, so that the heap has free blocks of the needed sizes.
     topic.send(&message).unwrap_err();
     operation(|| topic.send(&message).unwrap_err());
 }
@@ -198,31 +197,31 @@ fn leave(name: &str) {
     operation(|| drop(topic));
 }
 
-/// Leaves it to the service thread.
-fn let_in(name: &str) {
-    let topic = topic(name, FEW, Policy::KeepLast);
+/// The service thread does the operation.
+fn accept(name: &str) {
+    let topic = topic(name, VICTIM_DEPTH, Policy::KeepLast);
     send(&topic, FIRST);
     mark();
 }
 
-// The subscriber's part.
+// Operations of a subscriber.
 
 fn subscribe(name: &str) {
-    let topic = topic(name, FEW, Policy::KeepLast);
+    let topic = topic(name, VICTIM_DEPTH, Policy::KeepLast);
     operation(|| topic.subscribe().unwrap());
 }
 
-/// A subscriber that has taken all there is.
+/// A subscriber that has received all messages.
 fn subscriber(name: &str) -> Topic<Tensor> {
-    let topic = topic(name, FEW, Policy::KeepLast);
+    let topic = topic(name, VICTIM_DEPTH, Policy::KeepLast);
     topic.subscribe().unwrap();
-    // On a busy machine it may come later.
-    eventually("the publisher is met", || topic.stats().publishers == 1);
+    // On a busy machine the handshake may take longer.
+    eventually("the publisher is connected", || topic.stats().publishers == 1);
     assert!(topic.recv().is_none());
     topic
 }
 
-/// What was sent. Its segment may still be on its way.
+/// Receives a message. Its segment may still be on its way.
 fn take(topic: &Topic<Tensor>) -> Tensor {
     loop {
         if let Some(message) = topic.recv() {
@@ -237,14 +236,14 @@ fn recv_nothing(name: &str) {
     operation(|| assert!(topic.recv().is_none()));
 }
 
-/// Something was sent meanwhile.
+/// A message was sent before.
 fn recv(name: &str) {
     let topic = subscriber(name);
     operation(|| take(&topic));
 }
 
-/// A subscriber that has received for a while, so that it does so by the short ways: it knows all slots, and its
-/// locks are its own.
+/// A subscriber that has received often enough to use its fast paths: it has all slots in its cache, and its locks
+/// are biased to its thread.
 fn frequent_subscriber(name: &str) -> Topic<Tensor> {
     let topic = subscriber(name);
     await_fences();
@@ -286,22 +285,22 @@ fn unsubscribe(name: &str) {
     operation(|| drop(topic));
 }
 
-/// Leaves it to the service thread.
-fn greet(name: &str) {
-    let topic = topic(name, FEW, Policy::KeepLast);
+/// The service thread does the operation.
+fn handshake(name: &str) {
+    let topic = topic(name, VICTIM_DEPTH, Policy::KeepLast);
     topic.subscribe().unwrap();
     mark();
 }
 
-/// Leaves it to the service thread.
-fn borrow(name: &str) {
+/// The service thread does the operation.
+fn introduced(name: &str) {
     let _topic = subscriber(name);
     mark();
 }
 
-/// Takes from one and sends to another.
+/// Receives from one topic and sends to another.
 fn pass_on(from: &str, to: &str) {
-    let (from, to) = (subscriber(from), topic(to, FEW, Policy::KeepLast));
+    let (from, to) = (subscriber(from), topic(to, VICTIM_DEPTH, Policy::KeepLast));
     to.advertise().unwrap();
     assert_eq!(to.wait_for_subscribers(1, TIMEOUT).unwrap(), 1);
     operation(|| {
