@@ -47,7 +47,7 @@ fn main() -> ExitCode {
         ])
         .run_named(vec![
             NamedTest::fallible("a_thousand_kills_leave_nothing", run),
-            NamedTest::fallible("what_is_trimmed_is_unmapped_by_attachers", trim),
+            NamedTest::fallible("trimmed_segments_are_unmapped_by_readers", trim),
         ])
 }
 
@@ -168,7 +168,7 @@ fn kill_some(pool: &TensorPool, random: &mut Random, kills: usize) {
         let mut children: Vec<_> = (0..BATCH).map(|slot| start(slot, &text, random)).collect();
         let mut held = Vec::new();
         for (child, state) in &mut children {
-            held.extend(meet(child, state, random));
+            held.extend(wait_for_state(child, state, random));
         }
         drop(tensor);
         for (child, _) in children {
@@ -186,7 +186,7 @@ fn start(slot: usize, tensor: &str, random: &mut Random) -> (Peer, &'static str)
 
 /// Waits until a child has reached its state, or does not wait: then it dies while it starts. For a
 /// while, the survivor keeps a tensor of an owner.
-fn meet(child: &mut Peer, state: &str, random: &mut Random) -> Option<Tensor> {
+fn wait_for_state(child: &mut Peer, state: &str, random: &mut Random) -> Option<Tensor> {
     if random.below(5) == 0 {
         std::thread::sleep(Duration::from_micros(random.next() % 3000));
         return None;

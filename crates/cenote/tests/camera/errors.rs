@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use cenote::{Camera, CameraConfig, DType, Error, PixelFormat, Result, Tensor, TensorMemory};
 
-use super::{CAMERAS, LONG, Test, frames, into, lent, next, small};
+use super::{CAMERAS, LONG, Test, frames, into, next, small, with_driver_buffers};
 
 pub(super) const TESTS: &[Test] = &[
     ("what_is_no_camera_is_refused", what_is_no_camera_is_refused),
@@ -68,20 +68,20 @@ fn senseless_configurations_are_refused() {
         ("buffers", CameraConfig { buffers: 33, ..small() }),
     ] {
         let error = Camera::open(CAMERAS[0], config).unwrap_err();
-        let told = matches!(error, Error::BadConfig { field, .. } if field == expected);
-        assert!(told, "{expected}: {error}");
+        let expected_error = matches!(error, Error::BadConfig { field, .. } if field == expected);
+        assert!(expected_error, "{expected}: {error}");
     }
     let huge = CameraConfig { width: usize::MAX, ..small() };
     assert!(Camera::open(CAMERAS[0], huge).is_err());
 }
 
 fn a_camera_that_is_in_use_is_refused() {
-    let first = lent(CAMERAS[0]);
+    let first = with_driver_buffers(CAMERAS[0]);
     let error = Camera::open(CAMERAS[0], small()).unwrap_err();
     let text = error.to_string();
     assert!(text.contains(CAMERAS[0]) && text.contains("busy"), "{error}");
     drop(first);
-    drop(lent(CAMERAS[0]));
+    drop(with_driver_buffers(CAMERAS[0]));
 }
 
 fn refusal(alloc: impl FnMut(usize) -> Result<Tensor> + Send + 'static) -> Error {
@@ -124,7 +124,7 @@ fn an_allocation_that_fails_is_an_error() {
 }
 
 fn no_time_is_no_error() {
-    let mut camera = lent(CAMERAS[0]);
+    let mut camera = with_driver_buffers(CAMERAS[0]);
     // Frames arrive more slowly than this loop takes them.
     let taken = (0..1000).take_while(|_| camera.capture(Duration::ZERO).unwrap().is_some()).count();
     assert!(taken < 1000);
@@ -146,7 +146,7 @@ fn press(path: &str, control: u32) {
 
 fn damaged_frames_are_dropped_and_counted() {
     let pool = frames(true, 12);
-    for mut camera in [lent(CAMERAS[0]), lent(CAMERAS[1])] {
+    for mut camera in [with_driver_buffers(CAMERAS[0]), with_driver_buffers(CAMERAS[1])] {
         check_damage(&mut camera);
     }
     check_damage(&mut into(CAMERAS[0], &pool));
@@ -165,7 +165,8 @@ fn check_damage(camera: &mut Camera) {
 
 fn a_buffer_that_the_driver_refuses_leaves_the_others() {
     let pool = frames(true, 12);
-    let cameras: [&dyn Fn() -> Camera; 2] = [&|| lent(CAMERAS[0]), &|| into(CAMERAS[0], &pool)];
+    let cameras: [&dyn Fn() -> Camera; 2] =
+        [&|| with_driver_buffers(CAMERAS[0]), &|| into(CAMERAS[0], &pool)];
     for open in cameras {
         let mut camera = open();
         drop(next(&mut camera));
@@ -178,7 +179,7 @@ fn a_buffer_that_the_driver_refuses_leaves_the_others() {
 }
 
 fn a_driver_that_refuses_the_only_buffer_is_an_error() {
-    let mut camera = lent(CAMERAS[1]);
+    let mut camera = with_driver_buffers(CAMERAS[1]);
     let mut held: Vec<_> = (0..small().buffers).map(|_| next(&mut camera)).collect();
     held.pop();
     press(CAMERAS[1], BUF_PREPARE_ERROR);

@@ -8,7 +8,7 @@ use cenote::{
     Camera, CameraConfig, Error, Image, NotWritable, PixelFormat, Protection, TensorMemory,
 };
 
-use super::{CAMERAS, LONG, Test, digest, frames, into, lent, next, small};
+use super::{CAMERAS, LONG, Test, digest, frames, into, next, small, with_driver_buffers};
 
 pub(super) const TESTS: &[Test] = &[
     ("frames_are_dmabufs_of_the_driver", frames_are_dmabufs_of_the_driver),
@@ -38,7 +38,7 @@ fn about(frame: &Image) -> (u64, u64, u64) {
 
 fn frames_are_dmabufs_of_the_driver() {
     for path in CAMERAS {
-        let mut camera = lent(path);
+        let mut camera = with_driver_buffers(path);
         let mut seen = Vec::new();
         for _ in 0..12 {
             let frame = next(&mut camera);
@@ -93,10 +93,10 @@ fn both_ways_see_the_same_picture() {
         map.runs().last().unwrap()[..64].to_vec()
     };
     let pool = frames(true, 12);
-    let lent = CAMERAS.map(|path| last_row(&next(&mut lent(path))));
+    let driver_buffers = CAMERAS.map(|path| last_row(&next(&mut with_driver_buffers(path))));
     let given = CAMERAS.map(|path| last_row(&next(&mut into(path, &pool))));
-    assert_eq!(lent, given);
-    assert_eq!(lent[0].len(), 64);
+    assert_eq!(driver_buffers, given);
+    assert_eq!(driver_buffers[0].len(), 64);
 }
 
 /// The leftmost bar is white in every format.
@@ -171,7 +171,7 @@ fn samples(frame: &Image) -> Vec<Vec<u8>> {
 }
 
 fn starved() {
-    let mut camera = lent(CAMERAS[0]);
+    let mut camera = with_driver_buffers(CAMERAS[0]);
     let mut held: Vec<Image> = (0..8).map(|_| next(&mut camera)).collect();
     let digests: Vec<u64> = held.iter().map(digest).collect();
     let error = camera.capture(Duration::from_millis(200)).unwrap_err();
@@ -196,11 +196,11 @@ fn full() {
 }
 
 fn frames_outlive_their_camera() {
-    let mut camera = lent(CAMERAS[0]);
+    let mut camera = with_driver_buffers(CAMERAS[0]);
     let frame = next(&mut camera);
     let before = digest(&frame);
     drop(camera);
-    let mut again = lent(CAMERAS[0]);
+    let mut again = with_driver_buffers(CAMERAS[0]);
     for _ in 0..10 {
         next(&mut again);
     }
@@ -209,7 +209,7 @@ fn frames_outlive_their_camera() {
 
 #[allow(unsafe_code, reason = "fork")]
 fn forked() {
-    let mut camera = lent(CAMERAS[0]);
+    let mut camera = with_driver_buffers(CAMERAS[0]);
     let frame = next(&mut camera);
     // SAFETY: the child uses nothing that another thread may have locked, and ends at once.
     let pid = unsafe { libc::fork() };

@@ -57,7 +57,7 @@ fn small() -> CameraConfig {
 }
 
 /// Captures into buffers of the driver.
-fn lent(path: &str) -> Camera {
+fn with_driver_buffers(path: &str) -> Camera {
     Camera::open(path, small()).unwrap()
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use cenote::{Camera, CameraConfig, Error, Image, Topic, TopicConfig};
 
-use super::{CAMERAS, LONG, Role, Test, digest, frames, into, lent, next, small};
+use super::{CAMERAS, LONG, Role, Test, digest, frames, into, next, small, with_driver_buffers};
 use crate::support::peer::{Peer, serve};
 use crate::support::unique;
 
@@ -59,7 +59,7 @@ fn view(words: &[&str]) {
 }
 
 fn of_the_drivers() {
-    show(&mut lent(CAMERAS[0]), FRAMES, "dma convention");
+    show(&mut with_driver_buffers(CAMERAS[0]), FRAMES, "dma convention");
 }
 
 fn of_our_own() {

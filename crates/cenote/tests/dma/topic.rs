@@ -50,7 +50,7 @@ fn sum(tensor: &Tensor) -> u64 {
 }
 
 /// A topic with two subscribers in other processes.
-fn talk(config: TopicConfig) -> (Topic<Tensor>, [Peer; 2]) {
+fn with_subscribers(config: TopicConfig) -> (Topic<Tensor>, [Peer; 2]) {
     let name = unique();
     let topic: Topic<Tensor> =
         Topic::with_config(&name, TopicConfig { ignore_own: true, ..config }).unwrap();
@@ -67,7 +67,7 @@ fn staged(topic: &Topic<Tensor>) -> Vec<(StagedBecause, u64)> {
 
 fn allocated_and_imported_buffers_are_not_copied() {
     over_both(|heap| {
-        let (topic, mut peers) = talk(TopicConfig::default());
+        let (topic, mut peers) = with_subscribers(TopicConfig::default());
         let expected = if heap == "system" { "dma convention" } else { "shm kernel" };
         let tensor = counting(&[300, 400]);
         let region = tensor.roi(10, 10, 100, 100).unwrap();
@@ -87,7 +87,7 @@ fn allocated_and_imported_buffers_are_not_copied() {
 }
 
 fn memory_is_protected_without_a_request() {
-    let (topic, mut peers) = talk(TopicConfig::default());
+    let (topic, mut peers) = with_subscribers(TopicConfig::default());
     let tensor = Tensor::from_slice(&[1u8, 2, 3], &[3]).unwrap();
     assert_eq!(tensor.memory(), TensorMemory::Dma);
     topic.send(&tensor).unwrap();
@@ -111,7 +111,7 @@ fn a_topic_can_have_a_pool_of_dmabufs() {
     for (unprotected, expected) in [(false, "shm kernel"), (true, "dma convention")] {
         let memory = TensorMemory::Dma;
         let pool = TensorPoolConfig { memory, unprotected, ..TensorPoolConfig::small() };
-        let (topic, mut peers) = talk(TopicConfig { pool, ..TopicConfig::default() });
+        let (topic, mut peers) = with_subscribers(TopicConfig { pool, ..TopicConfig::default() });
         for round in 1..5_u64 {
             let mut tensor = topic.alloc_tensor(&[1000], DType::U8).unwrap();
             assert_eq!(tensor.memory(), TensorMemory::Dma);
@@ -133,7 +133,7 @@ fn a_topic_can_have_a_pool_of_dmabufs() {
 }
 
 fn received_buffers_can_be_sent_on() {
-    let (topic, mut peers) = talk(TopicConfig::default());
+    let (topic, mut peers) = with_subscribers(TopicConfig::default());
     let first: Topic<Tensor> = Topic::new(&unique()).unwrap();
     first.subscribe().unwrap();
     let tensor = counting(&[300]);

@@ -154,7 +154,7 @@ pub(super) fn a_driver_that_is_too_old_is_an_error() {
     child("too-old", &[("MESA_GL_VERSION_OVERRIDE", "2.1"), ("MESA_GLES_VERSION_OVERRIDE", "2.0")]);
 }
 
-pub(super) fn a_forked_child_is_told() {
+pub(super) fn a_forked_child_gets_an_error() {
     child("fork", &[]);
 }
 
@@ -238,14 +238,14 @@ fn fork() {
     // SAFETY: the child takes no lock that another thread could hold, and ends with _exit.
     let child = unsafe { libc::fork() };
     if child == 0 {
-        let told = gone(tensor.map()) == GlGone::Forked
+        let refused = gone(tensor.map()) == GlGone::Forked
             && gone(tensor.map_mut()) == GlGone::Forked
             && gone(texture.write(&tensor)) == GlGone::Forked
             && gone(gl.tensor(&[4], DType::U8)) == GlGone::Forked
             && gone(gl.close()) == GlGone::Forked;
         drop((tensor, texture, gl));
         // SAFETY: it ends the child.
-        unsafe { libc::_exit(i32::from(!told)) };
+        unsafe { libc::_exit(i32::from(!refused)) };
     }
     let mut status = 0;
     // SAFETY: the child is ours, and the pointer good for a status.

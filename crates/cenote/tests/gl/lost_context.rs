@@ -88,12 +88,12 @@ fn start() -> (Application, GlContext) {
 
 /// Sets something on the thread that calls the driver.
 pub(super) fn set(application: &Application, set: impl FnOnce() + Send + 'static) {
-    let (tell, told) = channel();
+    let (sender, receiver) = channel();
     application.call(move |_| {
         set();
-        tell.send(()).unwrap();
+        sender.send(()).unwrap();
     });
-    told.recv().unwrap();
+    receiver.recv().unwrap();
 }
 
 fn lost<T>(result: &cenote::Result<T>) -> bool {

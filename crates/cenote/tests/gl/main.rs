@@ -82,7 +82,7 @@ const TABLE: &[(&str, Test)] = table![
         sizes_that_cannot_be
         without_a_library_it_is_an_error
         a_driver_that_is_too_old_is_an_error
-        a_forked_child_is_told;
+        a_forked_child_gets_an_error;
     lost_context:
         reset_while_a_map_is_alive
         reset_in_the_middle_of_something

@@ -80,7 +80,7 @@ fn removed() {
     topic.subscribe().unwrap();
     for round in 0..5 {
         std::fs::remove_dir(topic_dir(&name)).unwrap();
-        eventually("it is made anew", || topic_dir(&name).exists());
+        eventually("it is made again", || topic_dir(&name).exists());
         let mut publisher = peer("u64", &name, "");
         assert_eq!(publisher.request(&format!("send {round} {}", round + 1)), "ok");
         assert_eq!(topic.recv_timeout(LONG).unwrap(), Some(round));

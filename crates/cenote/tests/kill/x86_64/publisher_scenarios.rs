@@ -29,10 +29,10 @@ pub(crate) fn succeed(name: &str, subscribers: usize) -> Topic<Tensor> {
 }
 
 /// Asserts that all of [`NEWS`] arrived in order, and messages of the dead publisher in order, none twice.
-pub(crate) fn check_heard(heard: &[u8]) {
-    let (dead, news): (Vec<u8>, Vec<u8>) = heard.iter().partition(|&&value| value >= FIRST);
-    assert_eq!(news, NEWS, "{heard:?}");
-    assert!(dead.is_sorted_by(|a, b| a < b), "{heard:?}");
+pub(crate) fn check_received(received: &[u8]) {
+    let (dead, news): (Vec<u8>, Vec<u8>) = received.iter().partition(|&&value| value >= FIRST);
+    assert_eq!(news, NEWS, "{received:?}");
+    assert!(dead.is_sorted_by(|a, b| a < b), "{received:?}");
 }
 
 /// A subscriber in another process.
@@ -65,15 +65,15 @@ impl Listener {
 
     /// All values up to the last of [`NEWS`], with those of the dead publisher. Asserts that messages were
     /// missed only because newer ones overwrote them.
-    pub(crate) fn hear_all(&mut self) -> Vec<u8> {
-        let mut heard = Vec::new();
+    pub(crate) fn receive_all(&mut self) -> Vec<u8> {
+        let mut received = Vec::new();
         loop {
             let line = self.fork_server.read_line();
             match line.strip_prefix(END) {
-                None => heard.push(line.parse().unwrap()),
+                None => received.push(line.parse().unwrap()),
                 Some(lost) => {
-                    assert_eq!(lost, " None", "{heard:?}");
-                    return heard;
+                    assert_eq!(lost, " None", "{received:?}");
+                    return received;
                 }
             }
         }
@@ -143,12 +143,12 @@ impl Publishing {
 
     /// All values that this process receives, up to the last of [`NEWS`].
     fn poll_all(&self) -> Vec<u8> {
-        let mut heard = Vec::new();
-        while heard.last() != NEWS.last() {
-            heard.push(value(&self.poll()));
+        let mut received = Vec::new();
+        while received.last() != NEWS.last() {
+            received.push(value(&self.poll()));
         }
-        heard.extend(take_rest(&self.polling, 1));
-        heard
+        received.extend(take_rest(&self.polling, 1));
+        received
     }
 }
 
@@ -192,14 +192,14 @@ impl Scenario for Publishing {
             self.listener.listen();
         }
         let successor = succeed(NAME, 2);
-        let (polled, heard) = (self.poll_all(), self.listener.hear_all());
-        check_heard(&polled);
-        check_heard(&heard);
+        let (polled, received) = (self.poll_all(), self.listener.receive_all());
+        check_received(&polled);
+        check_received(&received);
         // If both subscribers were connected, either both or neither got the last message of the victim.
-        let last = |heard: &[u8]| heard.iter().max().copied().filter(|&last| last >= FIRST);
+        let last = |received: &[u8]| received.iter().max().copied().filter(|&last| last >= FIRST);
         let known = self.held.as_ref().filter(|_| !self.listener_sleeps).map(value);
         if self.before > 0 {
-            assert_eq!(last(&heard), last(&polled).or(known), "{polled:?} and {heard:?}");
+            assert_eq!(last(&received), last(&polled).or(known), "{polled:?} and {received:?}");
         }
         if self.late {
             assert_eq!(polled.iter().filter(|&&value| value >= FIRST).count(), 2, "{polled:?}");
@@ -255,7 +255,7 @@ impl Scenario for RestoringSocket {
         let successor = succeed(NAME, 2);
         assert_eq!(self.0.poll_all(), NEWS, "taken twice");
         self.0.listener.listen();
-        check_heard(&self.0.listener.hear_all());
+        check_received(&self.0.listener.receive_all());
         drop(successor);
         assert_eq!(take_rest(&self.0.polling, 0), []);
         self.0.listener.drain();
@@ -293,11 +293,11 @@ impl Scenario for Accepting {
         let topic = self.0.take().unwrap().join().unwrap();
         assert!(start.elapsed() < TIMEOUT / 2);
         let successor = succeed(NAME, 1);
-        let mut heard = Vec::new();
-        while heard.last() != NEWS.last() {
-            heard.push(value(&topic.recv_timeout(TIMEOUT).unwrap().expect("the news")));
+        let mut received = Vec::new();
+        while received.last() != NEWS.last() {
+            received.push(value(&topic.recv_timeout(TIMEOUT).unwrap().expect("the news")));
         }
-        check_heard(&heard);
+        check_received(&received);
         drop((topic, successor));
     }
 }

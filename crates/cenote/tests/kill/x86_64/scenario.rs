@@ -487,10 +487,10 @@ impl Scenario for RequestingSegments {
 
     fn after(&mut self, said: &[String]) {
         // The reader gets a whole segment or nothing, and then the end of the connection.
-        let stranger = self.1.take().unwrap();
-        let (bytes, fds) = stranger.raw.recv().unwrap_or_default();
+        let reader = self.1.take().unwrap();
+        let (bytes, fds) = reader.raw.recv().unwrap_or_default();
         assert!(bytes.is_empty() || (kind(&bytes) == SEGMENT && fds.len() == 1), "{bytes:?}");
-        assert!(stranger.raw.is_disconnected());
+        assert!(reader.raw.is_disconnected());
         self.0.after(said);
     }
 }

@@ -7,7 +7,7 @@ use cenote::{Policy, Tensor, TensorPool, Topic};
 
 use super::fork_server::Victim;
 use super::pool_operations::{SLOTS, config, filled};
-use super::publisher_scenarios::{Listener, SAMPLE, check_heard, succeed};
+use super::publisher_scenarios::{Listener, SAMPLE, check_received, succeed};
 use super::scenario::{Scenario, Which, check_capacity, proceed, wait_until};
 use super::topic_operations::{BURSTS, DEPTH, FIRST, INTRODUCED, TIMEOUT, send, topic};
 
@@ -56,7 +56,7 @@ impl Subscribing {
     fn check(&mut self) {
         self.listener.listen();
         [1, 2, 3].iter().for_each(|&value| send(&self.publisher, value));
-        check_heard(&self.listener.hear_all());
+        check_received(&self.listener.receive_all());
         wait_until(|| self.publisher.stats().subscribers == 1);
         // Overwrites the last message that the victim may have been sent.
         send(&self.publisher, FIRST);
@@ -217,7 +217,7 @@ impl Scenario for Connecting {
     }
 
     fn after(&mut self, _said: &[String]) {
-        check_heard(&self.listener.hear_all());
+        check_received(&self.listener.receive_all());
         let publisher = self.publisher.take().unwrap();
         wait_until(|| publisher.stats().subscribers == 1);
         check_capacity(publisher.pool().unwrap(), SLOTS - 3);
@@ -256,7 +256,7 @@ impl Scenario for PassingOn {
     fn after(&mut self, _said: &[String]) {
         self.listener.listen();
         let successor = succeed(NEXT, 1);
-        check_heard(&self.listener.hear_all());
+        check_received(&self.listener.receive_all());
         drop(successor);
         self.listener.drain();
         // Neither the victim nor the listener has a lease.

@@ -111,7 +111,7 @@ fn record(fork_server: &mut ForkServer, scenario: &mut dyn Scenario) -> Vec<Poin
 
 /// The instructions of one run.
 struct Trace {
-    /// Code of the kernel's that tells the time, and starts over when a tick comes in between: stepped,
+    /// Code of the kernel (vDSO) that reads the clock, and starts over when a tick comes in between: stepped,
     /// it does so again and again.
     clock: Range<usize>,
     points: Vec<Point>,
@@ -132,7 +132,7 @@ impl Trace {
     fn push(&mut self, thread: &Thread) {
         let address = thread.pc();
         let last = self.points.last().map(|point| point.address);
-        // A step over a repeated instruction is one repetition of it; a breakpoint meets it once.
+        // A step over a repeated instruction is one repetition of it; a breakpoint stops there once.
         if last == Some(address) || self.clock.contains(&address) {
             return;
         }

@@ -27,7 +27,7 @@ pub(crate) enum Stop {
     Interrupted,
     /// Any other signal: something is wrong with it.
     Signal(i32),
-    /// It is no more; how, as waitpid(2) tells.
+    /// It has ended, with this status of waitpid(2).
     Ended(i32),
 }
 
@@ -92,7 +92,7 @@ impl Thread {
         usize::try_from(self.request(libc::PTRACE_PEEKUSER, PC, 0)).unwrap()
     }
 
-    /// Where the kernel's code is that tells the time without a system call.
+    /// The addresses of the kernel's code (vDSO) that reads the clock without a system call.
     pub(crate) fn clock(&self) -> Range<usize> {
         let maps = std::fs::read_to_string(format!("/proc/{}/maps", self.tid)).unwrap();
         let range = maps.lines().find(|line| line.ends_with("[vdso]"));
