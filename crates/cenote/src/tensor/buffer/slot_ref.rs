@@ -36,6 +36,7 @@ pub(crate) struct SlotRef<B: 'static> {
 }
 
 impl<B> SlotRef<B> {
+    /// Only `ipc/pool/slot_home.rs` calls this: its casts rely on the table and the pool belonging together.
     pub(crate) fn new(
         home: &'static SlotHome<B>,
         pool: AnyPool,

@@ -7,7 +7,7 @@
 use std::fmt;
 use std::sync::Arc;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use crate::domain::Domain;
 use crate::domain::cloud::PointCloud;
@@ -16,7 +16,7 @@ use crate::domain::image::Image;
 use crate::error::{Error, Result};
 use crate::intervals::{
     OBSERVER_CONNECT_TIMEOUT, OBSERVER_IGNORES, OBSERVER_POLL, OBSERVER_SEGMENT_TIMEOUT,
-    QUERY_TIMEOUT, SKIPPED_MESSAGES,
+    QUERY_TIMEOUT, SKIPPED_MESSAGES, UNRESOLVED_POLL,
 };
 use crate::ipc::discovery::query;
 use crate::ipc::discovery::socket_dir::SocketDir;
@@ -449,7 +449,7 @@ fn lease(entry: &TensorEntry<'_>) -> Result<Handle> {
             Err(Error::NoSuchSegment { .. })
                 if start.elapsed() < OBSERVER_SEGMENT_TIMEOUT && alive =>
             {
-                thread::sleep(Duration::from_millis(1));
+                thread::sleep(UNRESOLVED_POLL);
             }
             done => return done,
         }

@@ -184,6 +184,7 @@ impl Publisher {
     ) -> Result<Option<Handle>> {
         let PublisherState { next, held, words, subscribers, .. } = &mut *state;
         let (sequence, writer, shape) = (*next, self.writer(), self.ring.shape);
+        writer.prefetch(sequence);
         let len = message.encode(tensor, self.pool.uid(), words)?;
         writer.retract_oldest(sequence);
         writer.publish::<Shipped>(sequence, words, len);
