@@ -122,11 +122,11 @@ pub use ipc::topic::stats::{StagedBecause, StagedCopies, TopicStats};
 pub use ipc::topic::subscriber::wait_set::WaitSet;
 #[cfg(target_os = "linux")]
 pub use ipc::topic::topic::Topic;
-pub use memory::choose::FORCE_MEM_ENV;
+pub use memory::choose::choose::FORCE_MEM_ENV;
+pub use memory::choose::selection::{NotGranted, PassedOver, Selection, Wish};
 #[cfg(target_os = "linux")]
-pub use memory::dma_heaps::DMA_HEAP_ENV;
+pub use memory::dma::dma_heaps::DMA_HEAP_ENV;
 pub use memory::kind::TensorMemory;
-pub use memory::selection::{NotGranted, PassedOver, Selection, Wish};
 pub use memory::storage::Protection;
 pub use num_complex::Complex;
 pub use tensor::Tensor;

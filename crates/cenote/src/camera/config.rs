@@ -4,7 +4,7 @@ use std::path::Path;
 
 use crate::camera::frame_layout::FrameLayout;
 use crate::error::{Error, Result};
-use crate::memory::request::ROW_ALIGN;
+use crate::memory::choose::request::ROW_ALIGN;
 use crate::sys::v4l2::{Device, Extent, MAX_PLANES, Picture};
 use crate::types::pixel_format::PixelFormat;
 use crate::types::pixel_format::fourcc::FourCc;

@@ -7,7 +7,7 @@ use crate::camera::config::CameraConfig;
 use crate::camera::frame_layout::BufferPart;
 use crate::error::Result;
 use crate::ipc::pool::registry::sweep_owned;
-use crate::memory::dma;
+use crate::memory::dma::dma;
 use crate::sys::dmabuf::DmaBuf;
 use crate::sys::mapping::{Access, Map};
 use crate::sys::memfd;

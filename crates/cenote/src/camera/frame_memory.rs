@@ -4,9 +4,9 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
+use crate::memory::choose::selection::{Origin, Selection};
 use crate::memory::kind::TensorMemory;
 use crate::memory::region::Region;
-use crate::memory::selection::{Origin, Selection};
 use crate::memory::storage::{Protection, Storage};
 use crate::sys::dmabuf::DmaBuf;
 use crate::sys::mapping::{Access, Kept, Map};

@@ -2,9 +2,9 @@
 
 use crate::error::{Error, Result};
 use crate::memory::budget::Budget;
+use crate::memory::choose::request::Request;
+use crate::memory::choose::selection::Grants;
 use crate::memory::region::Region;
-use crate::memory::request::Request;
-use crate::memory::selection::Grants;
 use crate::memory::storage::Storage;
 
 /// From this size on the bytes come from the kernel, which provides zero pages and takes them back at once. Below it the

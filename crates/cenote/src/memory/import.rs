@@ -3,9 +3,10 @@
 use std::os::fd::OwnedFd;
 
 use crate::error::{Error, Result};
-use crate::memory::request::Import;
+use crate::memory::choose::request::Import;
+use crate::memory::dma::dma;
+use crate::memory::shm;
 use crate::memory::storage::Storage;
-use crate::memory::{dma, shm};
 use crate::sys::memfd;
 
 /// Maps shared memory or a DMA-BUF. Fails if it has fewer than `needed` bytes, or does not meet `import`.

@@ -1,17 +1,14 @@
 //! Where the bytes of a tensor come from.
 //!
-//! `kind` lists the kinds of memory, `request` says what a caller wants, `choose` picks a kind and allocates. Each kind has
-//! a file: `heap`, `shm`, `dma`, `pbo`; `import` maps file descriptors. All of them return a `storage`, which is a
-//! `region` of bytes and what its kind adds. `selection` reports the choice, and `budget` refuses memory that the
-//! machine does not have.
+//! `kind` lists the kinds of memory, and `choose` picks one for a request. Each kind has a file or folder: `heap`, `shm`,
+//! `dma`, `pbo`; `import` maps file descriptors. All of them return a `storage`, which is a `region` of bytes and what
+//! its kind adds. `budget` refuses memory that the machine does not have.
 
 pub(crate) mod budget;
 pub(crate) mod choose;
 pub(crate) mod cpu_access;
 #[cfg(target_os = "linux")]
 pub(crate) mod dma;
-#[cfg(target_os = "linux")]
-pub(crate) mod dma_heaps;
 pub(crate) mod heap;
 pub(crate) mod heap_block;
 #[cfg(target_os = "linux")]
@@ -20,8 +17,6 @@ pub(crate) mod kind;
 #[cfg(all(target_os = "linux", feature = "gl"))]
 pub(crate) mod pbo;
 pub(crate) mod region;
-pub(crate) mod request;
-pub(crate) mod selection;
 #[cfg(target_os = "linux")]
 pub(crate) mod shm;
 #[cfg(target_os = "linux")]

@@ -30,8 +30,8 @@ use crate::gl::fence::Fence;
 use crate::gl::objects::Object;
 use crate::gl::resources::Resources;
 use crate::memory::budget::{Budget, Reservation};
-use crate::memory::request::{MIN_ALIGN, Request};
-use crate::memory::selection::Grants;
+use crate::memory::choose::request::{MIN_ALIGN, Request};
+use crate::memory::choose::selection::Grants;
 use crate::sync::{AtomicBool, AtomicU8, Ordering};
 
 /// The target that a buffer is bound to while it is mapped.

@@ -7,10 +7,10 @@ use rustix::fs::SealFlags;
 
 use crate::error::{Error, Result, Unavailable};
 use crate::memory::budget::Budget;
+use crate::memory::choose::request::{Import, Request};
+use crate::memory::choose::selection::Grants;
 use crate::memory::kind::TensorMemory;
 use crate::memory::region::Region;
-use crate::memory::request::{Import, Request};
-use crate::memory::selection::Grants;
 use crate::memory::storage::{Protection, Storage};
 use crate::sys::mapping::{Access, Map};
 use crate::sys::memfd;

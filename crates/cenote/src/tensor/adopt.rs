@@ -3,9 +3,9 @@
 use std::ptr::NonNull;
 
 use crate::error::{Error, Result};
+use crate::memory::choose::selection::{Origin, Selection};
 use crate::memory::kind::TensorMemory;
 use crate::memory::region::Region;
-use crate::memory::selection::{Origin, Selection};
 use crate::memory::storage::Storage;
 use crate::tensor::buffer::handle::Handle;
 use crate::tensor::tensor::{Tensor, check_len};

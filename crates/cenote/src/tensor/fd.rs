@@ -8,9 +8,9 @@
 use std::os::fd::OwnedFd;
 
 use crate::error::{Error, Result};
+use crate::memory::choose::request::Import;
+use crate::memory::choose::selection::{Origin, Selection};
 use crate::memory::import;
-use crate::memory::request::Import;
-use crate::memory::selection::{Origin, Selection};
 use crate::tensor::buffer::handle::Handle;
 use crate::tensor::tensor::Tensor;
 use crate::types::dtype::DType;

@@ -3,10 +3,10 @@
 use crate::copies;
 use crate::copies::CopyReason;
 use crate::error::{Error, Result};
-use crate::memory::choose;
+use crate::memory::choose::choose;
+use crate::memory::choose::request::{Advice, MAX_ALIGN, MIN_ALIGN, ROW_ALIGN, Request};
+use crate::memory::choose::selection::Selection;
 use crate::memory::kind::TensorMemory;
-use crate::memory::request::{Advice, MAX_ALIGN, MIN_ALIGN, ROW_ALIGN, Request};
-use crate::memory::selection::Selection;
 use crate::memory::storage::{Protection, Storage};
 use crate::tensor::buffer::handle::Handle;
 use crate::tensor::image::geometry::image_layout;

@@ -8,10 +8,10 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use bytemuck::{Pod, Zeroable};
 
 use crate::error::{Error, Result};
+use crate::memory::choose::request::Import;
+use crate::memory::choose::selection::{Origin, Selection};
 use crate::memory::import;
 use crate::memory::kind::TensorMemory;
-use crate::memory::request::Import;
-use crate::memory::selection::{Origin, Selection};
 use crate::sys::socket::message;
 use crate::sys::socket::message::MAX_FDS;
 use crate::tensor::buffer::handle::Handle;

@@ -8,8 +8,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::error::{Error, NotWritable, Result};
+use crate::memory::choose::selection::Selection;
 use crate::memory::kind::TensorMemory;
-use crate::memory::selection::Selection;
 use crate::memory::storage::Protection;
 use crate::tensor::buffer::BufferIdentity;
 use crate::tensor::buffer::handle::Handle;

@@ -6,7 +6,7 @@
 use crate::copies;
 use crate::copies::CopyReason;
 use crate::error::Result;
-use crate::memory::choose;
+use crate::memory::choose::choose;
 use crate::tensor::Tensor;
 use crate::tensor::image::image_layout::ImageLayout;
 use crate::tensor::map::TensorMapMut;

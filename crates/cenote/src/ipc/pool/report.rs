@@ -17,7 +17,7 @@ use crate::ipc::discovery::query::Query;
 use crate::ipc::discovery::socket_dir::{Endpoint, SocketDir};
 use crate::ipc::pool::stats::PoolStats;
 use crate::ipc::shared::wire::{Kind, NamedProcess, Packet};
-use crate::memory::selection::Wish;
+use crate::memory::choose::selection::Wish;
 
 /// The most processes in a report: as many as fit a packet.
 const MAX_PROCESSES: usize = 512;

@@ -1,6 +1,6 @@
 //! The numbers that a pool reports about itself.
 
-use crate::memory::selection::Wish;
+use crate::memory::choose::selection::Wish;
 
 /// The state of a pool at one moment. Costs the same however large the pool is.
 #[derive(Debug, Clone, PartialEq, Eq)]

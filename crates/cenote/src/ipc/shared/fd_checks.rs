@@ -7,7 +7,7 @@ use rustix::fs::SealFlags;
 
 use crate::error::{Error, Result};
 use crate::ipc::shared::words::Words;
-use crate::memory::dma;
+use crate::memory::dma::dma;
 use crate::sys::mapping::{Access, Map};
 use crate::sys::memfd;
 use crate::sys::memfd::Facts;

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use crate::error::{Error, NotWritable, Result};
-use crate::memory::selection::Selection;
+use crate::memory::choose::selection::Selection;
 use crate::memory::storage::{Protection, Storage};
 #[cfg(target_os = "linux")]
 use crate::sync::{AtomicBool, Ordering, fence};

@@ -14,7 +14,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use crate::error::NotWritable;
-use crate::memory::selection::Selection;
+use crate::memory::choose::selection::Selection;
 use crate::memory::storage::Storage;
 use crate::sync::{Ordering, fence};
 use crate::tensor::buffer::Buffer;

@@ -3,7 +3,7 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use crate::error::{Error, Result};
-use crate::memory::request::Import;
+use crate::memory::choose::request::Import;
 use crate::sys::memfd;
 use crate::tensor::image::geometry::{image_layout, plane_layout};
 use crate::tensor::tensor::Tensor;

@@ -13,7 +13,7 @@ use crate::ipc::pool::owner::state::OwnerState;
 use crate::ipc::service_thread::Waker;
 use crate::ipc::shared::wire::MAX_SEGMENTS;
 use crate::memory::budget::Budget;
-use crate::memory::selection::Wish;
+use crate::memory::choose::selection::Wish;
 use crate::memory::slot::SegmentId;
 use crate::sync::Ordering;
 use crate::sys::thread;

@@ -8,12 +8,12 @@ use std::sync::Arc;
 use crate::error::{Error, Result, Unavailable};
 use crate::ipc::pool::config::TensorPoolConfig;
 use crate::memory::budget::Budget;
+use crate::memory::choose::selection::Wish;
 use crate::memory::cpu_access::{CpuAccess, Direction};
-use crate::memory::dma::NewDmaBuf;
-use crate::memory::dma_heaps::DeviceChoice;
+use crate::memory::dma::dma::NewDmaBuf;
+use crate::memory::dma::dma_heaps::DeviceChoice;
 use crate::memory::kind::TensorMemory;
 use crate::memory::region::Region;
-use crate::memory::selection::Wish;
 use crate::sys::mapping::{Access, Map};
 use crate::sys::memfd;
 

@@ -3,8 +3,8 @@
 use std::{fmt, io};
 
 use crate::error::Unavailable;
+use crate::memory::choose::request::Advice;
 use crate::memory::kind::TensorMemory;
-use crate::memory::request::Advice;
 #[cfg(target_os = "linux")]
 use crate::sys::mapping::Map;
 

@@ -8,12 +8,12 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use crate::error::{Error, Result, Tried, Unavailable};
 use crate::memory::budget::Budget;
-use crate::memory::dma_heaps;
-use crate::memory::dma_heaps::{Device, DeviceChoice};
+use crate::memory::choose::request::{Import, Request};
+use crate::memory::choose::selection::Grants;
+use crate::memory::dma::dma_heaps;
+use crate::memory::dma::dma_heaps::{Device, DeviceChoice};
 use crate::memory::kind::TensorMemory;
 use crate::memory::region::Region;
-use crate::memory::request::{Import, Request};
-use crate::memory::selection::Grants;
 use crate::memory::storage::{Protection, Storage};
 use crate::sys::dmabuf::DmaBuf;
 use crate::sys::mapping::{Access, Map};

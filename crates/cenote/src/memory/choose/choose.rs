@@ -3,13 +3,15 @@
 use std::{env, io};
 
 use crate::error::{Error, Result, Unavailable};
+use crate::memory::choose::request::Request;
+use crate::memory::choose::selection::{Grants, PassedOver, Selection};
+#[cfg(target_os = "linux")]
+use crate::memory::dma::dma;
 use crate::memory::heap;
 use crate::memory::kind::TensorMemory;
-use crate::memory::request::Request;
-use crate::memory::selection::{Grants, PassedOver, Selection};
-use crate::memory::storage::Storage;
 #[cfg(target_os = "linux")]
-use crate::memory::{dma, shm};
+use crate::memory::shm;
+use crate::memory::storage::Storage;
 
 /// The environment variable that makes every allocation use the heap, even if another kind of memory was requested: `1`
 /// or `true`. `0` and `false` have no effect.
