@@ -882,12 +882,18 @@ pub enum Error {
     },
 
     /// A descriptor of a segment that the owner did not send in time.
-    #[error("segment {segment} of pool `{pool}` is not available: its owner did not send it")]
+    #[error(
+        "segment {segment} of pool `{pool}` is not available: its owner (pid {pid}) did not send it within {waited:?}"
+    )]
     NoSuchSegment {
         /// The pool.
         pool: String,
         /// The segment.
         segment: u32,
+        /// The process id of the owner; 0 if it is in another PID namespace.
+        pid: i32,
+        /// How long this process waited for it.
+        waited: Duration,
     },
 
     /// A descriptor was requested of a tensor that is in no pool.

@@ -398,6 +398,9 @@ fn others() {
         let pool = TensorPool::open(name).unwrap();
         let refused = pool.import(&descriptor(UID, 1, 7));
         assert!(matches!(refused, Err(Error::NoSuchSegment { .. })), "{refused:?}");
+        let text = refused.unwrap_err().to_string();
+        assert!(text.contains(&format!("its owner (pid {})", std::process::id())), "{text}");
+        assert!(text.contains(" within "), "{text}");
     });
 }
 

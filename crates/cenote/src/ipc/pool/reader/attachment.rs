@@ -385,7 +385,12 @@ impl Attachment {
         if let Some(map) = state.segments.get(&number) {
             return Ok(map.clone());
         }
-        let none = Error::NoSuchSegment { pool: self.endpoint.name.clone(), segment: number };
+        let missing = |waited| Error::NoSuchSegment {
+            pool: self.endpoint.name.clone(),
+            segment: number,
+            pid: self.owner.pid,
+            waited,
+        };
         if timeout.is_zero() {
             // It is most likely on its way, and a thread that does not wait may call this very often.
             if state.requested_at.is_none_or(|requested_at| requested_at.elapsed() >= SEGMENT_RETRY)
@@ -393,7 +398,7 @@ impl Attachment {
                 state.requested_at = Some(Instant::now());
                 self.request_segment(number);
             }
-            return Err(none);
+            return Err(missing(timeout));
         }
         let start = Instant::now();
         let mut pause = SEGMENT_RETRY;
@@ -408,7 +413,7 @@ impl Attachment {
                 return Ok(map.clone());
             }
         }
-        Err(none)
+        Err(missing(start.elapsed()))
     }
 
     fn request_segment(&self, segment: u32) {
